@@ -1,0 +1,185 @@
+"""What a search is asked for and what it finds, the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from spec.property import Property
+from spec.state import State
+
+
+class Search(StrEnum):
+    """The order in which states are visited."""
+
+    BFS = "bfs"
+    DFS = "dfs"
+    IDDFS = "iddfs"
+
+
+class Verdict(StrEnum):
+    """How a search ended."""
+
+    OK = "ok"
+    VIOLATION = "violation"
+    DEADLOCK = "deadlock"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search has got.
+
+    Attributes
+    ----------
+    distinct_states, generated_states
+        Counts so far.
+    depth
+        States on the longest of the paths walked so far.
+    frontier
+        States found and not yet expanded.
+    seconds
+        Time since the search began.
+    """
+
+    distinct_states: int
+    generated_states: int
+    depth: int
+    frontier: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a search checks, and where it stops.
+
+    Attributes
+    ----------
+    search
+        The order of the search.
+    properties
+        The invariants and step invariants to check.
+    constraints, action_constraints
+        Predicates beyond which states are not expanded (CONSTRAINT), and steps not taken (ACTION_CONSTRAINT).
+    deadlock
+        Whether a state without any successor is an error, as in TLC.
+    symmetry
+        Name of the protocol's symmetry to reduce by, or None.
+    view
+        Name of the protocol's view that decides which states are the same, or None.
+    keep_going
+        Whether to go on after a violation, noting every property that is violated (`--continue`).
+    check_actions
+        Whether to test that actions are pure.
+    max_states, max_depth
+        Limits on distinct states and on states along a path, or None.
+    time_limit
+        Seconds, or None.
+    init
+        Name of the start: `Init`, or a scenario's.
+    report
+        Called now and then with the progress.
+    """
+
+    search: Search = Search.BFS
+    properties: tuple[Property, ...] = ()
+    constraints: tuple[Property, ...] = ()
+    action_constraints: tuple[Property, ...] = ()
+    deadlock: bool = True
+    symmetry: str | None = None
+    view: str | None = None
+    keep_going: bool = False
+    check_actions: bool = False
+    max_states: int | None = None
+    max_depth: int | None = None
+    time_limit: float | None = None
+    init: str = "Init"
+    report: Callable[[Progress], None] | None = None
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One state of a behaviour and how it was reached.
+
+    Attributes
+    ----------
+    state
+        The state.
+    action
+        Name of the action that led here, None for an initial state.
+    actor
+        The id of the replica that took it, or None.
+    message
+        The message that was delivered, or None.
+    """
+
+    state: State
+    action: str | None = None
+    actor: Any = None
+    message: Any = None
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A property that does not hold, or a deadlock, with a behaviour that shows it.
+
+    Attributes
+    ----------
+    property
+        The property's name; "Deadlock" for a deadlock.
+    trace
+        States from an initial one to the one that shows it.
+    """
+
+    property: str
+    trace: tuple[TraceStep, ...]
+
+
+DEADLOCK = "Deadlock"
+
+
+@dataclass
+class Result:
+    """What a search found.
+
+    Attributes
+    ----------
+    verdict
+        How it ended.
+    violations
+        Each violated property once, the first first.
+    distinct_states
+        States found, up to symmetry and view.
+    generated_states
+        Initial states and transitions, self-loops included.
+    depth
+        States on the longest shortest path; None for a depth-first search.
+    actions
+        Times each action of the protocol fired.
+    handler_calls
+        Times each action was called in Python; it is remembered otherwise.
+    complete
+        Whether every reachable state was visited.
+    limit
+        Which limit ended it, or None.
+    seconds
+        Time it took.
+    """
+
+    verdict: Verdict = Verdict.OK
+    violations: list[Violation] = field(default_factory=list)
+    distinct_states: int = 0
+    generated_states: int = 0
+    depth: int | None = 0
+    actions: dict[str, int] = field(default_factory=dict)
+    handler_calls: dict[str, int] = field(default_factory=dict)
+    complete: bool = True
+    limit: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def never_enabled(self) -> list[str]:
+        """Names of actions that never fired."""
+        return [name for name, times in self.actions.items() if times == 0]

@@ -1,0 +1,1 @@
+"""The KRaft protocols, one module each, with their bounded configurations beside them."""

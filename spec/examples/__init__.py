@@ -1,0 +1,1 @@
+"""Small complete protocols, to learn the language from."""

@@ -1,0 +1,320 @@
+"""The values that states are made of, with one canonical order and one canonical encoding.
+
+A value is an int, a bool, a string, a model value, a symbol, a record, a tuple, a frozenset or a map of
+those; nothing else. All are immutable and hashable. Neither the canonical order nor the canonical encoding
+depends on the process, on the order of discovery or on PYTHONHASHSEED.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Self, TypeVar, dataclass_transform, get_type_hints
+
+Value = Any  # a recursive union that mypy cannot express; `check_value` is its definition at run time
+K = TypeVar("K")
+V = TypeVar("V", covariant=True)
+T = TypeVar("T")
+
+
+class ModelValue:
+    """An uninterpreted constant of a `.cfg`, such as a host: equal to itself alone.
+
+    Parameters
+    ----------
+    name
+        The name that the `.cfg` gives it. Two model values of one name are equal.
+    index
+        Its place in the order in which the `.cfg` first names model values, which is TLC's order of them.
+        It decides the canonical order, not equality.
+    """
+
+    __slots__ = ("_hash", "index", "name")
+
+    def __init__(self, name: str, index: int = 0) -> None:
+        self.name = name
+        self.index = index
+        self._hash = hash(("ModelValue", name))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ModelValue) and self.name == other.name)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[type[ModelValue], tuple[str, int]]:
+        return (ModelValue, (self.name, self.index))
+
+
+class Symbol(enum.Enum):
+    """A constant that the protocol itself names, such as a role or an error code.
+
+    Subclass it and give each member the name that TLA+ and the `.cfg` know it by.
+    """
+
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash is slow
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass_transform(frozen_default=True)
+class Record:
+    """A frozen record with named, typed fields: a replica's state, a message, the shared state, a log entry.
+
+    Subclasses declare fields as annotations, as in a dataclass:
+
+    >>> class Point(Record):
+    ...     x: int
+    ...     y: int = 0
+    >>> Point(1).but(y=2)
+    Point(x=1, y=2)
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+
+
+    def but(self, **changes: Value) -> Self:
+        """Return a copy in which the named fields have the given values.
+
+        Raises
+        ------
+        TypeError
+            For a name that is not a field.
+        """
+        names = field_names(type(self))
+        for name in changes:
+            if name not in names:
+                raise TypeError(f"{type(self).__name__} has no field {name!r}; its fields are {', '.join(names)}")
+        current = self.__dict__
+        return type(self)(*[changes[name] if name in changes else current[name] for name in names])
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        assert isinstance(other, Record)
+        return field_values(self) == field_values(other)
+
+    def __hash__(self) -> int:
+        try:
+            return self.__dict__["_hash"]  # type: ignore[no-any-return]
+        except KeyError:
+            result = hash((type(self).__qualname__, *field_values(self)))
+            self.__dict__["_hash"] = result
+            return result
+
+    def __getstate__(self) -> dict[str, Value]:
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in field_names(type(self)))
+        return f"{type(self).__name__}({inner})"
+
+
+def field_values(record: Record) -> tuple[Value, ...]:
+    """Return the values of a record's fields, in the order of their declaration."""
+    held = record.__dict__
+    return tuple([held[name] for name in field_names(type(record))])
+
+
+@cache
+def field_names(cls: type[Record]) -> tuple[str, ...]:
+    """Return the names of a record class's fields, in the order of their declaration."""
+    return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+
+@cache
+def field_types(cls: type[Record]) -> dict[str, Any]:
+    """Return the type of each field of a record class, annotations resolved.
+
+    Parameters
+    ----------
+    cls
+        A subclass of `Record`.
+
+    Returns
+    -------
+    dict
+        From the field's name to its type, in the order of declaration.
+    """
+    hints = get_type_hints(cls)
+    return {name: hints[name] for name in field_names(cls)}
+
+
+class Map(Mapping[K, V]):
+    """An immutable map, the function of TLA+.
+
+    >>> Map({"a": 1}).put("b", 2)["b"]
+    2
+    """
+
+    __slots__ = ("_hash", "_items")
+
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        self._items: dict[K, V] = dict(items)
+        self._hash: int | None = None
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def put(self, key: K, value: V) -> Map[K, V]:  # type: ignore[misc]
+        """Return a copy in which `key` has `value`."""
+        copy = Map[K, V](self._items)
+        copy._items[key] = value
+        return copy
+
+    def __or__(self, other: Mapping[K, V]) -> Map[K, V]:
+        return Map({**self._items, **other})
+
+    def without(self, key: K) -> Map[K, V]:
+        """Return a copy that lacks `key`."""
+        return Map({k: v for k, v in self._items.items() if k != key})
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Map) and hash(self) == hash(other) and self._items == other._items
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Map[K, V]], tuple[dict[K, V]]]:
+        return (Map, (self._items,))
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{key!r}: {self._items[key]!r}" for key in ordered(self._items))
+        return f"Map({{{inner}}})"
+
+
+def order_key(value: Value) -> tuple[Any, ...]:
+    """Return a key that sorts values in their canonical order.
+
+    The order is TLC's where TLC has one: numbers by size, model values as the `.cfg` first names them,
+    sets and sequences by size and then by their elements. Values of different kinds are ordered by kind.
+
+    Raises
+    ------
+    TypeError
+        For something that is not a value.
+    """
+    kind = type(value)
+    if kind is bool:
+        return (0, value)
+    if kind is int:
+        return (1, value)
+    if kind is str:
+        return (2, value)
+    if kind is ModelValue:
+        return (3, value.index, value.name)
+    if isinstance(value, Symbol):
+        return (4, kind.__qualname__, _symbol_index(kind, value))
+    if kind is tuple:
+        return (5, len(value), tuple(map(order_key, value)))
+    if kind is frozenset:
+        return (6, len(value), tuple(sorted(map(order_key, value))))
+    if isinstance(value, Record):
+        return (7, kind.__qualname__, tuple(map(order_key, field_values(value))))
+    if isinstance(value, Map):
+        return (8, len(value), tuple(sorted((order_key(k), order_key(v)) for k, v in value.items())))
+    raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+
+
+@cache
+def _symbol_index(kind: type[Symbol], value: Symbol) -> int:
+    return list(kind).index(value)
+
+
+def ordered(values: Iterable[T]) -> list[T]:
+    """Return values sorted in their canonical order. Actions that iterate over a set use it.
+
+    >>> ordered(frozenset({3, 1, 2}))
+    [1, 2, 3]
+    """
+    return sorted(values, key=order_key)
+
+
+def _length(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
+def _text(tag: bytes, text: str) -> bytes:
+    data = text.encode()
+    return tag + _length(len(data)) + data
+
+
+def encode(value: Value) -> bytes:
+    """Return the canonical encoding: equal values, and only those, have equal encodings.
+
+    Raises
+    ------
+    TypeError
+        For something that is not a value (a list, a float, None ...).
+    """
+    kind = type(value)
+    if kind is bool:
+        return b"T" if value else b"F"
+    if kind is int:
+        return _text(b"i", str(value))
+    if kind is str:
+        return _text(b"s", value)
+    if kind is ModelValue:
+        return _text(b"m", value.name)
+    if isinstance(value, Symbol):
+        return _text(b"y", kind.__qualname__) + _text(b"", str(value.value))
+    if kind is tuple:
+        return b"(" + _length(len(value)) + b"".join(map(encode, value))
+    if kind is frozenset:
+        return b"{" + _length(len(value)) + b"".join(sorted(map(encode, value)))
+    if isinstance(value, Record):
+        return _text(b"r", kind.__qualname__) + _length(len(field_names(kind))) + b"".join(map(encode, field_values(value)))
+    if isinstance(value, Map):
+        pairs = sorted(encode(k) + encode(v) for k, v in value.items())
+        return b"[" + _length(len(pairs)) + b"".join(pairs)
+    raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+
+
+def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
+    """Rebuild a value with `leaf` applied to every model value in it, as a symmetry's permutation does.
+
+    Parameters
+    ----------
+    value
+        Any value.
+    leaf
+        Takes a `ModelValue`, returns the value to put in its place.
+    """
+    kind = type(value)
+    if kind is ModelValue:
+        return leaf(value)
+    if kind is tuple:
+        return tuple([transform(item, leaf) for item in value])
+    if kind is frozenset:
+        return frozenset([transform(item, leaf) for item in value])
+    if isinstance(value, Record):
+        return kind(*[transform(item, leaf) for item in field_values(value)])
+    if isinstance(value, Map):
+        return Map([(transform(k, leaf), transform(v, leaf)) for k, v in value.items()])
+    return value
