@@ -8,7 +8,18 @@ from collections.abc import Iterator
 
 from explorer.identity import identity_of
 from explorer.purity import PureSemantics
-from explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict, Violation
+from explorer.result import (
+    DEADLOCK,
+    INTERRUPTED,
+    Interrupted,
+    Options,
+    Progress,
+    Result,
+    Search,
+    TraceStep,
+    Verdict,
+    Violation,
+)
 from spec.protocol import Protocol
 from spec.semantics import Semantics, Transition
 from spec.starts import initial_states
@@ -70,6 +81,7 @@ class ReferenceSearch:
         self.identity = identity_of(protocol, options.symmetry, options.view)
         names = [*protocol.actions, *protocol.network.own_actions()]
         self.result = Result(actions=dict.fromkeys(names, 0))
+        self._place = {name: place for place, name in enumerate(names)}
         self.parents: dict[Value, tuple[State, Transition | None]] = {}
         self._depths: dict[Value, int] = {}  # of states met, where a depth-first search is bounded
         self._violated: set[str] = set()
@@ -78,7 +90,13 @@ class ReferenceSearch:
         self._began = time.monotonic()
 
     def run(self) -> Result:
-        """Search, and return what was found."""
+        """Search, and return what was found.
+
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
         try:
             starts = [state for state in self._initial() if self._admit(state, None, 1)]
             if self.options.search is Search.BFS:
@@ -87,6 +105,13 @@ class ReferenceSearch:
                 self._depth_first(starts)
         except Stop:
             pass
+        except KeyboardInterrupt:
+            self.result.complete = False
+            self.result.limit = INTERRUPTED
+            raise Interrupted(self._finished()) from None
+        return self._finished()
+
+    def _finished(self) -> Result:
         result = self.result
         if result.violations:
             deadlock_only = {violation.property for violation in result.violations} == {DEADLOCK}
@@ -109,7 +134,6 @@ class ReferenceSearch:
     def _breadth_first(self, starts: list[State]) -> None:
         frontier, depth = starts, 1
         while frontier:
-            self.result.depth = depth
             if depth == self.options.max_depth:
                 self._limit("max_depth")
             reached: list[State] = []
@@ -138,9 +162,13 @@ class ReferenceSearch:
             self._limit("max_depth")
 
     def _expand(self, state: State) -> Iterator[Transition]:
-        """Yield the transitions out of a state, counting them and checking the step properties."""
+        """Yield the transitions out of a state, counting them and checking the step properties.
+
+        They come by action, in the order in which the protocol defines these, as TLC goes through the disjuncts of a
+        Next: so a search that stops at a violation has met the same states, in the same order.
+        """
         result, stuck = self.result, True
-        for transition in self.semantics.transitions(state):
+        for transition in sorted(self.semantics.transitions(state), key=lambda t: self._place[t.action]):
             stuck = False
             result.generated_states += 1
             result.actions[transition.action] += 1
@@ -162,18 +190,23 @@ class ReferenceSearch:
             self.parents[identity] = (source, transition)
             self._depths[identity] = depth
             return True
+        within = all(self.semantics.holds(constraint, state) for constraint in self.options.constraints)
+        if within:
+            self._note(identity, source, transition, depth)
         for prop in self._state_properties:
             if not self.semantics.holds(prop, state):
                 self._violation(prop.name, source, transition)
-        if not all(self.semantics.holds(constraint, state) for constraint in self.options.constraints):
-            return False
+        if within and self.result.distinct_states == self.options.max_states:
+            self._limit("max_states")
+        return within
+
+    def _note(self, identity: Value, source: State, transition: Transition | None, depth: int) -> None:
+        """Count a new state, one that violates a property too: as in TLC it was found, and so was its level."""
         self.parents[identity] = (source, transition)
         if self.options.search is not Search.BFS and self.options.max_depth:
             self._depths[identity] = depth
         self.result.distinct_states += 1
-        if self.result.distinct_states == self.options.max_states:
-            self._limit("max_states")
-        return True
+        self.result.depth = max(self.result.depth or 0, depth)
 
     def _violation(self, name: str, source: State, transition: Transition | None) -> None:
         if name in self._violated:

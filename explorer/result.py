@@ -138,6 +138,7 @@ class Violation:
 
 
 DEADLOCK = "Deadlock"
+INTERRUPTED = "interrupted"
 
 
 @dataclass
@@ -155,7 +156,8 @@ class Result:
     generated_states
         Initial states and transitions, self-loops included.
     depth
-        States on the longest shortest path; None for a depth-first search.
+        The deepest level of any state found, the initial states being level 1: in a complete search the states on
+        the longest shortest path. None for a depth-first search.
     actions
         Times each action of the protocol fired.
     handler_calls
@@ -163,7 +165,7 @@ class Result:
     complete
         Whether every reachable state was visited.
     limit
-        Which limit ended it, or None.
+        Which limit ended it ("max_states", "max_depth", "time_limit", "interrupted"), or None.
     seconds
         Time it took.
     """
@@ -183,3 +185,17 @@ class Result:
     def never_enabled(self) -> list[str]:
         """Names of actions that never fired."""
         return [name for name, times in self.actions.items() if times == 0]
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user interrupted a search.
+
+    Attributes
+    ----------
+    result
+        What was found until then.
+    """
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self.result = result

@@ -45,6 +45,7 @@ from kraft_model.reconfig_records import (
     ServerState,
     Shared,
 )
+from kraft_model.reconfig_scenarios import ReconfigScenarios
 from kraft_model.reconfig_transitions import (
     ILLEGAL,
     Outcome,
@@ -95,7 +96,7 @@ class Membership(Record):
     members: frozenset[ServerId]
 
 
-class Reconfig(Protocol):
+class Reconfig(ReconfigScenarios, Protocol):
     """KRaft with one-at-a-time reconfiguration and composite server identity."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
@@ -119,6 +120,7 @@ class Reconfig(Protocol):
     views = {"view": hide("elections", "restarts", "add_reconfigs", "remove_reconfigs", "value_ctr", "disk_id_gen")}
     specifications = {"Spec": False, "LivenessSpec": True}
     temporal = ("ValuesNotStuck", "ReconfigurationNotStuck")
+    variants_module = "kraft_model.reconfig_variants"
 
     def check_constants(self) -> None:
         """Refuse cluster sizes that contradict each other."""
@@ -169,17 +171,20 @@ class Reconfig(Protocol):
         """
         if me.state is ServerState.DEAD_NO_STATE:
             return
-        was_leader = me.state is ServerState.LEADER
-        resigned = ServerState.RESIGNED if me.role is Role.VOTER else ServerState.UNATTACHED
         restarted = me.but(
-            state=resigned if was_leader else me.state,
-            leader=Nil.NIL if was_leader else me.leader,
+            state=self._state_after_restart(me),
+            leader=Nil.NIL if me.state is ServerState.LEADER else me.leader,
             votes_granted=frozenset(),
             end_offset=self._no_offsets(shared),
             high_watermark=0,
             pending_fetch=Nil.NIL,
         )
         yield become(restarted).spend("restarts")
+
+    def _state_after_restart(self, me: Server) -> ServerState:
+        if me.state is not ServerState.LEADER:
+            return me.state
+        return ServerState.RESIGNED if me.role is Role.VOTER else ServerState.UNATTACHED
 
     @projection
     def membership(self, me: Server) -> Membership:
@@ -222,11 +227,9 @@ class Reconfig(Protocol):
     @internal
     def request_vote(self, me: Server) -> Steps:
         """A voter that is no leader times out, votes for itself and asks its peers for votes."""
-        if me.role is not Role.VOTER:
+        if not self._may_stand(me):
             return
         if me.state not in (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED):
-            return
-        if me.id not in me.config.members:
             return
         candidate = me.but(
             state=ServerState.CANDIDATE,
@@ -241,6 +244,10 @@ class Reconfig(Protocol):
             for peer in self._peers(me)
         ]
         yield become(candidate).send_once(*requests).spend("elections")
+
+    def _may_stand(self, me: Server) -> bool:
+        """Whether this server may stand for election: a voter, and a member of the configuration that it uses."""
+        return me.role is Role.VOTER and me.id in me.config.members
 
     @on(RequestVoteRequest)
     def handle_request_vote_request(self, me: Server, request: RequestVoteRequest) -> Steps:

@@ -96,6 +96,9 @@ class ServerId(Record):
     host: ModelValue
     disk_id: int
 
+    def __str__(self) -> str:
+        return f"{self.host}/{self.disk_id}" if self.disk_id else str(self.host)
+
 
 class Config(Record):
     """A configuration as a server caches it; `id` 0 is that of a server that has seen none."""

@@ -95,8 +95,13 @@ def _plain_mismatch(value: Value, kind: Any, path: str) -> str | None:
     if not isinstance(value, kind):
         return _wrong(value, kind, path)
     if isinstance(value, Record):
+        if "_well_typed" in value.__dict__:
+            return None
         types_of = field_types(type(value))
-        return _first(mismatch(getattr(value, name), types_of[name], _join(path, name)) for name in types_of)
+        problem = _first(mismatch(getattr(value, name), types_of[name], _join(path, name)) for name in types_of)
+        if problem is None:
+            value.__dict__["_well_typed"] = True
+        return problem
     if issubclass(kind, Symbol):
         return None
     return _not_a_value(value, path)

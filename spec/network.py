@@ -24,6 +24,30 @@ class NetworkStep(NamedTuple):
     spends: tuple[str, ...]
 
 
+class CountingRule(NamedTuple):
+    """What an operation does to the number of copies of its message, where that is all it depends on.
+
+    Attributes
+    ----------
+    absent
+        The count of a message that the inbox does not know; -1 where the operation is refused.
+    change
+        What is added to the count of a message that it knows.
+    least
+        The smallest count with which a known message is not refused.
+    forgets
+        Whether a message whose count comes to 0 is no longer known.
+    """
+
+    absent: int
+    change: int
+    least: int = 0
+    forgets: bool = False
+
+
+NEVER = 1 << 30  # a `least` that no count reaches
+
+
 class Network(ABC):
     """How an inbox changes. Contents are values; `None` from an operation means that the network refuses it.
 
@@ -68,6 +92,23 @@ class Network(ABC):
     def count(self, inbox: Inbox, message: Record) -> int:
         """Return how many copies of a message are under way."""
 
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the counting rule that an operation on a message follows, or None where there is none.
+
+        It is what lets an engine keep inboxes as counts of messages and operate on them without Python. It must say
+        the same as the operation's method.
+        """
+        return None
+
+    def from_counts(self, counts: Map[Record, int]) -> Inbox:
+        """Return the inbox that holds these counts of messages (disciplines with counting rules)."""
+        return counts
+
+    def to_counts(self, inbox: Inbox) -> Map[Record, int]:
+        """Return the counts of messages of an inbox (disciplines with counting rules)."""
+        counts: Map[Record, int] = inbox
+        return counts
+
     def reply(self, inbox: Inbox, response: Record) -> Inbox | None:
         """Return the inbox of the requester after a response is sent. By default an ordinary send."""
         return self.send(inbox, response)
@@ -82,24 +123,37 @@ class Network(ABC):
             return self.reply(inbox, message)
         if operation == "discard":
             return self.discard(inbox, message)
-        raise ValueError(f"{operation!r} is not an operation of the network; it has send, send_once, reply, discard")
+        if operation == "lose":
+            return self.lose(inbox, message)
+        if operation == "duplicate":
+            return self.duplicate(inbox, message)
+        raise ValueError(f"{operation!r} is not an operation of the network")
 
     def own_actions(self) -> tuple[str, ...]:
         """Return the names of the actions that the network takes by itself."""
-        return (*(["LoseMessage"] if self.loses else []), *(["DuplicateMessage"] if self.duplicates else []))
+        return tuple(action for action, _, _ in self.own_operations())
+
+    def own_operations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Yield (action, operation, bounds spent) of what the network may do to any deliverable message."""
+        if self.loses:
+            yield "LoseMessage", "lose", _bound(self.loses)
+        if self.duplicates:
+            yield "DuplicateMessage", "duplicate", _bound(self.duplicates)
 
     def own_steps(self, inbox: Inbox) -> Iterator[NetworkStep]:
         """Yield the steps that the network can take on one inbox by itself."""
         for message in self.deliverable(inbox):
-            if self.loses:
-                yield NetworkStep("LoseMessage", message, self.discard(inbox, message), _bound(self.loses))
-            if self.duplicates:
-                again = self.duplicate(inbox, message)
-                if again is not None:
-                    yield NetworkStep("DuplicateMessage", message, again, _bound(self.duplicates))
+            for action, operation, spends in self.own_operations():
+                after = self.apply(operation, inbox, message)
+                if after is not None:
+                    yield NetworkStep(action, message, after, spends)
+
+    def lose(self, inbox: Inbox, message: Record) -> Inbox | None:
+        """Return the inbox after a deliverable message is lost."""
+        return self.discard(inbox, message)
 
     def duplicate(self, inbox: Inbox, message: Record) -> Inbox | None:
-        """Return the inbox with one more copy of a message, or None where that makes no difference."""
+        """Return the inbox after a deliverable message is doubled."""
         return self.send(inbox, message)
 
 
@@ -166,10 +220,23 @@ class BagWithMemory(Network):
             return self.send_once(inbox, response)
         return inbox.put(response, inbox.get(response, 0) + 1)
 
+    def duplicate(self, inbox: Map[Record, int], message: Record) -> Map[Record, int]:
+        """Add a copy of a message under way, also of the types that are sent once."""
+        return inbox.put(message, inbox[message] + 1)
+
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
         """Take away one copy; the message stays known."""
         copies = inbox.get(message, 0)
         return inbox.put(message, copies - 1) if copies > 0 else None
+
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the rule: sending adds one, or is refused after the first; discarding takes one away."""
+        if operation in ("discard", "lose"):
+            return CountingRule(absent=-1, change=-1, least=1)
+        if operation == "duplicate":
+            return CountingRule(absent=-1, change=1, least=1)
+        once = {"send": self.once, "reply": self.replies_once, "send_once": (Record,)}[operation]
+        return CountingRule(absent=1, change=1, least=NEVER if isinstance(message, once) else 0)
 
 
 class Bag(BagWithMemory):
@@ -181,6 +248,11 @@ class Bag(BagWithMemory):
         if copies == 0:
             return None
         return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
+
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the rule of a bag with memory, except that the last copy is forgotten."""
+        rule = super().rule(operation, message)
+        return rule._replace(forgets=True) if rule and operation in ("discard", "lose") else rule
 
 
 class MessageSet(Network):
@@ -228,10 +300,25 @@ class MessageSet(Network):
             return None
         return inbox if self.keeps else inbox - {message}
 
-    def own_steps(self, inbox: frozenset[Record]) -> Iterator[NetworkStep]:
-        """Yield the losses; a lost message leaves the set even where delivery keeps it."""
-        for message in self.deliverable(inbox) if self.loses else ():
-            yield NetworkStep("LoseMessage", message, inbox - {message}, _bound(self.loses))
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the rule: a message is there or not."""
+        if operation == "discard":
+            return CountingRule(-1, 0 if self.keeps else -1, least=1, forgets=not self.keeps)
+        if operation == "lose":
+            return CountingRule(-1, -1, least=1, forgets=True)
+        return CountingRule(absent=1, change=0, least=NEVER if operation == "send_once" else 0)
+
+    def from_counts(self, counts: Map[Record, int]) -> frozenset[Record]:
+        """Return the set of the messages counted."""
+        return frozenset(counts)
+
+    def to_counts(self, inbox: frozenset[Record]) -> Map[Record, int]:
+        """Return 1 for each message."""
+        return Map((message, 1) for message in inbox)
+
+    def lose(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
+        """Remove the message, whatever delivery does."""
+        return inbox - {message}
 
 
 class Channels(Network):

@@ -101,6 +101,10 @@ class Protocol:
         From the name that SPECIFICATION may use to whether it asks for fairness.
     temporal
         Names of temporal properties that the specification defines and kraftcheck does not check.
+    accepted_constants
+        Names of constants of the specification that a `.cfg` may set and that make no difference here.
+    variants_module
+        The module in which its variants are, imported when one is asked for; by default the protocol's own.
     """
 
     network: Network = BagWithMemory()
@@ -110,6 +114,7 @@ class Protocol:
     specifications: ClassVar[Mapping[str, bool]] = {"Spec": False}
     temporal: ClassVar[tuple[str, ...]] = ()
     accepted_constants: ClassVar[tuple[str, ...]] = ()
+    variants_module: ClassVar[str | None] = None
 
     actions: ClassVar[Mapping[str, Action]] = {}
     properties: ClassVar[Mapping[str, Property]] = {}

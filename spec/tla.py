@@ -30,6 +30,7 @@ from importlib import resources
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from spec.errors import InputError
 from spec.values import Map, ModelValue, Value, encode
 
 DEEPEST = 200
@@ -41,7 +42,7 @@ LARGEST_INTERVAL = 1_000_000
 LONGEST_NUMBER = 1_000
 """Digits that a number may have. TLC's own numbers have ten."""
 
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|<<|>>|[\[({\])}]')
+_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|<<|>>|[\[({\])}]')
 _ESCAPE = re.compile(r"\\(.)")
 _UNESCAPED = {"n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 _WORDS = {"NAME": "the name of a field", "INTEGER": "a number", "STRING": "a string", "$END": "the end of the value"}
@@ -49,7 +50,7 @@ _STARTS_OF_A_VALUE = {*_WORDS.values(), "'TRUE'", "'FALSE'", "'{'", "'<<'", "'['
 _FOUND_WIDTH = 40
 
 
-class TlaSyntaxError(ValueError):
+class TlaSyntaxError(InputError):
     """A text is not what it should be, and this says where.
 
     Parameters

@@ -8,12 +8,13 @@ layout in ``tlc2/pprint/Format.java`` of the tlaplus repository.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from spec.tla import as_function
-from spec.values import Map, ModelValue, Record, Symbol, Value, order_key
+from spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, order_key
 
+T = TypeVar("T")
 Style = Literal["tlc", "tlc2.15"]
 
 _FIELD_NAME = re.compile(r"(?!WF_.|SF_.)\w*[A-Za-z]\w*", re.ASCII)
@@ -89,6 +90,11 @@ def one_line(value: Value) -> str:
     return _Boxes(sort=True).box(value).flat
 
 
+def in_order(values: Iterable[T]) -> list[T]:
+    """Return values in the order in which `format_value` writes them."""
+    return sorted(values, key=_order)
+
+
 class _Brackets(NamedTuple):
     opening: str
     closing: str
@@ -135,14 +141,14 @@ class _Boxes:
         if type(value) is tuple:
             return _enclosed(_SEQUENCE, [self.box(item) for item in value])
         if kind is frozenset:
-            return _enclosed(_SET, [self.box(item) for item in sorted(value, key=_order)])
+            return _enclosed(_SET, [self.box(item) for item in in_order(value)])
         if isinstance(value, Record):
-            value = Map(zip(value.fields(), value.values(), strict=True))
+            value = _fields(value)
         if not isinstance(value, Map):
             raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
         if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
             return _enclosed(_RECORD, [self.box(item) for item in value.values()], [_Box(name) for name in value])
-        keys = sorted(value, key=_order) if self._sort else list(value)
+        keys = in_order(value) if self._sort else list(value)
         return _enclosed(_FUNCTION, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
 
 
@@ -156,12 +162,16 @@ def _order(value: Value) -> tuple[Any, ...]:
     if kind is frozenset:
         return (3, len(value), sorted([_order(item) for item in value]))
     if isinstance(value, Record):
-        value = Map(zip(value.fields(), value.values(), strict=True))
+        value = _fields(value)
     if isinstance(value, Map):
         is_record = all(type(key) is str for key in value)
-        keys = list(value) if is_record else sorted(value, key=_order)
+        keys = list(value) if is_record else in_order(value)
         return (4, len(value), [_order(key) for key in keys], [_order(value[key]) for key in keys])
     return (1, *order_key(value))
+
+
+def _fields(record: Record) -> Map[str, Value]:
+    return Map(zip(field_names(type(record)), field_values(record), strict=True))
 
 
 def _enclosed(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] = ()) -> _Box:

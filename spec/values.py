@@ -116,7 +116,7 @@ class Record:
             return result
 
     def __getstate__(self) -> dict[str, Value]:
-        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+        return {name: value for name, value in self.__dict__.items() if name[0] != "_"}
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in field_names(type(self)))

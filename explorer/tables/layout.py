@@ -1,0 +1,112 @@
+"""The arrays that the learner fills and the kernel reads, with their kinds, and growth.
+
+Numbers are ids: of local states, messages, inbox contents, shared values, and of *control rows*. A control row holds
+the bounds spent, the shared fields and the local state of every slot (replica); a state is a control row's id with the
+id of each slot's inbox content. Id 0 of a local state is "no replica here", id 0 of an inbox content is "empty".
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+# Kinds of trie node: what decides the way on.
+UNKNOWN, LEAF, SHARED, VIEW, INBOX_VIEW = 0, 1, 2, 3, 4
+ME, PEER = -1, -2  # roles, where a VIEW node names no absolute slot
+
+# Columns of `nodes`, `outcomes`, `contents`, `row_info`.
+KIND, A, B, N = 0, 1, 2, 3
+ACTION, DELTA, CONSUMES, FIRST, COUNT = 0, 1, 2, 3, 4
+C_SLOT, C_NUMBER, C_START, C_N, C_BAD = 0, 1, 2, 3, 4
+R_FLAGS, R_BAD, R_IDENTITY, R_START, R_N = 0, 1, 2, 3, 4
+
+# Flags of a control row.
+JUDGED, BAD, PRUNED = 1, 2, 4
+STEP_BAD, STEP_PRUNED = 1, 2
+
+# Kinds of miss: what Python is asked for.
+MISS_ROOTS, MISS_PATH, MISS_OPERATION = 1, 2, 3
+
+# What must grow before the kernel can go on.
+GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_MISSES, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
+
+# Places in `meta`.
+(
+    M_ROWS,
+    M_ROW_ITEMS,
+    M_BUNDLES,
+    M_BUNDLE_ITEMS,
+    M_CONTENTS,
+    M_CONTENT_ITEMS,
+    M_MISSES,
+    M_GROW,
+    M_BRANCHES,
+    M_ROOTS,
+    M_OPERATIONS,
+    M_DELTAS,
+    M_SLOTS,
+    M_SLOT_BASE,
+    M_PROPERTIES,
+    M_STEP_PROPERTIES,
+    M_NETWORK_STEPS,
+) = range(17)
+META_SIZE = 32
+
+
+class Tables(NamedTuple):
+    """Everything that the kernel reads. A map is an array of pairs (key, value); a key of -1 is free."""
+
+    meta: Longs
+    nodes: Ints  # kind, two arguments, outcomes: of tries
+    branches: Longs  # (node, answer) -> node
+    roots: Longs  # (local id, message id + 1) -> list of nodes
+    lists: Ints  # start, length
+    list_nodes: Ints
+    outcomes: Ints  # action, delta, whether the message is consumed, start and number of operations
+    outcome_operations: Ints
+    deltas: Ints  # start and number of assignments, start and number of spendings
+    assignments: Ints  # column of a control row, value
+    spendings: Ints  # column, amount
+    limits: Ints  # of each bound
+    operations: Ints  # slot, message, count where absent, change, least count, whether 0 is forgotten
+    messages: Ints  # operation that discards it, invariants that it violates
+    operated: Longs  # (inbox, operation) -> inbox or -1
+    contents: Ints  # slot, number within the slot, start and number of items, invariants violated
+    content_items: Ints  # message, count
+    content_table: Ints
+    slot_contents: Ints  # contents of each slot
+    views: Ints
+    inbox_views: Ints
+    rows: Ints  # control rows
+    row_table: Ints
+    row_info: Longs  # flags, invariants violated, identity, start and number of steps
+    row_items: Ints  # outcome or root, target or -1, step flags or slot
+    hidden: Ints  # columns that a VIEW leaves out
+    changed: Longs  # (control row, delta) -> control row with flags
+    bundle_of: Longs  # (local, inbox) -> bundle
+    bundles: Longs  # start and number of items
+    bundle_items: Ints  # outcome or node, whether a node, inbox without the message
+    properties: Ints  # root, kind, whether a constraint
+    step_properties: Ints  # root, whether a constraint
+    network_steps: Ints  # outcome, delta
+    network_operations: Ints  # of each step, by message
+    misses: Longs
+
+
+def new_map(capacity: int) -> Longs:
+    """Return an empty map of integers; the capacity is a power of two."""
+    return np.full((capacity, 2), -1, np.int64)
+
+
+def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
+    """Return the array, or a copy of at least `size` rows with at least twice the room."""
+    if len(array) >= size:
+        return array
+    larger = np.full((max(size, 2 * len(array)), *array.shape[1:]), fill, array.dtype)
+    larger[: len(array)] = array
+    return larger

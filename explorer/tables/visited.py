@@ -1,0 +1,287 @@
+"""The set of visited states: exact, packed, and able to grow a piece at a time.
+
+A state's ids are packed into `W` whole words and a rest of a few bits. The words are stored; the rest is not: it is
+added to the place that the words hash to, so that it follows from where the entry stands (quotienting). An entry is
+8 W bytes and one byte for its displacement from its home place, which also tells free places. Entries are kept in
+the order of their homes (Robin Hood hashing), which keeps displacements small in tables that are four fifths full.
+
+Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (1984), for the quotient; P. Celis,
+"Robin Hood Hashing" (1986).
+"""
+
+# ruff: noqa: D103
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.tables.kernel import jit, mix
+from explorer.tables.layout import C_NUMBER, R_IDENTITY, Ints
+
+PARTITION_BITS = 6
+PARTITIONS = 1 << PARTITION_BITS
+FIRST_CAPACITY = 1 << 10
+MAX_LOAD = 0.8
+GROWTH = 1.35
+MAX_DISPLACEMENT = 255
+
+
+class Packing(NamedTuple):
+    """Where the bits of each field of a state's identity stand.
+
+    Attributes
+    ----------
+    position
+        First bit of each field; the control row comes last, so that its high bits are what is left over.
+    width
+        Bits of each field.
+    words
+        Whole words that are stored; what lies beyond them is the rest.
+    """
+
+    position: Ints
+    width: Ints
+    words: int
+
+
+def packing(widths: list[int], rest_bits: int) -> Packing:
+    """Return a packing of fields (the control row first) whose rest takes at most `rest_bits` bits."""
+    order = [*range(1, len(widths)), 0]
+    position, at = np.zeros(len(widths), np.int32), 0
+    for field in order:
+        position[field] = at
+        at += widths[field]
+    words = max(1, -(-(at - rest_bits) // 64))
+    return Packing(position, np.array(widths, np.int32), words)
+
+
+@jit
+def pack(info: Any, contents: Any, position: Any, width: Any, state: Any, words: Any) -> None:
+    """Write the packed identity of a state into `words`, the rest into the last one."""
+    for w in range(len(words)):
+        words[w] = np.uint64(0)
+    for f in range(len(position)):
+        value = np.uint64(info[state[0], R_IDENTITY] if f == 0 else contents[state[f], C_NUMBER])
+        put_bits(words, position[f], width[f], value)
+
+
+@jit
+def put_bits(words: Any, position: Any, width: Any, value: Any) -> None:
+    w, s = position >> 6, position & 63
+    words[w] |= value << np.uint64(s)
+    if s + width > 64:
+        words[w + 1] |= value >> np.uint64(64 - s)
+
+
+@jit
+def take_bits(words: Any, position: Any, width: Any) -> Any:
+    w, s = position >> 6, position & 63
+    value = words[w] >> np.uint64(s)
+    if s + width > 64:
+        value |= words[w + 1] << np.uint64(64 - s)
+    return value & ((np.uint64(1) << np.uint64(width)) - np.uint64(1))
+
+
+@jit
+def hash_words(words: Any) -> Any:
+    h = mix(words[0] ^ np.uint64(0x9E3779B97F4A7C15))
+    for w in range(1, len(words) - 1):
+        h = mix(h ^ words[w])
+    return h
+
+
+@jit
+def base_place(h: Any, capacity: Any) -> Any:
+    return np.int64(((h & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
+
+
+@jit
+def insert(keys: Any, places: Any, words: Any) -> Any:
+    """Insert packed words; 1 where they are new, 0 where they are there, -1 where a displacement would not fit."""
+    capacity = len(places)
+    stored = keys.shape[1]
+    at = base_place(hash_words(words), capacity) + np.int64(words[stored])
+    if at >= capacity:
+        at -= capacity
+    distance = 1
+    while True:
+        found = np.int64(places[at])
+        if found < distance:
+            break
+        if found == distance:
+            same = True
+            for w in range(stored):
+                if keys[at, w] != words[w]:
+                    same = False
+                    break
+            if same:
+                return 0
+        distance += 1
+        at += 1
+        if at == capacity:
+            at = 0
+    if distance >= MAX_DISPLACEMENT:
+        return -1
+    if places[at] == 0:
+        for w in range(stored):
+            keys[at, w] = words[w]
+        places[at] = distance
+        return 1
+    end = at  # everything from here to the next free place moves by one
+    while places[end] != 0:
+        if places[end] >= MAX_DISPLACEMENT - 1:
+            return -1
+        end += 1
+        if end == capacity:
+            end = 0
+    while end != at:
+        before = end - 1 if end > 0 else capacity - 1
+        for w in range(stored):
+            keys[end, w] = keys[before, w]
+        places[end] = places[before] + 1
+        end = before
+    for w in range(stored):
+        keys[at, w] = words[w]
+    places[at] = distance
+    return 1
+
+
+@jit
+def insert_rows(
+    info: Any, contents: Any, position: Any, width: Any, rows: Any, first: Any, last: Any, count: Any, keys: Any,
+    places: Any, new: Any, new_n: Any,
+) -> Any:  # fmt: skip
+    """Insert states; copy those that are new to `new`.
+
+    Returns how far it came (less than `last` where the partition must grow first), the entries and the new ones.
+    """
+    words = np.zeros(keys.shape[1] + 1, np.uint64)
+    limit = np.int64(len(places) * MAX_LOAD)
+    for i in range(first, last):
+        if count >= limit:
+            return i, count, new_n
+        pack(info, contents, position, width, rows[i], words)
+        code = insert(keys, places, words)
+        if code < 0:
+            return i, count, new_n
+        if code:
+            count += 1
+            for c in range(rows.shape[1]):
+                new[new_n, c] = rows[i, c]
+            new_n += 1
+    return last, count, new_n
+
+
+@jit
+def entries(keys: Any, places: Any, words: Any) -> Any:
+    """Write the packed words of every entry of a partition, the rest included; return how many there are."""
+    stored, capacity, n = keys.shape[1], len(places), 0
+    for at in range(capacity):
+        if places[at] == 0:
+            continue
+        for w in range(stored):
+            words[n, w] = keys[at, w]
+        home = at - (np.int64(places[at]) - 1)
+        if home < 0:
+            home += capacity
+        rest = home - base_place(hash_words(words[n]), capacity)
+        if rest < 0:
+            rest += capacity
+        words[n, stored] = np.uint64(rest)
+        n += 1
+    return n
+
+
+@jit
+def repack(words: Any, position: Any, width: Any, again: Any, new_position: Any, new_width: Any, owner: Any) -> None:
+    """Write packed words anew with other fields, and the partition that owns each."""
+    for i in range(len(words)):
+        for f in range(len(position)):
+            put_bits(again[i], new_position[f], new_width[f], take_bits(words[i], position[f], width[f]))
+        owner[i] = hash_words(again[i]) >> np.uint64(64 - PARTITION_BITS)
+
+
+@jit
+def insert_words(keys: Any, places: Any, words: Any, first: Any, count: Any) -> Any:
+    """Insert packed words from `first` on; return how far it came, less than all where there is no room."""
+    limit = np.int64(len(places) * MAX_LOAD)
+    for i in range(first, len(words)):
+        if count + i - first >= limit or insert(keys, places, words[i]) < 0:
+            return i
+    return len(words)
+
+
+class Partition:
+    """One part of the visited set.
+
+    Parameters
+    ----------
+    words
+        Whole words of an entry.
+    capacity
+        Entries for which there are places at first.
+    """
+
+    def __init__(self, words: int, capacity: int = FIRST_CAPACITY) -> None:
+        self.keys: NDArray[np.uint64] = np.zeros((capacity, words), np.uint64)
+        self.places: NDArray[np.uint8] = np.zeros(capacity, np.uint8)
+        self.count = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of its arrays, in bytes."""
+        return self.keys.nbytes + self.places.nbytes
+
+    def words(self) -> NDArray[np.uint64]:
+        """Return the packed words of every entry, the rest last."""
+        words = np.zeros((self.count, self.keys.shape[1] + 1), np.uint64)
+        entries(self.keys, self.places, words)
+        return words
+
+    def grow(self) -> None:
+        """Make room for more entries."""
+        words, capacity = self.words(), len(self.places)
+        while True:
+            capacity = int(capacity * GROWTH) + 1
+            self.keys = np.zeros((capacity, self.keys.shape[1]), np.uint64)
+            self.places = np.zeros(capacity, np.uint8)
+            if insert_words(self.keys, self.places, words, 0, 0) == len(words):
+                return
+
+    def add_words(self, words: NDArray[np.uint64]) -> None:
+        """Insert packed words that are not there yet."""
+        done = 0
+        while done < len(words):
+            came = int(insert_words(self.keys, self.places, words, done, self.count))
+            self.count += came - done
+            done = came
+            if done < len(words):
+                self.grow()
+
+
+def repacked(partitions: list[Partition], old: Packing, new: Packing) -> list[Partition]:
+    """Return the visited set packed anew; partitions are emptied one after the other on the way.
+
+    Parameters
+    ----------
+    partitions
+        The visited set.
+    old, new
+        How it is packed and how it shall be.
+    """
+    fresh = [Partition(new.words, max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16)) for p in partitions]
+    fields = len(old.position)  # fields that are new are empty: their bits are 0
+    for index in range(len(partitions)):
+        words = partitions[index].words()
+        partitions[index] = Partition(old.words, 1)
+        again = np.zeros((len(words), new.words + 1), np.uint64)
+        owner = np.zeros(len(words), np.int64)
+        repack(words, old.position, old.width, again, new.position[:fields], new.width[:fields], owner)
+        order = np.argsort(owner, kind="stable")
+        ends = np.searchsorted(owner[order], np.arange(len(partitions) + 1))
+        for p in range(len(partitions)):
+            if ends[p] < ends[p + 1]:
+                fresh[p].add_words(again[order[ends[p] : ends[p + 1]]])
+    return fresh

@@ -1,0 +1,140 @@
+"""Checking a protocol from Python: what `kraftcheck check` does, as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from explorer.result import Options, Progress, Result, Search, Violation
+from kraftcheck.counterexample import plain, told
+from kraftcheck.engines import ENGINES, choose
+from spec.errors import InputError
+from spec.names import unknown
+from spec.property import Property
+from spec.protocol import Protocol
+from spec.starts import start_names
+
+
+def check(
+    protocol: Protocol,
+    *,
+    properties: Iterable[str] | None = None,
+    constraints: Iterable[str] = (),
+    action_constraints: Iterable[str] = (),
+    deadlock: bool = True,
+    symmetry: str | None = None,
+    view: str | None = None,
+    init: str = "Init",
+    search: str = "bfs",
+    engine: str | None = None,
+    keep_going: bool = False,
+    check_actions: bool = False,
+    max_states: int | None = None,
+    max_depth: int | None = None,
+    time_limit: float | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Search the reachable states of a protocol for a violation of its properties.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    properties
+        Names of the invariants and step invariants to check; by default all of them.
+    constraints, action_constraints
+        Names of predicates beyond which states are not expanded, and steps not taken.
+    deadlock
+        Whether a state without any successor is an error.
+    symmetry, view
+        Names of one of the protocol's symmetries and views.
+    init
+        Where to start: "Init", or the name of a scenario.
+    search
+        "bfs" or "dfs".
+    engine
+        The name of an engine; by default the first that can do what is asked.
+    keep_going
+        Whether to go on after a violation.
+    check_actions
+        Whether to test that actions are pure.
+    max_states, max_depth
+        Limits on the distinct states, and on the states along a path.
+    time_limit
+        Seconds.
+    report
+        Called now and then with the progress.
+
+    Returns
+    -------
+    Result
+        The verdict, the counts, and a counterexample for each violated property; `explain` tells it.
+
+    Raises
+    ------
+    InputError
+        For a name that the protocol does not have, or where it breaks the language's contract.
+
+    Examples
+    --------
+    >>> from kraftcheck import ModelValue, check
+    >>> from spec.examples.two_phase_commit import TwoPhaseCommit
+    >>> managers = frozenset(ModelValue(name) for name in ("rm1", "rm2", "rm3"))
+    >>> result = check(TwoPhaseCommit(resource_managers=managers))
+    >>> result.verdict, result.distinct_states
+    (<Verdict.OK: 'ok'>, 288)
+    """
+    if search not in list(Search):
+        raise InputError(unknown("search", search, list(Search)))
+    starts = start_names(protocol)
+    for what, name, known in (
+        ("symmetry", symmetry, protocol.symmetries),
+        ("view", view, protocol.views),
+        ("start", init, starts),
+    ):
+        if name is not None and name not in known:
+            raise InputError(unknown(what, name, known, protocol.name()))
+    if properties is None:
+        chosen = [p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant")]
+    else:
+        chosen = _named(protocol, properties, "property")
+    options = Options(
+        search=Search(search),
+        properties=tuple(chosen),
+        constraints=tuple(_named(protocol, constraints, "constraint", over_steps=False)),
+        action_constraints=tuple(_named(protocol, action_constraints, "action constraint", over_steps=True)),
+        deadlock=deadlock,
+        symmetry=symmetry,
+        view=view,
+        keep_going=keep_going,
+        check_actions=check_actions,
+        max_states=max_states,
+        max_depth=max_depth,
+        time_limit=time_limit,
+        init=init,
+        report=report,
+    )
+    return ENGINES[choose(engine, search, ["--check-actions"] if check_actions else [])].run(protocol, options)
+
+
+def explain(protocol: Protocol, violation: Violation) -> str:
+    """Return a counterexample told step by step: who did what, what changed, which messages are under way.
+
+    Parameters
+    ----------
+    protocol
+        The protocol that was checked.
+    violation
+        One of its result's violations.
+    """
+    return plain(told(protocol, violation))
+
+
+def _named(
+    protocol: Protocol, names: Iterable[str], what: str, over_steps: bool | None = None
+) -> list[Property]:
+    known = {p.name: p for p in protocol.properties.values() if over_steps in (None, p.over_steps)}
+    chosen = list(names)
+    for name in chosen:
+        if name not in known:
+            raise InputError(unknown(what, name, known, protocol.name()))
+    return [known[name] for name in chosen]

@@ -1,0 +1,137 @@
+"""The command line. What a command needs is imported when it runs: `kraftcheck --help` imports nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+MODEL_HELP = "a name that `kraftcheck models` lists, or path/to/file.py:ClassName"
+EXITS = """\
+exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 20 nothing violated, but
+the search stopped at a limit; 2 bad input; 130 interrupted"""
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    Parameters
+    ----------
+    arguments
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    given = parser().parse_args(arguments)
+    from spec.errors import InputError
+
+    try:
+        code: int = given.run(given)
+        sys.stdout.flush()
+        return code
+    except InputError as error:
+        return _complain(str(error))
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _complain(message: str) -> int:
+    print(f"kraftcheck: error: {message}", file=sys.stderr)
+    return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog="kraftcheck", description="An explicit-state model checker for KRaft, Kafka's Raft.", allow_abbrev=False
+    )
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    models = commands.add_parser("models", help="list the models, their variants and configurations")
+    models.add_argument("--json", type=Path, metavar="FILE", help="write the list as JSON too")
+    models.set_defaults(run=_models)
+    what = "search a model's states for a violation"
+    _add_check(commands.add_parser("check", help=what, description=what, epilog=EXITS, allow_abbrev=False))
+    return top
+
+
+def _models(arguments: argparse.Namespace) -> int:
+    from kraftcheck import models_command
+
+    return models_command.run(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from kraftcheck import check_command
+
+    return check_command.run(arguments)
+
+
+def _add_check(check: argparse.ArgumentParser) -> None:
+    check.set_defaults(run=_check)
+    check.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    what = check.add_argument_group("what is checked")
+    what.add_argument("--config", metavar="CONFIG", help="a .cfg file, or one of the model's (default: default)")
+    what.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="give a constant another value (repeatable)"
+    )
+    what.add_argument("--variant", metavar="NAME", help="a variant of the model")
+    flag = argparse.BooleanOptionalAction
+    what.add_argument("--deadlock", action=flag, help="check for deadlock, whatever the .cfg says")
+    what.add_argument("--symmetry", action=flag, help="reduce by symmetry, whatever the .cfg says")
+    what.add_argument("--continue", dest="keep_going", action="store_true", help="go on after a violation")
+    what.add_argument("--check-actions", action="store_true", help="test that actions are pure")
+    how = check.add_argument_group("how")
+    how.add_argument("--search", choices=("bfs", "dfs", "iddfs"), default="bfs", help="the order (default: bfs)")
+    how.add_argument("--engine", metavar="NAME", help="the engine (default: the first that can do what is asked)")
+    how.add_argument("--workers", type=_count, metavar="N", help="threads")
+    how.add_argument("--memory", type=_size, metavar="SIZE", help="how much memory states may take, such as 4G")
+    limits = check.add_argument_group("where to stop")
+    limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
+    limits.add_argument("--max-depth", type=_count, metavar="N", help="states along a path; 1: the initial ones alone")
+    limits.add_argument("--time-limit", type=_seconds, metavar="SECONDS")
+    resuming = check.add_argument_group("stopping and going on")
+    resuming.add_argument("--checkpoint", type=Path, metavar="DIR", help="where to keep the search's state")
+    resuming.add_argument("--checkpoint-every", type=_seconds, metavar="SECONDS")
+    resuming.add_argument("--resume", type=Path, metavar="DIR", help="go on with a search from its checkpoint")
+    files = check.add_argument_group("output")
+    files.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
+    files.add_argument("--trace", type=Path, metavar="FILE", help="write the counterexample as TLC prints it")
+    files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
+    files.add_argument("--quiet", action="store_true", help="only the verdict, with warnings and counterexamples")
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {text!r}")
+    return seconds
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {text!r}")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))

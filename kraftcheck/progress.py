@@ -1,0 +1,82 @@
+"""How a search gets on, on standard error: a line that is rewritten on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from explorer.result import Progress
+
+EVERY = 30.0
+"""Seconds between two lines where there is no terminal."""
+
+
+class Meter(Protocol):
+    """What shows progress."""
+
+    def show(self, progress: Progress) -> None:
+        """Show how far the search is."""
+
+    def close(self) -> None:
+        """Take away what was shown for the moment."""
+
+
+class Silence:
+    """Shows nothing."""
+
+    def show(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Bar:
+    """One line, rewritten: states, rate, depth, frontier."""
+
+    def __init__(self) -> None:
+        from tqdm import tqdm
+
+        shown = "{n_fmt} distinct states, {rate_fmt}{postfix}, {elapsed}"
+        width = shutil.get_terminal_size().columns
+        self._bar = tqdm(bar_format=shown, unit=" states", unit_scale=True, leave=False, file=sys.stderr, ncols=width)
+
+    def show(self, progress: Progress) -> None:
+        """Rewrite the line, if the last time is long enough ago."""
+        self._bar.set_postfix_str(f"depth {progress.depth}, frontier {progress.frontier:,}", refresh=False)
+        self._bar.update(progress.distinct_states - self._bar.n)
+
+    def close(self) -> None:
+        """Clear the line."""
+        self._bar.close()
+
+
+class Lines:
+    """A line every `EVERY` seconds, for logs."""
+
+    def __init__(self, write: Callable[[str], object] | None = None) -> None:
+        self._write = write or sys.stderr.write
+        self._next = EVERY
+
+    def show(self, progress: Progress) -> None:
+        """Write a line, if the last one is long enough ago."""
+        if progress.seconds < self._next:
+            return
+        self._next = progress.seconds + EVERY
+        rate = progress.distinct_states / progress.seconds
+        self._write(
+            f"{progress.seconds:.0f} s: {progress.distinct_states:,} distinct states, {rate:,.0f} states/s, "
+            f"depth {progress.depth}, frontier {progress.frontier:,}\n"
+        )
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def meter(*, quiet: bool) -> Meter:
+    """Return what shows progress here."""
+    if quiet:
+        return Silence()
+    return Bar() if sys.stderr.isatty() else Lines()

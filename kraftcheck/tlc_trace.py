@@ -1,0 +1,47 @@
+"""Counterexamples as TLC prints error traces, so that whatever reads TLC's output reads ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TextIO
+
+from explorer.result import DEADLOCK, Violation
+from spec.protocol import Protocol
+from spec.state import State
+from spec.tla_format import format_value
+from spec.view import StateView
+
+
+def write_traces(protocol: Protocol, view: StateView, violations: Iterable[Violation], file: TextIO) -> None:
+    """Write counterexamples, one after another.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    view
+        Its states as TLA+ variables.
+    violations
+        What to write; each with its heading, as TLC has it.
+    file
+        Where to.
+    """
+    for violation in violations:
+        file.write(f"Error: {_complaint(protocol, violation.property)}\nError: The behavior up to this point is:\n")
+        for number, step in enumerate(violation.trace, start=1):
+            file.write(f"State {number}: <{step.action or 'Initial predicate'}>\n{state_text(view, step.state)}\n\n")
+
+
+def state_text(view: StateView, state: State) -> str:
+    """Return a state as TLC prints it: a conjunct for each variable."""
+    variables = view.variables(state)
+    prefix = "/\\ " if len(variables) > 1 else ""  # TLC leaves it out where there is one variable
+    return "\n".join(f"{prefix}{name} = {format_value(value)}" for name, value in variables.items())
+
+
+def _complaint(protocol: Protocol, name: str) -> str:
+    if name == DEADLOCK:
+        return "Deadlock reached."
+    if name in protocol.properties and protocol.properties[name].over_steps:
+        return f"Action property {name} is violated."
+    return f"Invariant {name} is violated."

@@ -1,0 +1,65 @@
+"""TLC's models, numbers and behaviours, for tests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from kraft_model.reconfig import Reconfig
+from spec.binding import Bound, bind
+from spec.config import read_config
+from spec.protocol import Protocol
+from spec.tla import parse_value
+from spec.values import Value
+
+TLC = Path(__file__).parents[1] / "data" / "tlc"
+COUNTS = TLC / "counts"
+LARGE = ("three-voters", "three-voters-remove")
+MODELS = sorted(path.stem for path in COUNTS.glob("*.cfg"))
+COUNTEREXAMPLES = sorted(path.stem for path in (TLC / "counterexamples").glob("*.cfg"))
+
+_CONJUNCT = re.compile(r"^/\\ (\w+) = (.*(?:\n(?!/\\ ).*)*)", re.MULTILINE)
+_LABEL = re.compile(r"^(?:State \d+: |\\\* )<(\w+).*>$", re.MULTILINE)
+
+
+def bound(path: str, protocol: type[Protocol] = Reconfig) -> Bound:
+    """Return a protocol bound to one of TLC's configurations, named as `counts/two-voters`."""
+    return bind(protocol, read_config(TLC / f"{path}.cfg"))
+
+
+@cache
+def expected() -> dict[str, Any]:
+    """Return what TLC counted in each model of counts/."""
+    found: dict[str, Any] = json.loads((COUNTS / "expected.json").read_text())
+    return found
+
+
+def text_of(path: str) -> str:
+    """Return a file of TLC's, unpacked."""
+    with gzip.open(TLC / f"{path}.gz", "rt", encoding="utf-8") as file:
+        return file.read()
+
+
+def json_states(name: str) -> list[dict[str, Any]]:
+    """Return the states of a counterexample as TLC's `-dumpTrace json` has them."""
+    document = json.loads(text_of(f"counterexamples/{name}.json"))
+    return [state for _, state in document["counterexample"]["state"]]
+
+
+def states_of(text: str) -> list[tuple[str, dict[str, Value]]]:
+    """Return the behaviour that TLC wrote: for each state the action that leads there and the variables."""
+    pieces = _LABEL.split(text)[1:]
+    states = []
+    for label, body in zip(pieces[::2], pieces[1::2], strict=True):
+        body = body.split("\n\n")[0]
+        states.append((label, {name: _parsed(value) for name, value in _CONJUNCT.findall(body)}))
+    return states
+
+
+@lru_cache(maxsize=10_000)
+def _parsed(text: str) -> Value:
+    return parse_value(text)

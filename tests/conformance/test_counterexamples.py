@@ -1,0 +1,100 @@
+"""The predicates of MCReconfig.tla are violated by traces of TLC's length, and TLC's traces are behaviours of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.reference import explore
+from explorer.result import Options, Verdict
+from kraft_model.reconfig import Reconfig
+from kraft_model.reconfig_records import (
+    Error,
+    FetchDiverging,
+    RequestVoteResponse,
+    Role,
+    Server,
+    ServerState,
+    Shared,
+)
+from spec import invariant
+from spec.semantics import Semantics
+from spec.view import StateView
+from tests.conformance.models import COUNTEREXAMPLES, bound, json_states, states_of, text_of
+
+
+class MCReconfig(Reconfig):
+    """Invariants that are false on purpose."""
+
+    @invariant
+    def no_value_acked(self, shared: Shared) -> bool:
+        return True not in shared.acked.values()
+
+    @invariant
+    def no_new_leader(self, me: Server) -> bool:
+        return not (me.state is ServerState.LEADER and me.current_epoch > 1)
+
+    @invariant
+    def no_observer_leader(self, me: Server) -> bool:
+        return not (me.state is ServerState.LEADER and me.role is Role.OBSERVER)
+
+    @invariant
+    def no_diverging(self, message: FetchDiverging) -> bool:
+        return False
+
+    @invariant
+    def no_joined_voter(self, me: Server) -> bool:
+        return not (me.id.disk_id > 0 and me.role is Role.VOTER)
+
+    @invariant
+    def no_fenced_vote(self, message: RequestVoteResponse) -> bool:
+        return message.error is not Error.FENCED_LEADER_EPOCH
+
+    @invariant
+    def no_resigned(self, me: Server) -> bool:
+        return me.state is not ServerState.RESIGNED
+
+    @invariant
+    def no_two_leaders(self, me: Server, peer: Server) -> bool:
+        return not (me.state is ServerState.LEADER and peer.state is ServerState.LEADER)
+
+
+def test_all_eight_are_here() -> None:
+    assert len(COUNTEREXAMPLES) == 8
+
+
+@pytest.mark.parametrize("name", COUNTEREXAMPLES)
+def test_counterexample_is_as_long_as_tlcs(name: str) -> None:
+    model = bound(f"counterexamples/{name}", MCReconfig)
+    assert len(model.properties) == 1
+    result = explore(model.protocol, Options(properties=model.properties, deadlock=model.deadlock))
+    assert result.verdict is Verdict.VIOLATION
+    (violation,) = result.violations
+    assert violation.property == model.properties[0].name
+    lines = text_of(f"counterexamples/{name}.out").splitlines()
+    assert len(violation.trace) == sum(line.startswith("State ") for line in lines) > 1
+
+
+@pytest.mark.parametrize("version", ["out", "v215.out"])
+@pytest.mark.parametrize("name", COUNTEREXAMPLES)
+def test_tlcs_counterexample_is_a_behaviour(name: str, version: str) -> None:
+    model = bound(f"counterexamples/{name}", MCReconfig)
+    view, semantics = StateView(model.protocol), Semantics(model.protocol)
+    prop = model.properties[0]
+    behaviour = states_of(text_of(f"counterexamples/{name}.{version}"))
+    (state,) = semantics.initial()
+    assert view.state(behaviour[0][1]) == state
+    for action, variables in behaviour[1:]:
+        assert semantics.holds(prop, state)
+        assert variables == view.variables(view.state(variables))
+        following = {t.target for t in semantics.transitions(state) if t.action == action}
+        state = view.state(variables)
+        assert state in following
+    assert not semantics.holds(prop, state)
+
+
+@pytest.mark.parametrize("name", COUNTEREXAMPLES)
+def test_untyped_json_gives_the_same_states(name: str) -> None:
+    model = bound(f"counterexamples/{name}", MCReconfig)
+    view = StateView(model.protocol)
+    typed = [view.state(variables) for _, variables in states_of(text_of(f"counterexamples/{name}.out"))]
+    assert [view.state(variables, untyped=True) for variables in json_states(name)] == typed

@@ -1,0 +1,74 @@
+"""Distinct states, depth and times each action fired, against what TLC counted of the TLA+ specification."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from explorer.reference import ReferenceSearch, explore
+from explorer.result import Options, Search, Verdict
+from kraft_model.reconfig import Reconfig
+from kraft_model.reconfig_log import end_offset_for_epoch
+from kraft_model.reconfig_records import FetchRequest
+from tests.conformance.models import LARGE, MODELS, bound, expected
+
+OBSERVER = "AcceptFetchRequestFromObserver"
+COUNTED_TWICE = {"grow-one-to-two": 14, "grow-with-election": 14, "grow-and-shrink-with-election": 14}
+"""Steps of that action that TLC counts twice: where both disjuncts of ValidFetchPosition hold (docs/conformance.md)."""
+
+ALL = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in MODELS]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_counts_are_those_of_tlc(name: str) -> None:
+    theirs = expected()[name]
+    result = explore(bound(f"counts/{name}").protocol, Options(deadlock=False))
+    assert (result.distinct_states, result.depth) == (theirs["distinct_states"], theirs["depth"])
+    times = dict(theirs["actions"])
+    times[OBSERVER] -= COUNTED_TWICE.get(name, 0)
+    assert result.actions == times
+    assert result.generated_states == theirs["generated_states"] - COUNTED_TWICE.get(name, 0)
+    assert result.generated_states == 1 + sum(result.actions.values())
+
+
+@pytest.mark.parametrize("name", ["grow-one-to-two", "grow-with-election", "two-voters-remove"])
+def test_what_tlc_counts_twice_are_first_fetches(name: str) -> None:
+    protocol = bound(f"counts/{name}").protocol
+    assert isinstance(protocol, Reconfig)
+    search = ReferenceSearch(protocol, Options(deadlock=False))
+    search.run()
+    taken: Counter[str] = Counter()
+    for state in search.states():
+        for action, leader, request, _, _ in search.semantics.transitions(state):
+            if isinstance(request, FetchRequest) and action.startswith(("AcceptFetchRequest", "Diverging")):
+                first = request.fetch_offset == 0 and request.last_fetched_epoch == 0
+                common = end_offset_for_epoch(state.replicas[leader].log, request.last_fetched_epoch)
+                if first and request.fetch_offset <= common.offset and request.last_fetched_epoch == common.epoch:
+                    taken[action] += 1
+    assert taken == ({OBSERVER: COUNTED_TWICE[name]} if name in COUNTED_TWICE else {})
+
+
+def test_all_ten_models_are_here() -> None:
+    assert sorted(expected()) == MODELS
+    assert len(MODELS) == 10
+    assert set(LARGE) < set(MODELS)
+
+
+@pytest.mark.parametrize("name", ["two-voters", "two-voters-restart", "grow-one-to-two", "grow-with-election"])
+def test_depth_first_search_counts_the_same(name: str) -> None:
+    protocol = bound(f"counts/{name}").protocol
+    breadth = explore(protocol, Options(deadlock=False))
+    depth = explore(protocol, Options(deadlock=False, search=Search.DFS))
+    assert depth.distinct_states == breadth.distinct_states
+    assert depth.generated_states == breadth.generated_states
+    assert depth.actions == breadth.actions
+    assert depth.depth is None
+
+
+def test_two_voters_deadlocks_where_it_does_in_tlc() -> None:
+    result = explore(bound("counts/two-voters").protocol, Options(deadlock=True))
+    assert result.verdict is Verdict.DEADLOCK
+    assert result.depth == 6
+    assert (result.distinct_states, result.generated_states) == (31, 38)
+    assert len(result.violations[0].trace) == 5

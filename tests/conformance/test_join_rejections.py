@@ -1,0 +1,58 @@
+"""TLC's random behaviours of the published configuration, two of which reject a join request, followed step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from kraft_model.reconfig import Reconfig
+from kraft_model.reconfig_records import Error, JoinResponse, Result
+from spec.binding import bind_constants
+from spec.config import read_config
+from spec.semantics import Semantics, Transition
+from spec.view import StateView
+from tests.conformance.models import TLC, states_of, text_of
+
+REJECTIONS = {"RejectJoinRequest", "HandleRejectJoinResponse"}
+
+
+def followed(name: str) -> list[Transition]:
+    """Follow a behaviour that TLC wrote; return the transitions of ours that it takes."""
+    protocol = bind_constants(Reconfig, read_config(TLC / "simulations" / "published.cfg"))
+    view, semantics = StateView(protocol), Semantics(protocol)
+    behaviour = states_of(text_of(f"simulations/{name}.tla"))
+    (state,) = semantics.initial()
+    assert behaviour[0][0] == "Init"
+    assert view.variables(state) == behaviour[0][1]
+    taken = []
+    for action, variables in behaviour[1:]:
+        following = view.state(variables)
+        assert view.variables(following) == variables
+        fitting = [t for t in semantics.transitions(state) if t.action == action and t.target == following]
+        assert fitting, f"{name}: {action} does not lead to state {len(taken) + 2}"
+        taken.append(fitting[0])
+        state = following
+    return taken
+
+
+@pytest.mark.parametrize("name", ["t_0_11", "t_0_13"])
+def test_join_rejections_fire(name: str) -> None:
+    taken = followed(name)
+    fired = Counter(transition.action for transition in taken)
+    assert fired.keys() >= REJECTIONS
+    for transition in taken:
+        if transition.action == "RejectJoinRequest":
+            (response,) = [message for _, message in transition.step.sends]
+            assert isinstance(response, JoinResponse)
+            assert response.result is Result.NOT_OK
+            assert response.error in (Error.NOT_LEADER, Error.ALREADY_MEMBER)
+        if transition.action == "HandleRejectJoinResponse":
+            assert not transition.step.sends
+            assert transition.step.consumes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [number for number in range(16) if number not in (11, 13)])
+def test_the_other_behaviours_are_ours_too(number: int) -> None:
+    assert len(followed(f"t_0_{number}")) > 10

@@ -1,0 +1,73 @@
+"""`import kraftcheck`: what users write protocols and scripts with."""
+
+from __future__ import annotations
+
+import pytest
+
+import kraftcheck
+import spec
+from explorer.result import Progress
+from kraftcheck import InputError, ModelValue, Verdict, check
+from kraftcheck.progress import Lines
+from spec.examples.two_phase_commit import TwoPhaseCommit
+
+THREE = TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{i}", i) for i in (1, 2, 3)))
+
+
+def test_the_whole_language_is_here() -> None:
+    assert set(spec.__all__) <= set(kraftcheck.__all__)
+    for name in kraftcheck.__all__:
+        assert getattr(kraftcheck, name) is not None
+    for name in spec.__all__:
+        assert getattr(kraftcheck, name) is getattr(spec, name)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'kraftcheck' has no attribute 'chekc'"):
+        kraftcheck.chekc  # noqa: B018
+
+
+def test_check_all_properties_by_default() -> None:
+    result = check(THREE)
+    assert (result.verdict, result.distinct_states, result.complete) == (Verdict.OK, 288, True)
+
+
+def test_check_with_options() -> None:
+    seen: list[Progress] = []
+    result = check(
+        THREE, properties=["Consistent"], symmetry="symmRM", search="dfs", deadlock=False, check_actions=True,
+        report=seen.append,
+    )  # fmt: skip
+    assert result.verdict is Verdict.OK
+    assert result.distinct_states == seen[-1].distinct_states == 80
+    assert check(THREE, max_depth=2).verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"properties": ["Consistant"]}, "unknown property Consistant (perhaps Consistent?); TwoPhaseCommit has "),
+        ({"constraints": ["Nope"]}, "unknown constraint Nope"),
+        ({"action_constraints": ["Consistent"]}, "unknown action constraint Consistent; TwoPhaseCommit has none"),
+        ({"symmetry": "x"}, "unknown symmetry x; TwoPhaseCommit has symmRM"),
+        ({"view": "x"}, "unknown view x; TwoPhaseCommit has none"),
+        ({"init": "x"}, "unknown start x; TwoPhaseCommit has Init"),
+        ({"search": "x"}, "unknown search x; there is bfs, dfs, iddfs"),
+        ({"engine": "x"}, "unknown engine x; there is "),
+    ],
+)
+def test_unknown_names(options, message) -> None:
+    with pytest.raises(InputError) as caught:
+        check(THREE, **options)
+    assert str(caught.value).startswith(message)
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    written: list[str] = []
+    meter = Lines(written.append)
+    for seconds in (1.0, 29.0, 31.0, 40.0, 62.0):
+        meter.show(Progress(int(seconds) * 1000, 0, 5, 1234, seconds))
+    assert written == [
+        "31 s: 31,000 distinct states, 1,000 states/s, depth 5, frontier 1,234\n",
+        "62 s: 62,000 distinct states, 1,000 states/s, depth 5, frontier 1,234\n",
+    ]

@@ -1,0 +1,272 @@
+"""Counterexamples in words: what a protocol engineer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kraft_model.reconfig_records import FetchRequest, Nil, ServerId
+from kraftcheck import (
+    Channels,
+    MessageSet,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Step,
+    Steps,
+    Symbol,
+    bound,
+    check,
+    consume,
+    environment,
+    explain,
+    internal,
+    invariant,
+    on,
+)
+from kraftcheck.changes import difference, fields_set, messages
+from kraftcheck.report import print_lines
+from kraftcheck.words import message_words, words
+from spec import Bag, Map
+
+N1, N2 = ModelValue("n1", 0), ModelValue("n2", 1)
+
+
+class Colour(Symbol):
+    RED = "Red"
+
+
+class Point(Record):
+    x: int
+    y: int = 0
+
+
+def changed(old: object, new: object) -> list[str]:
+    return [f"{change.path} {change.text}" for change in difference("p", old, new)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "TRUE"),
+        (7, "7"),
+        ("a", '"a"'),
+        (Colour.RED, "Red"),
+        (N1, "n1"),
+        (frozenset({N2, N1}), "{n1, n2}"),
+        ((1, (False,)), "[1, [FALSE]]"),
+        (Map({N2: 2, N1: 1}), "{n1: 1, n2: 2}"),
+        (Point(1), "Point(x=1, y=0)"),
+        (ServerId(N1, 0), "n1"),
+        (ServerId(N1, 2), "n1/2"),
+    ],
+)
+def test_words(value, text) -> None:
+    assert words(value) == text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "texts"),
+    [
+        (1, 1, []),
+        (1, 2, ["p 1 -> 2"]),
+        (1, True, ["p 1 -> TRUE"]),  # equal in Python
+        (Point(1), Point(1, 3), ["p.y 0 -> 3"]),
+        (Point(1), 5, ["p Point(...) -> 5"]),
+        (5, Point(1), ["p 5 -> Point(x=1, y=0)"]),
+        (frozenset({1, 2}), frozenset({2, 3, 4}), ["p +3 +4 -1"]),
+        (Map({N1: 1, N2: 2}), Map({N1: 3, 7: 0}), ["p[7] + 0", "p[n1] 1 -> 3", "p[n2] - 2"]),
+        ((1, 2), (1, 2, 3), ["p[3] + 3"]),
+        ((1, 2, 3), (1,), ["p[2] - 2", "p[3] - 3"]),
+        ((1, 2, 3), (1, 4), ["p[2] - 2", "p[3] - 3", "p[2] + 4"]),
+        ((1, Point(1)), (2, Point(2)), ["p[1] 1 -> 2", "p[2].x 1 -> 2"]),
+        (ServerId(N1, 0), ServerId(N1, 1), ["p n1 -> n1/1"]),
+        (ServerId(N1, 0), Nil.NIL, ["p n1 -> Nil"]),
+    ],
+)
+def test_difference(old, new, texts) -> None:
+    assert changed(old, new) == texts
+
+
+def test_a_message_says_who_to_whom_first_and_long_fields_last() -> None:
+    request = FetchRequest(2, 3, 1, False, ServerId(N1, 0), ServerId(N2, 1))
+    text = "epoch=2 fetch_offset=3 last_fetched_epoch=1 observer=FALSE"
+    assert message_words(request) == ("FetchRequest", "n1 -> n2/1", text)
+
+
+def test_only_what_is_not_a_default_is_said_of_a_new_replica() -> None:
+    assert fields_set(Point(1)) == "x=1"
+    assert fields_set(Point(1, 2)) == "x=1, y=2"
+
+
+# A behaviour told
+
+
+class Node(Record):
+    id: ModelValue
+    heard: tuple[int, ...] = ()
+
+
+class Observer(Record):
+    id: int
+    awake: bool = False
+
+
+class Note(Record):
+    number: int
+    dest: ModelValue
+
+
+class Shared(Record):
+    sent: int = 0
+
+
+class Notes(Protocol):
+    """Notes to one node, sent by the environment; some are read and kept, some lost."""
+
+    losses: int = bound("MaxLosses", default=1)
+    network = MessageSet(keeps=True, loses="losses")
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(N1), Node(N2, (7,)), Observer(3)], Shared(), [Note(1, N1)])
+
+    @environment
+    def write(self, shared: Shared) -> Steps:
+        yield Step().send(Note(2, N1)).put(sent=shared.sent + 1)
+
+    @on(Note)
+    def read(self, me: Node, note: Note) -> Steps:
+        if note.number not in me.heard:
+            yield consume(me.but(heard=(*me.heard, note.number)))
+
+    @internal
+    def start_peer(self, me: Observer) -> Steps:
+        if not me.awake:
+            yield Step().write(Observer(4, True), me.but(awake=True))
+
+    @invariant
+    def never_both(self, me: Node) -> bool:
+        return len(me.heard) < 2
+
+    @invariant
+    def never_lost(self, state: State) -> bool:
+        return bool(state.inboxes) or not state.spent["losses"]
+
+    @invariant
+    def sleeps(self, me: Observer) -> bool:
+        return not me.awake
+
+
+def told(name: str) -> str:
+    protocol = Notes()
+    result = check(protocol, properties=[name], deadlock=False)
+    return explain(protocol, result.violations[0])
+
+
+def test_environment_delivery_and_messages_that_stay() -> None:
+    assert told("NeverBoth") == (
+        "Counterexample to NeverBoth, 4 states\n"
+        "messages: - consumed, * delivered and kept, + sent, the others still under way\n"
+        "\n"
+        "State 1  initial state\n"
+        "    replicas        3, n1, n2\n"
+        "    Observer.awake  FALSE\n"
+        "    Node.heard      [] (n1); [7] (n2)\n"
+        "    shared.sent     0\n"
+        "    messages    Note  -> n1  number=1\n"
+        "\n"
+        "State 2  Write by the environment\n"
+        "    shared.sent  0 -> 1\n"
+        "    messages  + Note  -> n1  number=2\n"
+        "                Note  -> n1  number=1\n"
+        "\n"
+        "State 3  Read by n1 on Note\n"
+        "    n1.heard[1]  + 1\n"
+        "    messages  * Note  -> n1  number=1\n"
+        "                Note  -> n1  number=2\n"
+        "\n"
+        "State 4  Read by n1 on Note\n"
+        "    n1.heard[2]  + 2\n"
+        "    messages  * Note  -> n1  number=2\n"
+        "                Note  -> n1  number=1"
+    )
+
+
+def test_what_the_network_does_by_itself_and_what_is_spent() -> None:
+    assert told("NeverLost").endswith(
+        "State 2  LoseMessage by the network on Note\n"
+        "    spent MaxLosses  0 -> 1 of 1\n"
+        "    messages  - Note  -> n1  number=1"
+    )
+
+
+def test_a_new_replica() -> None:
+    assert "State 2  StartPeer by 3\n    3.awake  FALSE -> TRUE\n    4        + awake=TRUE\n" in told("Sleeps") + "\n"
+
+
+def test_an_initial_state_that_violates() -> None:
+    class Bad(Notes):
+        @invariant
+        def nothing_sent(self, message: Note) -> bool:
+            return False
+
+    result = check(Bad(), properties=["NothingSent"])
+    assert explain(Bad(), result.violations[0]).startswith("Counterexample to NothingSent, 1 state\n")
+
+
+def test_a_step_that_changes_nothing() -> None:
+    class Idle(Notes):
+        def write(self, shared: Shared) -> Steps:
+            yield Step()
+
+        @invariant(name="Dull")
+        def dull(self, me: Node) -> bool:
+            return True
+
+    from explorer.result import TraceStep, Violation
+
+    (state,) = Idle().initial()
+    told_lines = explain(Idle(), Violation("Dull", (TraceStep(state), TraceStep(state, "Write")))).splitlines()
+    assert told_lines[-3:] == [
+        "State 2  Write by the environment", "    nothing changes", "    messages    Note  -> n1  number=1",
+    ]  # fmt: skip
+
+
+def state_with(network, *sent: Record) -> State:
+    inbox = network.empty
+    for message in sent:
+        inbox = network.send(inbox, message)
+    return State(Map(), Map({N1: inbox}), Shared(), Map())
+
+
+def test_copies_are_counted() -> None:
+    network, note = Bag(), Note(1, N1)
+    found = messages(network, state_with(network, note, note), state_with(network, note), note)
+    assert [(message.mark, message.copies) for message in found] == [("-", 1)]
+    found = messages(network, state_with(network, note), state_with(network, note, note), None)
+    assert [(message.mark, message.copies) for message in found] == [("+", 2)]
+
+
+def test_a_channel_with_the_same_message_twice() -> None:
+    class Letter(Record):
+        source: ModelValue
+        dest: ModelValue
+
+    network, letter = Channels(), Letter(N2, N1)
+    found = messages(network, state_with(network, letter), state_with(network, letter, letter), None)
+    assert [(message.mark, message.copies) for message in found] == [("+", 2)]
+
+
+def test_styles_only_on_a_terminal(capsys, monkeypatch) -> None:
+    from kraftcheck.counterexample import told as lines_of
+
+    violation = check(Notes(), properties=["Sleeps"], deadlock=False).violations[0]
+    print_lines(lines_of(Notes(), violation))
+    assert "\x1b[" not in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_lines(lines_of(Notes(), violation))
+    assert "\x1b[31mFALSE\x1b[0m -> \x1b[32mTRUE\x1b[0m" in capsys.readouterr().out

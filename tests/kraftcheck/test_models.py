@@ -1,0 +1,114 @@
+"""What there is to check: models, variants, configurations, engines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kraft_model.reconfig import Reconfig
+from kraftcheck.engines import ENGINES, Engine, choose
+from kraftcheck.models import SHIPPED, TIERS, find_config, find_model
+from spec import InputError
+from spec.binding import bind
+from spec.loading import load, summary, variants_of
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_model_has_every_tier_with_something_to_check(name) -> None:
+    model = find_model(name)
+    for tier in TIERS:
+        found, config = find_config(model, tier)
+        assert found == tier
+        assert bind(model.protocol, config).properties
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_reconfig_checks_all_its_invariants(tier) -> None:
+    config = find_config(find_model("reconfig"), tier)[1]
+    invariants = {p.name for p in Reconfig.properties.values() if p.kind == "invariant"}
+    assert {named.name for named in config.invariants} == invariants
+    assert config.check_deadlock is False
+
+
+def test_models_command(run, tmp_path) -> None:
+    path = tmp_path / "models.json"
+    outcome = run("models", "--json", path)
+    assert outcome.code == 0
+    content = {entry["model"]: entry for entry in json.loads(path.read_text())}
+    assert list(content) == list(SHIPPED)
+    reconfig = content["reconfig"]
+    assert reconfig["summary"].startswith("KRaft with one-at-a-time reconfiguration")
+    assert "restart-without-state-corrected" in reconfig["variants"]
+    assert list(reconfig["configurations"])[:3] == list(TIERS)
+    for entry in content.values():
+        assert entry["summary"] in " ".join(outcome.out.split())
+        for sentences in (entry["variants"], entry["configurations"]):
+            for name, sentence in sentences.items():
+                assert f"    {name}" in outcome.out
+                assert " ".join(sentence.split()) in " ".join(outcome.out.split())
+
+
+def test_variants_are_imported_when_asked_for() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from kraft_model.reconfig import Reconfig; from spec.loading import variants_of\n"
+        "print('kraft_model.reconfig_variants' in sys.modules, bool(variants_of(Reconfig)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False True\n"
+
+
+def test_variant_of_a_users_own(ping) -> None:
+    model = find_model(ping, "forgetful")
+    assert model.protocol.__name__ == "Forgetful"
+    assert model.protocol.name() == "PingPong"
+    assert summary(model.protocol) == "A peer forgets its log."
+    assert list(variants_of(find_model(ping).protocol)) == ["forgetful"]
+
+
+def test_a_users_file_finds_modules_beside_it_and_replaces_none(tmp_path) -> None:
+    import sys
+
+    (tmp_path / "beside_mine.py").write_text("LIMIT = 3\n")
+    (tmp_path / "json.py").write_text(
+        "from beside_mine import LIMIT\nfrom kraftcheck import *\n"
+        "class Mine(Protocol):\n    limit: int = constant('Limit', default=LIMIT)\n"
+    )
+    path_before = list(sys.path)
+    try:
+        assert load(tmp_path / "json.py", "Mine")().constant_values() == {"Limit": 3}
+    finally:
+        sys.modules.pop("beside_mine", None)
+    assert sys.modules["json"] is json
+    assert sys.path == path_before
+
+
+def test_a_users_model_needs_no_configuration(ping) -> None:
+    name, config = find_config(find_model(ping), None)
+    assert name == "none"
+    assert [named.name for named in config.invariants] == ["ShortLog", "FewPings"]
+    assert [named.name for named in config.properties] == ["LogGrows"]
+
+
+def test_engines(monkeypatch) -> None:
+    monkeypatch.setitem(ENGINES, "quick", Engine("nowhere:run", ("bfs", "iddfs"), ("--workers",)))
+    assert choose(None, "bfs") == next(iter(ENGINES))
+    assert choose(None, "bfs", ["--workers"]) == "quick"
+    assert choose(None, "iddfs") == "quick"
+    assert choose("quick", "bfs") == "quick"
+    for arguments, message in (
+        (("quick", "dfs"), "--search dfs: the engine quick cannot do this; expected --engine reference"),
+        (("reference", "bfs", ["--workers"]), "--workers: the engine reference cannot do this; "),
+        ((None, "bfs", ["--memory"]), "--memory: no engine can do this yet (there is reference, quick)"),
+        ((None, "bfs", ["--workers", "--graph"]), "no engine can do all of this together: --search bfs, --workers"),
+    ):
+        with pytest.raises(InputError, match=None) as caught:
+            choose(*arguments)
+        assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_engine_is_there(name) -> None:
+    assert callable(ENGINES[name].run)
