@@ -109,6 +109,7 @@ class ReferenceSearch:
             self.result.complete = False
             self.result.limit = INTERRUPTED
             raise Interrupted(self._finished()) from None
+        self._report(0)
         return self._finished()
 
     def _finished(self) -> Result:
@@ -123,7 +124,6 @@ class ReferenceSearch:
             result.depth = None
         result.handler_calls = dict(self.semantics.handler_calls)
         result.seconds = time.monotonic() - self._began
-        self._report(0)
         return result
 
     def _initial(self) -> Iterator[State]:

@@ -1,16 +1,15 @@
-"""Variants of `Reconfig`: what a specification meant, and seeded faults that the invariants catch.
+"""Variants of `Reconfig`: what one of its actions must have meant, and seeded faults.
 
-Each changes one rule, and names the invariant that is violated for it. The configuration that shows a fault is
-`configs/reconfig.fault.<variant>.cfg`; under the same one, `Reconfig` itself violates nothing. KAFKA numbers are those of Apache Kafka's
-issue tracker.
+A fault breaks one rule and is caught by one of the five invariants. Which one, and within which bounds, is in
+`configs/reconfig.fault.<variant>.cfg`; `Reconfig` itself holds under the same configuration. Some faults are Kafka's
+own: KAFKA-n is the issue in Apache Kafka's tracker.
 """
 
 from __future__ import annotations
 
 from kraft_model.reconfig import Membership, Reconfig
-from kraft_model.reconfig_log import config_at
+from kraft_model.reconfig_log import most_recent_config
 from kraft_model.reconfig_records import (
-    Command,
     FetchRequest,
     FetchResponse,
     Nil,
@@ -25,6 +24,13 @@ from spec import Step, Steps, become, consume
 
 
 class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corrected"):
+    """RestartWithoutState as it must have been meant.
+
+    It asks for a peer whose role, not whose state, is Voter. The old identity goes on running if a zombie is left,
+    and dies otherwise. And it spends a restart: MaxRestarts "limits the number of restarts with or without state",
+    says the specification, but its action never counts one.
+    """
+
     def _is_voter(self, peer: Membership) -> bool:
         return peer.role is Role.VOTER
 
@@ -32,49 +38,89 @@ class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corr
         return become(me if leave_zombie else dead).spend("restarts")
 
 
+# Elections
+
+
 class VotesWithoutLogComparison(Reconfig, variant="votes-without-log-comparison"):
+    """Votes are granted without comparing logs, so that a candidate wins without a value that was acknowledged."""
+
     def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
         return True
 
 
 class SecondVoteInEpoch(Reconfig, variant="second-vote-in-epoch"):
+    """A server that has voted grants another candidate of the same epoch its vote too (KAFKA-17641 came close)."""
+
     def _may_vote(self, me: Server, now: Outcome, request: RequestVoteRequest) -> bool:
         return now.state in (ServerState.UNATTACHED, ServerState.VOTED)
 
 
 class RestartedLeaderUnattached(Reconfig, variant="restarted-leader-unattached"):
+    """A leader that restarts forgets that it led, and votes for a rival of the same epoch (KAFKA-10661)."""
+
     def _state_after_restart(self, me: Server) -> ServerState:
         return ServerState.UNATTACHED if me.state is ServerState.LEADER else me.state
 
 
-class PendingChangeAccepted(Reconfig, variant="pending-change-accepted"):
-    def _has_pending_config(self, me: Server) -> bool:
-        return False
-
-
-class FetchPositionUnchecked(Reconfig, variant="fetch-position-unchecked"):
-    def _valid_position(self, me: Server, request: FetchRequest) -> bool:
-        return True
-
-
 class ObserverStands(Reconfig, variant="observer-stands"):
+    """An observer stands for election like a voter (KAFKA-17067)."""
+
     def _may_stand(self, me: Server) -> bool:
         return True
 
 
+# Fetching
+
+
+class FetchPositionUnchecked(Reconfig, variant="fetch-position-unchecked"):
+    """A leader serves and counts every fetch, also from a position that is not in its log (as in KAFKA-13141)."""
+
+    def _valid_position(self, me: Server, request: FetchRequest) -> bool:
+        return True
+
+
 class RemovedLeaderContradicted(Reconfig, variant="removed-leader-contradicted"):
+    """A leader that has removed itself takes a peer who still names it leader for a contradiction, as Kafka 3.2.0 would.
+
+    Source: the comment on HasConsistentLeader in the specification, which has an exception for this.
+    """
+
     def handle_non_success_fetch_response(self, me: Server, response: FetchResponse) -> Steps:
+        """An observer that is told that it leads enters the illegal state."""
         for step in super().handle_non_success_fetch_response(me, response):
             contradicted = me.role is Role.OBSERVER and response.leader == me.id
             yield consume(ILLEGAL.of(me).but(pending_fetch=Nil.NIL)) if contradicted else step
 
 
+# Reconfiguration
+
+
+class PendingChangeAccepted(Reconfig, variant="pending-change-accepted"):
+    """A leader accepts a change of the voter set while another one is uncommitted (KAFKA-20740)."""
+
+    def _has_pending_config(self, me: Server) -> bool:
+        return False
+
+
 class LeaderNotReady(Reconfig, variant="leader-not-ready"):
+    """A leader accepts a change before it has committed anything of its own epoch (the rule of KAFKA-16535).
+
+    This is the known hole of single-server changes in the Raft thesis: two changes made from the same voter set by
+    leaders of different epochs leave majorities that do not meet.
+    """
+
     def _is_ready(self, me: Server) -> bool:
         return True
 
 
 class OldVoterSetCounted(Reconfig, variant="old-voter-set-counted"):
+    """The high watermark is counted over the last voter set that the leader knows to be committed.
+
+    One leader alone does no harm with it, nor do two sets that differ by one server. It takes a leader whose high watermark lags
+    behind a committed change, and a rival who has made the next change.
+    """
+
     def _counted_members(self, me: Server) -> frozenset[ServerId]:
-        configs = [entry.value.members for entry in me.log[: me.high_watermark] if entry.command is not Command.APPEND]
-        return configs[-1] if configs else me.config.members
+        if me.high_watermark == 0:
+            return me.config.members
+        return most_recent_config(me.log[: me.high_watermark], me.high_watermark).members

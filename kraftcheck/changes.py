@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kraftcheck.words import fields, is_shown_by_fields, words
+from kraftcheck.words import fields, is_shown_by_fields
 from spec.network import Network
 from spec.protocol import Protocol
 from spec.state import State
 from spec.values import Map, Record, Value, field_names, ordered
+from spec.words import words
 
 OLD, NEW, PLAIN = "old", "new", ""
 Part = tuple[str, str]

@@ -15,11 +15,11 @@ from kraftcheck.models import Model, find_config, find_model
 from kraftcheck.outputs import require_writable, result_as_json, write_json
 from kraftcheck.progress import meter
 from kraftcheck.report import WARNING, print_lines, report
-from kraftcheck.words import words
 from spec.binding import Bound, bind
 from spec.config import override, parse_setting
 from spec.errors import InputError, ProtocolError
 from spec.loading import line_to_blame
+from spec.words import words
 
 if TYPE_CHECKING:
     from networkx import MultiDiGraph

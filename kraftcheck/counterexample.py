@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.changes import NEW, OLD, PLAIN, Change, Message, Part, changes, initial, messages
-from kraftcheck.words import message_words, words
+from kraftcheck.words import message_words
 from spec.protocol import Protocol
 from spec.values import Record, field_names
+from spec.words import words
 
 HEAD, ACTION, FAINT = "head", "action", "faint"
 Line = list[Part]

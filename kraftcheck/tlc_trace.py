@@ -10,6 +10,8 @@ from spec.protocol import Protocol
 from spec.state import State
 from spec.tla_format import format_value
 from spec.view import StateView
+from traces.model import Trace, TraceFormat, TraceState
+from traces.write import as_text
 
 
 def write_traces(protocol: Protocol, view: StateView, violations: Iterable[Violation], file: TextIO) -> None:
@@ -26,10 +28,13 @@ def write_traces(protocol: Protocol, view: StateView, violations: Iterable[Viola
     file
         Where to.
     """
-    for violation in violations:
-        file.write(f"Error: {_complaint(protocol, violation.property)}\nError: The behavior up to this point is:\n")
-        for number, step in enumerate(violation.trace, start=1):
-            file.write(f"State {number}: <{step.action or 'Initial predicate'}>\n{state_text(view, step.state)}\n\n")
+    for index, violation in enumerate(violations):
+        states = [
+            TraceState(number, view.variables(step.state), step.action)
+            for number, step in enumerate(violation.trace, start=1)
+        ]
+        problem = _complaint(protocol, violation.property)
+        file.writelines(as_text(Trace(file.name, index, TraceFormat.TLC_LOG, tuple(states), problem=problem)))
 
 
 def state_text(view: StateView, state: State) -> str:

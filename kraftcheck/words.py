@@ -1,32 +1,9 @@
-"""Values in a few words, for people."""
+"""Records and messages in words, beyond what `spec.words` says of any value."""
 
 from __future__ import annotations
 
-from spec.values import Map, Record, Value, field_names, ordered
-
-
-def words(value: Value) -> str:
-    """Return a value as short text: what reports and counterexamples show.
-
-    A record is shown by its `__str__` where its class has one of its own, as the identity of a server does.
-
-    >>> words(frozenset({2, 1})), words((True, "a")), words(Map({1: 2}))
-    ('{1, 2}', '[TRUE, "a"]', '{1: 2}')
-    """
-    kind = type(value)
-    if kind is bool:
-        return "TRUE" if value else "FALSE"
-    if kind is str:
-        return f'"{value}"'
-    if kind is frozenset:
-        return "{" + ", ".join(map(words, ordered(value))) + "}"
-    if kind is tuple:
-        return "[" + ", ".join(map(words, value)) + "]"
-    if isinstance(value, Map):
-        return "{" + ", ".join(f"{words(key)}: {words(value[key])}" for key in ordered(value)) + "}"
-    if is_shown_by_fields(value):
-        return f"{kind.__name__}({fields(value)})"
-    return str(value)
+from spec.values import Map, Record, Value, field_names
+from spec.words import words
 
 
 def fields(record: Record, leaving_out: tuple[str, ...] = ()) -> str:

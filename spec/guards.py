@@ -373,6 +373,8 @@ def _values(test: ast.AST, names: Names) -> Iterator[str]:
     for child in ast.iter_child_nodes(test):
         if not (isinstance(test, ast.Call) and child is test.func):
             yield from _values(child, names)
+        elif isinstance(child, ast.Attribute):
+            yield from _values(child.value, names)  # what a method is called on
 
 
 def _value(node: ast.AST, names: Names) -> Any:

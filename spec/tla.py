@@ -159,7 +159,7 @@ def parse_value(
     TlaSyntaxError
         The text is not one value, or it is too large for its own good.
     """
-    parser = _parser() if names is None else ValueParser(names)
+    parser = shared_parser() if names is None else ValueParser(names)
     return parser.parse(text, where=where, line=line, column=column)
 
 
@@ -179,7 +179,8 @@ def shortened(text: str) -> str:
 
 
 @cache
-def _parser() -> ValueParser:
+def shared_parser() -> ValueParser:
+    """Return the parser without `names`, which is built once: that takes longer than reading a value."""
     return ValueParser()
 
 

@@ -119,4 +119,8 @@ def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
 def _action(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
     name, _, _ = action_of(record["name"])
     place = record.get("location")
-    return name, Location(*(place[field] for field in _LOCATION)) if place else None
+    if not place:
+        return name, None
+    *numbers, module = (place[field] for field in _LOCATION)
+    first_line, first_column, last_line, last_column = map(int, numbers)
+    return name, Location(first_line, first_column, last_line, last_column, str(module))

@@ -9,7 +9,7 @@ import re
 
 import networkx as nx
 
-from traces.model import TraceState
+from traces.model import TraceError, TraceState
 from traces.states import StateText
 from traces.text import Source
 from traces.value_cache import ValueCache
@@ -81,10 +81,13 @@ def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
 
 def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node: re.Match[str], number: int) -> None:
     text.begin(number)
-    for line in _unescaped(node[2]).split("\n"):
-        if not text.take(number, line):
-            raise source.error(f"'{line[:40]}'", "'/\\ name = value'", line=number)
-    text.end_value()
+    try:
+        for line in _unescaped(node[2]).split("\n"):
+            if not text.take(number, line):
+                raise source.error(f"'{line[:40]}'", "'/\\ name = value'", line=number)
+        text.end_value()
+    except TraceError as error:  # the lines of a label are one line of the file
+        raise source.error(error.found, error.expected, line=number) from None
     style = node[3]
     is_within = "fillcolor=lightyellow" not in style.replace(" ", "")
     graph.add_node(

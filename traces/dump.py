@@ -55,6 +55,9 @@ def read_states(source: Source, cache: ValueCache) -> Iterator[TraceState]:
         number_of_state = int(heading[1])
         text.begin(number)
     if number_of_state is not None:
+        text.end_value()
+        if first is None or not source.ends_in_newline:
+            raise source.at_end("the rest of the state, and an empty line")
         first = _state(source, text, number_of_state, first)
         yield first
     if first is None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from traces.model import Ending, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
-from traces.states import StateText, action_of
+from traces.states import StateText, action_of, is_conjunct
 from traces.text import Source
 from traces.value_cache import ValueCache
 
@@ -67,6 +67,7 @@ class _LogReader:
         self._tool_code = ""
         self._tool_error = False
         self._found_no_error = False
+        self._shows_only_changes = self._shows_unchanged = False
 
     def events(self) -> Iterator[TraceEvent]:
         for number, text in self._source.lines():
@@ -102,6 +103,8 @@ class _LogReader:
             yield self._back(back)
         elif (error := _ERROR.fullmatch(text)) or self._tool_error:
             yield from self._error(number, error[1] if error else text)
+        elif self._last is not None and is_conjunct(text):
+            raise self._source.error(f"'{text[:40]}'", f"'State {self._last.number + 1}: <...>' before it")
         elif _SUMMARY.match(text):
             self._found_no_error |= _HOLDS.match(text) is not None
             yield from self._end()
@@ -143,6 +146,7 @@ class _LogReader:
 
     def _head(self) -> TraceHead:
         self._index += 1
+        self._shows_only_changes = self._shows_unchanged = False
         problem, self._problem = self._problem, None
         violated = _VIOLATED.fullmatch(problem or "")
         name = violated and (violated[1] or violated[2])
@@ -152,6 +156,7 @@ class _LogReader:
         text, last = self._text, self._last
         text.end_value()
         if last is not None:
+            self._check_difference(last)
             text.complete(last)
         elif not text.variables:
             raise self._source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
@@ -162,6 +167,18 @@ class _LogReader:
         state = TraceState(number, text.variables, action, parameters, location, text.line, text.fingerprints)
         self._last, self._heading = state, None
         return state
+
+    def _check_difference(self, last: TraceState) -> None:
+        """Check that the trace either shows all variables everywhere or, with ``-difftrace``, only what changed."""
+        before = dict(zip(last.variables, last.fingerprints, strict=True))
+        shown = dict(zip(self._text.variables, self._text.fingerprints, strict=True))
+        missing = before.keys() - shown.keys()
+        self._shows_only_changes |= bool(missing)
+        self._shows_unchanged |= any(before.get(name) == fingerprint for name, fingerprint in shown.items())
+        if self._shows_only_changes and self._shows_unchanged:
+            found = f"a state without '{min(missing)}'" if missing else "a state with variables that did not change"
+            expected = "all variables in every state, or what changed in every state"
+            raise self._source.error(found, expected, line=self._text.line)
 
     def _end(self, ending: Ending | None = None) -> Iterator[TraceEvent]:
         if self._last is not None:
@@ -174,10 +191,9 @@ class _LogReader:
         return not any(pattern.fullmatch(text) for pattern in outside) and not _SUMMARY.match(text)
 
     def _cut_short(self) -> Iterator[TraceEvent]:
-        """Give the state at which the file ends, unless it is seen to lack something."""
-        known = self._last.variables if self._last else self._text.variables
+        """Give the state at which the file ends, unless it may lack something."""
         self._text.end_value()
-        if self._source.ends_in_newline and self._text.variables and known.keys() == self._text.variables.keys():
+        if self._last is None:
+            raise self._source.at_end("the rest of the first state, and an empty line")
+        if self._source.ends_in_newline and self._last.variables.keys() == self._text.variables.keys():
             yield self._state()
-        elif self._last is None:
-            raise self._source.at_end("the rest of the first state")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from os import PathLike
 
 import networkx as nx
 
-from spec.values import Value
 from traces import counterexample, dot, dump, itf, log, simulation
 from traces.documents import read_json
 from traces.model import Trace, TraceEvent, TraceFormat, TraceHead, TraceState
@@ -27,7 +26,7 @@ def read_traces(
     path: str | PathLike[str],
     *,
     limit_bytes: int = DEFAULT_LIMIT,
-    names: Mapping[str, Value] | None = None,
+    cache: ValueCache | None = None,
 ) -> Iterator[Trace]:
     """Read the traces of a file: TLC's log, ``-simulate file=``, ``-dumpTrace`` of both kinds, or ITF.
 
@@ -40,8 +39,9 @@ def read_traces(
         The file, gzipped or not.
     limit_bytes
         What it may unpack to.
-    names
-        What identifiers stand for, such as model values in the order of a `.cfg`. See `spec.tla.ValueParser`.
+    cache
+        What reads the values. Give the same one for many files, and a value that recurs in them is read once; give
+        one with names, and identifiers become what they stand for, such as model values in the order of a `.cfg`.
 
     Yields
     ------
@@ -55,7 +55,7 @@ def read_traces(
     """
     head: TraceHead | None = None
     states: list[TraceState] = []
-    for event in stream_traces(path, limit_bytes=limit_bytes, names=names):
+    for event in stream_traces(path, limit_bytes=limit_bytes, cache=cache):
         if isinstance(event, TraceHead):
             head, states = event, []
         elif isinstance(event, TraceState):
@@ -80,13 +80,13 @@ def stream_traces(
     path: str | PathLike[str],
     *,
     limit_bytes: int = DEFAULT_LIMIT,
-    names: Mapping[str, Value] | None = None,
+    cache: ValueCache | None = None,
 ) -> Iterator[TraceEvent]:
     """Read the traces of a file state by state, in memory that does not grow with the file.
 
     Parameters
     ----------
-    path, limit_bytes, names
+    path, limit_bytes, cache
         See `read_traces`.
 
     Yields
@@ -114,20 +114,20 @@ def stream_traces(
         else:
             raise source.error("other JSON", "an object with 'counterexample' (TLC) or 'states' (ITF)", line=1)
         return
-    yield from _TEXT_READERS[kind](source, ValueCache(names))
+    yield from _TEXT_READERS[kind](source, cache or ValueCache())
 
 
 def read_states(
     path: str | PathLike[str],
     *,
     limit_bytes: int = DEFAULT_LIMIT,
-    names: Mapping[str, Value] | None = None,
+    cache: ValueCache | None = None,
 ) -> Iterator[TraceState]:
     """Read the states of TLC's ``-dump``, in memory that does not grow with the file.
 
     Parameters
     ----------
-    path, limit_bytes, names
+    path, limit_bytes, cache
         See `read_traces`.
 
     Yields
@@ -140,20 +140,20 @@ def read_states(
     TraceError
         The file cannot be read, or is no dump.
     """
-    yield from dump.read_states(Source(path, limit_bytes=limit_bytes), ValueCache(names))
+    yield from dump.read_states(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
 
 
 def read_graph(
     path: str | PathLike[str],
     *,
     limit_bytes: int = DEFAULT_LIMIT,
-    names: Mapping[str, Value] | None = None,
+    cache: ValueCache | None = None,
 ) -> nx.MultiDiGraph[int]:
     """Read the state graph of TLC's ``-dump dot,actionlabels``.
 
     Parameters
     ----------
-    path, limit_bytes, names
+    path, limit_bytes, cache
         See `read_traces`.
 
     Returns
@@ -166,7 +166,7 @@ def read_graph(
     TraceError
         The file cannot be read, or is no such graph.
     """
-    return dot.read_dot(Source(path, limit_bytes=limit_bytes), ValueCache(names))
+    return dot.read_dot(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
 
 
 def detect_format(path: str | PathLike[str]) -> TraceFormat:

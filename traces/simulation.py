@@ -68,12 +68,10 @@ def read_simulation(source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
             raise source.error(f"'{line[:40]}'", "'/\\ name = value', a comment, 'STATE_n ==' or the end of the module")
     if is_open:
         text.end_value()
-        whole = source.ends_in_newline and (last is None or last.variables.keys() == text.variables.keys())
-        if whole or last is None:
-            last = _state(text, last, label)
-            yield last
+        if last and source.ends_in_newline and last.variables.keys() == text.variables.keys():
+            yield _state(text, last, label)
     if last is None:
-        raise source.at_end("'STATE_1 =='")
+        raise source.at_end("the rest of the first state" if is_open else "'STATE_1 =='")
     yield TraceEnd(complete=complete)
 
 

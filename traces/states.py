@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from spec.values import Value
 from traces.model import Location, TraceError, TraceState
@@ -61,7 +62,7 @@ class StateText:
             self._size += len(text)
             if self._size > LONGEST_VALUE:
                 raise TraceError(
-                    self._file, number, 1, "one that is longer", f"a value of {LONGEST_VALUE:,} characters"
+                    self._file, number, 1, "one that is longer", f"a value of at most {LONGEST_VALUE:,} characters"
                 )
             return True
         conjunct = _CONJUNCT.match(text)
@@ -123,6 +124,12 @@ class StateText:
             raise TraceError(self._file, self.line, 1, found, expected)
 
 
+def is_conjunct(line: str) -> bool:
+    r"""Tell whether a line begins the value of a variable, as ``/\\ x = 1`` does."""
+    return line.startswith("/\\ ") and _CONJUNCT.match(line) is not None
+
+
+@lru_cache(maxsize=4096)
 def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
     """Return the name of an action, its parameters and its location, from what TLC prints between ``<`` and ``>``.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
-from spec.tla import TlaSyntaxError, ValueParser, as_function
+from spec.tla import TlaSyntaxError, ValueParser, as_function, shared_parser
 from spec.values import Map, Value
 from traces.model import TraceError
 
@@ -72,7 +72,7 @@ class ValueCache:
     """
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
-        self._parser = ValueParser(names)
+        self._parser = shared_parser() if names is None else ValueParser(names)
         self._parts = _Cache(self._read)
         self._whole = _Cache(self._read_whole)
 

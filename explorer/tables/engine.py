@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict, Violation
-from explorer.tables import batch
+from explorer.tables import hot, learning
 from explorer.tables import layout as at
 from explorer.tables.learner import Learner
 from explorer.tables.visited import PARTITIONS, Packing, Partition, insert_rows, packing, repacked
@@ -52,7 +53,11 @@ def explore(protocol: Protocol, options: Options, workers: int | None = None) ->
     Result
         As the reference engine finds it.
     """
-    return BreadthFirst(protocol, options, workers or default_workers()).run()
+    if options.search is Search.BFS:
+        return BreadthFirst(protocol, options, workers or default_workers()).run()
+    from explorer.tables.deep import SEARCHES
+
+    return SEARCHES[options.search](protocol, options).run()
 
 
 class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
@@ -64,20 +69,22 @@ class Worker:
 
     def __init__(self, actions: int) -> None:
         self.fired = np.zeros(actions, np.int64)
-        self.stats = np.zeros(batch.STATS_SIZE, np.int64)
+        self.stats = np.zeros(hot.STATS_SIZE, np.int64)
         self.retry = np.zeros(BATCH, np.int64)
-        self.events = np.zeros((1 << 12, 4), np.int64)
+        self.events = np.zeros((1 << 12, 3), np.int64)
+        self.needs = np.zeros((1 << 14, 6), np.int64)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.out = np.zeros((PARTITIONS, 0, 0), np.int32)
         self.out_n = np.zeros(PARTITIONS, np.int64)
 
-    def fit(self, states: int, width: int) -> None:
-        """Make the buffers fit a batch of this many states of this width."""
-        room = max(SUCCESSORS + 1, states * ROOM // PARTITIONS + 64)
-        if self.out.shape[1] < room or self.out.shape[2] != width:
-            larger = np.zeros((PARTITIONS, max(room, self.out.shape[1]), width), np.int32)
-            kept = self.out_n.max()
-            larger[:, :kept, : self.out.shape[2]] = self.out[:, :kept]
+    def fit(self, states: int, width: int, copies: int) -> None:
+        """Make the buffers fit a batch of this many states of this width; two copies where states are symmetric."""
+        room = max(len(self.succ) + 1, states * ROOM // PARTITIONS + 64)
+        if self.out.shape[1] < room or self.out.shape[2] != width * copies:
+            larger = np.zeros((PARTITIONS, max(room, self.out.shape[1]), width * copies), np.int32)
+            kept, old = self.out_n.max(), self.out.shape[2] // copies
+            for copy in range(copies):
+                larger[:, :kept, copy * width : copy * width + old] = self.out[:, :kept, copy * old : (copy + 1) * old]
             self.out = larger
         if self.succ.shape[1] != width + 2:
             self.succ = np.zeros((len(self.succ), width + 2), np.int32)
@@ -104,6 +111,7 @@ class TableSearch:
             options.action_constraints,
             tuple(about_messages),
             options.view,
+            options.symmetry,
             options.check_actions,
         )
         self.semantics = Semantics(protocol)
@@ -112,21 +120,29 @@ class TableSearch:
         self.result = Result(actions=dict.fromkeys(self.learner.action_names, 0))
         self.partitions = [Partition(1) for _ in range(PARTITIONS)]
         self.packing: Packing = packing([1], REST_BITS)
+        self.copies = 2 if len(self.learner.group) > 1 else 1  # a state, and beside it its canonical image
+        self.violated: set[str] = set()
         self.began = time.monotonic()
 
     # The packing
 
-    def fit_packing(self) -> None:
-        """Repack the visited set where an id no longer fits its field."""
+    def next_packing(self) -> Packing | None:
+        """Return another packing where an id no longer fits its field."""
         learner = self.learner
         counts = [int(learner.meta[at.M_ROWS]), *learner.a["slot_contents"][: learner.width - 1].tolist()]
         needed = [max(1, int(count).bit_length()) for count in counts]
         width = self.packing.width
         if len(width) == len(needed) and all(n <= w for n, w in zip(needed, width, strict=True)):
-            return
+            return None
         roomy = packing([n + 1 for n in needed], REST_BITS)
         tight = packing(needed, REST_BITS)
-        new = roomy if roomy.words == tight.words else tight
+        return roomy if roomy.words == tight.words else tight
+
+    def fit_packing(self) -> None:
+        """Repack the visited set where an id no longer fits its field."""
+        new = self.next_packing()
+        if new is None:
+            return
         for worker in self.pool:
             self._place(worker, new)
         self.partitions = repacked(self.partitions, self.packing, new)
@@ -134,13 +150,21 @@ class TableSearch:
 
     def _place(self, worker: Worker, layout: Packing) -> None:
         """Sort the rows of a worker's buffers by the partitions that own them when packed in this way."""
-        if not worker.out_n.any():
-            return
-        rows = np.concatenate([worker.out[p, : worker.out_n[p]] for p in range(PARTITIONS)])
-        rows = self.widened(rows)
+        if worker.out_n.any():
+            rows = np.concatenate([worker.out[p, : worker.out_n[p]] for p in range(PARTITIONS)])
+            self._fill(worker, self._stretched(rows), layout)
+
+    def _stretched(self, rows: Rows) -> Rows:
+        """Widen rows that hold a state and, under symmetry, its image."""
+        halves = np.split(rows, self.copies, axis=1)
+        return np.concatenate([self.widened(half) for half in halves], axis=1)
+
+    def _fill(self, worker: Worker, rows: Rows, layout: Packing) -> None:
+        """Put rows into a worker's buffers, each where its partition is."""
         parts = np.zeros(len(rows), np.int64)
-        tables = self.learner.tables
-        batch.owners(tables.row_info, tables.contents, layout.position, layout.width, layout.words, rows, parts)
+        tables, width = self.learner.tables, self.learner.width
+        seen = np.ascontiguousarray(rows[:, -width:])
+        hot.owners(tables.row_info, tables.contents, layout.position, layout.width, layout.words, seen, parts)
         counts = np.bincount(parts, minlength=PARTITIONS)
         if worker.out.shape[1] < counts.max() or worker.out.shape[2] != rows.shape[1]:
             worker.out = np.zeros((PARTITIONS, max(worker.out.shape[1], int(counts.max())), rows.shape[1]), np.int32)
@@ -150,6 +174,18 @@ class TableSearch:
             worker.out[p, : counts[p]] = ordered[ends[p] : ends[p + 1]]
         worker.out_n[:] = counts
 
+    def identified(self, rows: Rows) -> Rows:
+        """Return states with what identifies them beside them, where that is not they themselves."""
+        if self.copies == 1:
+            return rows
+        worker = self.pool[0]
+        result = np.zeros((len(rows), 2 * rows.shape[1]), np.int32)
+        while True:
+            worker.stats[hot.S_NEEDS] = 0
+            if not hot.identify_all(self.learner.tables, rows, result, worker.needs, worker.stats):
+                return result
+            self._learn(rows, [worker])
+
     def widened(self, rows: Rows) -> Rows:
         """Return rows with an empty inbox for every slot that they do not know."""
         missing = self.learner.width - rows.shape[1]
@@ -158,60 +194,58 @@ class TableSearch:
     # One batch
 
     def expand(self, rows: Rows, which: NDArray[np.int64]) -> tuple[Rows, NDArray[np.int64]]:
-        """Expand rows[which] into the workers' buffers as far as there is room.
+        """Expand rows[which] into the workers' buffers as far as there is room, learning what is missing.
 
         Returns the rows (wider where a replica appeared) and those of `which` that are still to be expanded.
         """
-        learner = self.learner
-        rows = self.widened(rows)
-        parts = self._shares(which)
-        for worker, part in zip(self.pool, parts, strict=False):
-            worker.fit(len(part), learner.width)
-            worker.stats[batch.S_RETRY] = 0
-        self._together(lambda w: self._run(self.pool[w], rows, parts[w], learn=None), len(parts))
-        left: list[NDArray[np.int64]] = []
-        for worker, part in zip(self.pool, parts, strict=False):
-            left.append(worker.retry[: worker.stats[batch.S_RETRY]].copy())
-            left.append(part[worker.stats[batch.S_DONE] :])
-        again = np.concatenate([part for part in left[::2]])
-        rest = np.concatenate([part for part in left[1::2]])
-        rows, again = self._learn(rows, again)
-        return rows, np.concatenate([again, rest])
+        rest: list[NDArray[np.int64]] = []
+        while len(which) and not rest:
+            rows = self.widened(rows)
+            parts = self._shares(which)
+            workers = self.pool[: len(parts)]
+            for worker, part in zip(workers, parts, strict=True):
+                worker.fit(len(part), self.learner.width, self.copies)
+                worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
+            self.fit_packing()
+            self._together(partial(self._run, rows, parts), len(parts))
+            retry = []
+            for worker, part in zip(workers, parts, strict=True):
+                retry.append(worker.retry[: worker.stats[hot.S_RETRY]].copy())
+                left = part[worker.stats[hot.S_DONE] :] if worker.stats[hot.S_CODE] else part[:0]
+                if worker.stats[hot.S_CODE] == hot.MANY_SUCCESSORS:
+                    worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
+                if len(left):
+                    rest.append(left)
+            self._learn(rows, workers)
+            which = np.concatenate(retry)
+        return rows, np.concatenate([which, *rest])
 
     def _shares(self, which: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         if len(which) <= SERIAL or self.workers == 1:
-            return [which[:BATCH]] if len(which) <= BATCH else [which]
+            return [which]
         return np.array_split(which, self.workers)
 
-    def _run(self, worker: Worker, rows: Rows, which: NDArray[np.int64], learn: int | None) -> None:
-        batch.expand_batch(
-            self.learner.tables, rows, which, 0, len(which), worker.succ, self.packing.position, self.packing.width,
-            self.packing.words, worker.out, worker.out_n, worker.fired, worker.retry, worker.events, worker.stats,
-            learn, self.options.deadlock,
+    def _run(self, rows: Rows, parts: list[NDArray[np.int64]], number: int) -> None:
+        worker = self.pool[number]
+        hot.expand_batch(
+            self.learner.tables, rows, parts[number], worker.succ, self.packing.position, self.packing.width,
+            self.packing.words, worker.out, worker.out_n, worker.fired, worker.retry, worker.events, worker.needs,
+            worker.stats, self.options.deadlock,
         )  # fmt: skip
 
-    def _learn(self, rows: Rows, which: NDArray[np.int64]) -> tuple[Rows, NDArray[np.int64]]:
-        """Expand states for which something was missing, asking Python; what finds no room is left."""
-        learner, worker = self.learner, self.pool[0]
-        while len(which):
-            rows = self.widened(rows)
-            worker.fit(len(which), learner.width)
-            worker.stats[batch.S_RETRY] = 0
-            self.fit_packing()
-            self._run(worker, rows, which, learn=1)
-            done, code = int(worker.stats[batch.S_DONE]), int(worker.stats[batch.S_CODE])
-            retry = worker.retry[: worker.stats[batch.S_RETRY]].copy()
-            rest = which[done:]
-            if learner.meta[at.M_MISSES]:
-                learner.answer(rows)
-            if learner.meta[at.M_GROW]:
-                if learner.meta[at.M_GROW] & at.GROW_SUCCESSORS:
-                    worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
-                learner.grow()
-            which = np.concatenate([retry, rest])
-            if code > 0:
-                return rows, which
-        return rows, which
+    def _learn(self, rows: Rows, workers: list[Worker]) -> None:
+        """Make what the workers found missing, asking Python where need be."""
+        learner = self.learner
+        for worker in workers:
+            done, count = 0, int(worker.stats[hot.S_NEEDS])
+            while done < count:
+                done = int(learning.resolve(learner.tables, worker.needs, done, count))
+                if learner.meta[at.M_MISSES] and (done < count or worker is workers[-1]):
+                    learner.answer(rows)
+                if learner.meta[at.M_GROW]:
+                    learner.grow()
+        if learner.meta[at.M_MISSES]:
+            learner.answer(rows)
 
     def _together(self, work: Callable[[int], None], count: int) -> None:
         if count == 1 or self.threads is None:
@@ -249,7 +283,8 @@ class TableSearch:
         tables, layout, done = self.learner.tables, self.packing, 0
         while done < n:
             done, partition.count, new_n = insert_rows(
-                tables.row_info, tables.contents, layout.position, layout.width, rows, done, n,
+                tables.row_info, tables.contents, layout.position, layout.width, rows,
+                rows.shape[1] - new.shape[1], done, n,
                 partition.count, partition.keys, partition.places, new, new_n,
             )  # fmt: skip
             if done < n:
@@ -293,42 +328,8 @@ class TableSearch:
         self.result.limit = limit
         raise Stop
 
-
-class BreadthFirst(TableSearch):
-    """Level by level; the first counterexample found is a shortest one."""
-
-    def __init__(self, protocol: Protocol, options: Options, workers: int) -> None:
-        super().__init__(protocol, options, workers)
-        self.levels: list[list[Rows]] = []
-        self.violated: set[str] = set()
-
-    def run(self) -> Result:
-        """Search, and return what was found."""
-        result = self.result
-        try:
-            self._start()
-            while self.levels[-1]:
-                result.depth = len(self.levels)
-                if result.depth == self.options.max_depth:
-                    self.stop_at("max_depth")
-                self._level()
-        except Stop:
-            pass
-        while self.levels and not self.levels[-1]:
-            self.levels.pop()
-        result.depth = len(self.levels)
-        self.tally()
-        if result.violations:
-            only = {violation.property for violation in result.violations} == {DEADLOCK}
-            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
-            result.complete = result.complete and self.options.keep_going
-        elif not result.complete:
-            result.verdict = Verdict.INCOMPLETE
-        if self.threads is not None:
-            self.threads.shutdown()
-        return result
-
-    def _start(self) -> None:
+    def begin(self) -> Rows:
+        """Return the initial states within the constraints, after checking the properties on all of them."""
         starts = initial_states(self.semantics, self.options.init)
         self.initial_count = len(starts)
         encoded = [self.learner.encode_state(state) for state in starts]
@@ -341,44 +342,19 @@ class BreadthFirst(TableSearch):
         within = [all(self.semantics.holds(c, state) for c in self.options.constraints) for state in starts]
         first = np.array([row for row, kept in zip(rows, within, strict=True) if kept], np.int32)
         first = first.reshape(-1, self.learner.width)
-        self.fit_packing()
-        worker = self.pool[0]
-        worker.fit(len(first), self.learner.width)
-        worker.out[0, : len(first)] = first
-        worker.out_n[0] = len(first)
-        self._place(worker, self.packing)
-        self.levels.append(self.collect())
+        return first
 
-    def _level(self) -> None:
-        """Expand the last level into a new one."""
-        self.levels.append([])
-        depth = len(self.levels)
-        waiting = sum(len(rows) for rows in self.levels[-2])
-        for rows in self.levels[-2]:
-            for first in range(0, len(rows), BATCH * self.workers):
-                part = rows[first : first + BATCH * self.workers]
-                which = np.arange(len(part), dtype=np.int64)
-                while len(which):
-                    part, which = self.expand(part, which)
-                    self._events(part, depth - 1)
-                    self.levels[-1] += self.collect()
-                    maximum = self.options.max_states
-                    if maximum is not None and self.distinct >= maximum:
-                        self.stop_at("max_states")
-                waiting -= len(part)
-                self.report(waiting + sum(len(found) for found in self.levels[-1]))
-
-    def _events(self, rows: Rows, level: int) -> None:
+    def _events(self, rows: Rows) -> None:
         """Turn what the kernel noted into violations, in the order of the states."""
         noted: list[tuple[int, ...]] = []
         for worker in self.pool:
-            noted += map(tuple, worker.events[: worker.stats[batch.S_EVENTS]].tolist())
-            worker.stats[batch.S_EVENTS] = 0
-        for index, kind, mask, place in sorted(noted):
-            self._event(rows, level, index, kind, mask, place)
+            noted += map(tuple, worker.events[: worker.stats[hot.S_EVENTS]].tolist())
+            worker.stats[hot.S_EVENTS] = 0
+        for index, kind, mask in sorted(noted):
+            self._event(rows, index, kind, mask)
 
-    def _event(self, rows: Rows, level: int, index: int, kind: int, mask: int, place: int) -> None:
-        trace = self.path_to(rows[index], level)
+    def _event(self, rows: Rows, index: int, kind: int, mask: int) -> None:
+        trace = self.trace_to(rows, index)
         if kind == 0:
             self._violation(DEADLOCK, trace)
             return
@@ -408,24 +384,114 @@ class BreadthFirst(TableSearch):
         if not self.options.keep_going:
             raise Stop
 
-    def path_to(self, row: Any, level: int) -> tuple[TraceStep, ...]:
-        """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
-        chain = [self.learner.decode_state(row)]
-        for before in range(level - 1, 0, -1):
-            chain.append(self._predecessor(chain[-1], self.levels[before - 1]))
-        chain.reverse()
+    def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
+        """Return a behaviour to a state that is being expanded."""
+        raise AssertionError("every search says how its states were reached")
+
+    def behaviour(self, rows: list[Any]) -> tuple[TraceStep, ...]:
+        """Return the behaviour that goes through states, given as rows: it is walked again by the reference semantics."""
+        chain = [self.learner.decode_state(row) for row in rows]
         steps = [TraceStep(chain[0])]
         for source, target in zip(chain, chain[1:], strict=False):
             step = next(t for t in self.semantics.transitions(source) if t.target == target)
             steps.append(TraceStep(target, step.action, step.actor, step.message))
         return tuple(steps)
 
-    def _predecessor(self, target: Any, level: list[Rows]) -> Any:
-        for rows in level:
-            for row in rows:
-                state = self.learner.decode_state(row)
-                if any(t.target == target for t in self.semantics.transitions(state)):
-                    return state
+    def conclude(self, depth: int | None) -> Result:
+        """Return the result of a search that is over."""
+        result = self.result
+        self.tally()
+        result.depth = depth
+        if result.violations:
+            only = {violation.property for violation in result.violations} == {DEADLOCK}
+            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
+            result.complete = result.complete and self.options.keep_going
+        elif not result.complete:
+            result.verdict = Verdict.INCOMPLETE
+        if self.threads is not None:
+            self.threads.shutdown()
+        return result
+
+
+class BreadthFirst(TableSearch):
+    """Level by level; the first counterexample found is a shortest one."""
+
+    def __init__(self, protocol: Protocol, options: Options, workers: int) -> None:
+        super().__init__(protocol, options, workers)
+        self.levels: list[list[Rows]] = []
+        self.source_level = 0
+
+    def run(self) -> Result:
+        """Search, and return what was found."""
+        result = self.result
+        try:
+            self._start()
+            while self.levels[-1]:
+                result.depth = len(self.levels)
+                if result.depth == self.options.max_depth:
+                    self.stop_at("max_depth")
+                self._level()
+        except Stop:
+            pass
+        while self.levels and not self.levels[-1]:
+            self.levels.pop()
+        return self.conclude(depth=len(self.levels))
+
+    def _start(self) -> None:
+        first = self.identified(self.begin())
+        self.fit_packing()
+        self._fill(self.pool[0], first, self.packing)
+        self.levels.append(self.collect())
+
+    def _level(self) -> None:
+        """Expand the last level into a new one."""
+        self.levels.append([])
+        depth = len(self.levels)
+        waiting = sum(len(rows) for rows in self.levels[-2])
+        for rows in self.levels[-2]:
+            for first in range(0, len(rows), BATCH * self.workers):
+                part = rows[first : first + BATCH * self.workers]
+                which = np.arange(len(part), dtype=np.int64)
+                while len(which):
+                    part, which = self.expand(part, which)
+                    self.levels[-1] += self.collect()
+                    self.source_level = depth - 1
+                    self._events(part)
+                    maximum = self.options.max_states
+                    if maximum is not None and self.distinct >= maximum:
+                        self.stop_at("max_states")
+                waiting -= len(part)
+                self.report(waiting + sum(len(found) for found in self.levels[-1]))
+
+    def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
+        """Return a shortest behaviour to a state that is being expanded."""
+        return self.path_to(rows[index], self.source_level)
+
+    def path_to(self, row: Any, level: int) -> tuple[TraceStep, ...]:
+        """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
+        rows = [np.asarray(row)]
+        for before in range(level - 1, 0, -1):
+            rows.append(self._predecessor(rows[-1], self.levels[before - 1]))
+        return self.behaviour(rows[::-1])
+
+    def _predecessor(self, target: Any, level: Iterable[Rows]) -> Any:
+        """Return the first state of a level that leads to the target."""
+        learner, worker = self.learner, self.pool[0]
+        for stored in level:
+            for first in range(0, len(stored), BATCH):
+                rows = self.widened(stored[first : first + BATCH])
+                while len(rows):
+                    target, rows = self.widened(target[None])[0], self.widened(rows)
+                    worker.fit(len(rows), learner.width, self.copies)
+                    worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
+                    found = hot.find_predecessor(
+                        learner.tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats
+                    )
+                    if found >= 0:
+                        return rows[found]
+                    again = worker.retry[: worker.stats[hot.S_RETRY]].copy()
+                    self._learn(rows, [worker])
+                    rows = rows[again]
         raise AssertionError("a visited state has no predecessor in the level before")
 
 

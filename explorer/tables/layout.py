@@ -32,6 +32,9 @@ STEP_BAD, STEP_PRUNED = 1, 2
 # Kinds of miss: what Python is asked for.
 MISS_ROOTS, MISS_PATH, MISS_OPERATION = 1, 2, 3
 
+# Kinds of need: what the hot path did not find.
+NEED_STEPS, NEED_BUNDLE, NEED_CHANGED, NEED_OPERATED, NEED_JUDGED, NEED_PATH, NEED_IMAGES, NEED_IMAGES_OF = range(1, 9)
+
 # What must grow before the kernel can go on.
 GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_MISSES, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
 
@@ -54,7 +57,9 @@ GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_MISSES, GROW_
     M_PROPERTIES,
     M_STEP_PROPERTIES,
     M_NETWORK_STEPS,
-) = range(17)
+    M_PERMUTATIONS,
+    M_BOUNDS,
+) = range(19)
 META_SIZE = 32
 
 
@@ -95,6 +100,12 @@ class Tables(NamedTuple):
     step_properties: Ints  # root, whether a constraint
     network_steps: Ints  # outcome, delta
     network_operations: Ints  # of each step, by message
+    permuted_rows: Ints  # control row, by permutation; -1 where not known yet
+    permuted_contents: Ints  # inbox content, by permutation
+    permuted_slots: Ints  # permutation, slot
+    permuted_locals: Ints  # permutation, local
+    permuted_messages: Ints  # permutation, message
+    permuted_shared: Ints  # permutation and shared column, value
     misses: Longs
 
 

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.tables import kernel
 from explorer.tables import layout as at
+from explorer.tables import learning
+from explorer.tables.hot import MISSING, REFUSED
 from explorer.tables.layout import INBOX_VIEW, LEAF, ME, PEER, SHARED, UNKNOWN, VIEW, Tables, grown, new_map
 from explorer.tables.recording import LocalReader, Path, Question, SharedReader
+from explorer.identity import permutation_group, permuted
 from spec.action import Action
-from spec.errors import ActionError
+from spec.errors import ActionError, ProtocolError
 from spec.property import Property
 from spec.protocol import Protocol
 from spec.signature import Projection
@@ -91,8 +93,8 @@ class Learner:
         Properties of steps.
     message_properties
         Invariants that read one message only.
-    view
-        Name of the protocol's view, or None.
+    view, symmetry
+        Names of one of the protocol's views and symmetries, or None.
     check_actions
         Whether to call handlers twice and compare.
     """
@@ -106,6 +108,7 @@ class Learner:
         action_constraints: tuple[Property, ...] = (),
         message_properties: tuple[Property, ...] = (),
         view: str | None = None,
+        symmetry: str | None = None,
         check_actions: bool = False,
     ) -> None:
         self.protocol = protocol
@@ -142,6 +145,8 @@ class Learner:
         self.branches: dict[tuple[int, int], int] = {}
         self.reads_replicas: set[int] = set()
         self._view_name = view
+        sets = protocol.symmetry_sets(symmetry) if symmetry is not None else ()
+        self.group = permutation_group(sets)
         self._width_changed = False
         self._make_arrays()
         self.tables = self._tuple()
@@ -187,6 +192,12 @@ class Learner:
         self.a["inbox_views"] = np.full((1, len(self.a["contents"])), -1, np.int32)
         self.a["misses"] = np.zeros((MISS_ROOM, COLUMNS["misses"]), np.int64)
         self.meta[at.M_CONTENTS] = 1  # content 0 is the empty inbox
+        order = len(self.group)
+        self.meta[at.M_PERMUTATIONS] = order
+        self.a["permuted_rows"] = np.full((len(self.a["rows"]), order), -1, np.int32)
+        self.a["permuted_contents"] = np.full((len(self.a["contents"]), order), -1, np.int32)
+        for name in ("permuted_slots", "permuted_locals", "permuted_messages", "permuted_shared"):
+            self.a[name] = np.zeros((order, 64), np.int32)
         self.used: Counter[str] = Counter()
 
     def _tuple(self) -> Tables:
@@ -221,12 +232,12 @@ class Learner:
         """Set a map's value."""
         if (self.meta[MAPS[name]] + 2) * 2 > len(self.a[name]):
             self._grow_map(name)
-        if kernel.store(self.a[name], np.int64(key), np.int64(value)):
+        if learning.store(self.a[name], np.int64(key), np.int64(value)):
             self.meta[MAPS[name]] += 1
 
     def _grow_map(self, name: str) -> None:
         larger = new_map(4 * len(self.a[name]))
-        kernel.copy_map(self.a[name], larger)
+        learning.copy_map(self.a[name], larger)
         self.a[name] = larger
 
     def grow(self) -> None:
@@ -242,20 +253,20 @@ class Learner:
             self._double("row_items")
         if wanted & at.GROW_ROWS:
             if len(a["rows"]) < 4 * self.meta[at.M_ROWS] + 16:
-                self._double("rows", "row_info")
+                self._double("rows", "row_info", "permuted_rows")
             if len(a["row_table"]) < 2 * len(a["rows"]):
                 a["row_table"] = np.full(2 * len(a["row_table"]), -1, np.int32)
-                kernel.rehash_rows(self._tuple())
+                learning.rehash_rows(self._tuple())
         if wanted & at.GROW_CONTENTS:
             if len(a["contents"]) < 4 * self.meta[at.M_CONTENTS] + 16:
-                self._double("contents")
+                self._double("contents", "permuted_contents")
                 wider = np.full((len(a["inbox_views"]), len(a["contents"])), -1, np.int32)
                 wider[:, : a["inbox_views"].shape[1]] = a["inbox_views"]
                 a["inbox_views"] = wider
             self._double("content_items")
             if len(a["content_table"]) < 2 * len(a["contents"]):
                 a["content_table"] = np.full(2 * len(a["content_table"]), -1, np.int32)
-                kernel.rehash_contents(self._tuple())
+                learning.rehash_contents(self._tuple())
         if wanted & at.GROW_BUNDLES:
             self._double("bundles", "bundle_items")
         self.refresh()
@@ -274,7 +285,21 @@ class Learner:
             self._set("slot_contents", found, 0)
             self.meta[at.M_SLOTS] = len(self.slots)
             self._widen()
+            self._images("permuted_slots", 0, found, key, self.slot)
         return found
+
+    def _images(self, name: str, first: int, index: int, value: Value, intern: Callable[[Value], int]) -> None:
+        """Note the ids of a value's images under every permutation, in rows `first`, `first + 1` ... of an array."""
+        if len(self.group) == 1:
+            return
+        for g, permutation in enumerate(self.group):
+            image = intern(permuted(value, permutation)) if g else index
+            array = self.a[name]
+            if index >= array.shape[1]:
+                wider = np.zeros((len(array), 2 * max(index, array.shape[1])), np.int32)
+                wider[:, : array.shape[1]] = array
+                array = self.a[name] = wider
+            array[first + g, index] = image
 
     def _widen(self) -> None:
         """Add a column for a new slot; what was learned of all replicas no longer covers it."""
@@ -286,7 +311,7 @@ class Learner:
             self.a["rows"] = wider
             self.a["hidden"] = grown(self.a["hidden"], columns)
             self.a["row_table"][:] = -1
-            kernel.rehash_rows(self._tuple())
+            learning.rehash_rows(self._tuple())
         for node in self.reads_replicas:
             self._forget(node)
         self._width_changed = True
@@ -295,7 +320,7 @@ class Learner:
         for (node, answer), _ in list(self.branches.items()):
             if node == root:
                 del self.branches[node, answer]
-                self._put("branches", node << 32 | answer, kernel.MISSING)
+                self._put("branches", node << 32 | answer, MISSING)
         self.a["nodes"][root, at.KIND] = UNKNOWN
 
     @property
@@ -316,6 +341,7 @@ class Learner:
                 views = self.a["views"] = wider
             for index, view in enumerate(self.view_list):
                 views[index, found] = self._viewed(view, record)
+            self._images("permuted_locals", 0, found, record, self.local)
         return found
 
     def _add_view(self, key: Any, function: Callable[[Record], Value]) -> int:
@@ -345,7 +371,20 @@ class Learner:
         if found is None:
             found = ids[keyed] = len(ids)
             self.shared_values[column].append(value)
+            if len(self.group) > 1:
+                self._shared_images(column, found, value)
         return found
+
+    def _shared_images(self, column: int, index: int, value: Value) -> None:
+        columns = len(self.shared_names)
+        for g, permutation in enumerate(self.group):
+            image = self.shared_id(column, permuted(value, permutation)) if g else index
+            table = self.a["permuted_shared"]
+            if index >= table.shape[1]:
+                wider = np.zeros((len(table), 2 * table.shape[1]), np.int32)
+                wider[:, : table.shape[1]] = table
+                table = self.a["permuted_shared"] = wider
+            table[g * columns + column, index] = image
 
     def message(self, message: Record) -> int:
         """Return the id of a message."""
@@ -364,7 +403,8 @@ class Learner:
                 wider[:, : table.shape[1]] = table
                 table = self.a["network_operations"] = wider
             for j, operation in enumerate(self.network_operations):
-                table[j, found] = self.operation(operation, found)
+                self.a["network_operations"][j, found] = self.operation(operation, found)
+            self._images("permuted_messages", 0, found, message, self.message)
         return found
 
     def operation(self, name: str, message: int) -> int:
@@ -375,7 +415,7 @@ class Learner:
             self.operation_names.append((name, message))
             record = self.messages[message]
             rule = self.network.rule(name, record)
-            counting = (rule.absent, rule.change, rule.least, rule.forgets) if rule else (kernel.LEARNED, 0, 0, 0)
+            counting = (rule.absent, rule.change, rule.least, rule.forgets) if rule else (learning.LEARNED, 0, 0, 0)
             self._set("operations", found, (self.slot(record.dest), message, *counting))
         return found
 
@@ -391,7 +431,7 @@ class Learner:
             free = int(self.meta[at.M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(self.a["content_items"]):
                 self.a["content_items"][free : free + len(items)] = items
-                found = int(kernel.intern_content(self._tuple(), slot, len(items)))
+                found = int(learning.intern_content(self._tuple(), slot, len(items)))
                 if found >= 0:
                     return found
             self.meta[at.M_GROW] |= at.GROW_CONTENTS
@@ -413,6 +453,8 @@ class Learner:
             bad |= int(self.a["messages"][message, 1])
         self.a["slot_contents"][slot] += 1
         self.a["contents"][found] = slot, self.a["slot_contents"][slot], free, len(known), bad
+        if len(self.group) > 1:
+            raise ProtocolError(f"symmetry is not supported with the network discipline {type(self.network).__name__}")
         self.meta[at.M_CONTENTS] = found + 1
         self.meta[at.M_CONTENT_ITEMS] = free + len(known)
         self.learned_contents[slot, inbox] = found
@@ -430,6 +472,8 @@ class Learner:
             self.shared_values = [[] for _ in self.shared_names]
             base = len(self.bounds) + len(self.shared_names)
             self.meta[at.M_SLOT_BASE] = base
+            self.meta[at.M_BOUNDS] = len(self.bounds)
+            self.a["permuted_shared"] = np.zeros((max(1, len(self.group) * len(self.shared_names)), 64), np.int32)
             self.a["rows"] = np.zeros((len(self.a["rows"]), base), np.int32)
             for column, name in enumerate(self.bounds):
                 self._set("limits", column, self.protocol.bounds[name])
@@ -460,7 +504,7 @@ class Learner:
             fresh = int(self.meta[at.M_ROWS])
             if fresh < len(self.a["rows"]):
                 self.a["rows"][fresh] = values
-                found = int(kernel.intern_row(self._tuple(), fresh))
+                found = int(learning.intern_row(self._tuple(), fresh))
                 if found >= 0:
                     return found
             self.meta[at.M_GROW] |= at.GROW_ROWS
@@ -675,7 +719,7 @@ class Learner:
         name, message = self.operation_names[op]
         after = self.network.apply(name, self.decode_content(content), self.messages[message])
         slot = int(self.a["operations"][op, 0])
-        result = kernel.REFUSED if after is None else self.content(slot, after)
+        result = REFUSED if after is None else self.content(slot, after)
         self._put("operated", content << 24 | op, result)
 
     # Tries

@@ -17,15 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.tables.kernel import jit, mix
-from explorer.tables.layout import C_NUMBER, R_IDENTITY, Ints
+from explorer.tables.hot import PARTITION_BITS, hash_words, jit, pack, put_bits
+from explorer.tables.layout import Ints
 
-PARTITION_BITS = 6
 PARTITIONS = 1 << PARTITION_BITS
 FIRST_CAPACITY = 1 << 10
 MAX_LOAD = 0.8
 GROWTH = 1.35
-MAX_DISPLACEMENT = 255
+MAX_DISPLACEMENT = 254
 
 
 class Packing(NamedTuple):
@@ -58,24 +57,6 @@ def packing(widths: list[int], rest_bits: int) -> Packing:
 
 
 @jit
-def pack(info: Any, contents: Any, position: Any, width: Any, state: Any, words: Any) -> None:
-    """Write the packed identity of a state into `words`, the rest into the last one."""
-    for w in range(len(words)):
-        words[w] = np.uint64(0)
-    for f in range(len(position)):
-        value = np.uint64(info[state[0], R_IDENTITY] if f == 0 else contents[state[f], C_NUMBER])
-        put_bits(words, position[f], width[f], value)
-
-
-@jit
-def put_bits(words: Any, position: Any, width: Any, value: Any) -> None:
-    w, s = position >> 6, position & 63
-    words[w] |= value << np.uint64(s)
-    if s + width > 64:
-        words[w + 1] |= value >> np.uint64(64 - s)
-
-
-@jit
 def take_bits(words: Any, position: Any, width: Any) -> Any:
     w, s = position >> 6, position & 63
     value = words[w] >> np.uint64(s)
@@ -85,23 +66,41 @@ def take_bits(words: Any, position: Any, width: Any) -> Any:
 
 
 @jit
-def hash_words(words: Any) -> Any:
-    h = mix(words[0] ^ np.uint64(0x9E3779B97F4A7C15))
-    for w in range(1, len(words) - 1):
-        h = mix(h ^ words[w])
-    return h
-
-
-@jit
 def base_place(h: Any, capacity: Any) -> Any:
     return np.int64(((h & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
 
 
 @jit
-def insert(keys: Any, places: Any, words: Any) -> Any:
-    """Insert packed words; 1 where they are new, 0 where they are there, -1 where a displacement would not fit."""
-    capacity = len(places)
-    stored = keys.shape[1]
+def locate(keys: Any, places: Any, words: Any) -> Any:
+    """Return where packed words stand, or -1."""
+    capacity, stored = len(places), len(words) - 1
+    at = base_place(hash_words(words), capacity) + np.int64(words[stored])
+    if at >= capacity:
+        at -= capacity
+    distance = 1
+    while np.int64(places[at]) >= distance:
+        if np.int64(places[at]) == distance:
+            same = True
+            for w in range(stored):
+                if keys[at, w] != words[w]:
+                    same = False
+                    break
+            if same:
+                return at
+        distance += 1
+        at += 1
+        if at == capacity:
+            at = 0
+    return -1
+
+
+@jit
+def insert(keys: Any, places: Any, words: Any, most: Any) -> Any:
+    """Insert packed words; return their place, -1 where they are there, -2 where a displacement exceeds `most`.
+
+    An entry may have further columns behind its words; they move with it, and are the caller's to set.
+    """
+    capacity, stored, columns = len(places), len(words) - 1, keys.shape[1]
     at = base_place(hash_words(words), capacity) + np.int64(words[stored])
     if at >= capacity:
         at -= capacity
@@ -117,43 +116,38 @@ def insert(keys: Any, places: Any, words: Any) -> Any:
                     same = False
                     break
             if same:
-                return 0
+                return -1
         distance += 1
         at += 1
         if at == capacity:
             at = 0
-    if distance >= MAX_DISPLACEMENT:
-        return -1
-    if places[at] == 0:
-        for w in range(stored):
-            keys[at, w] = words[w]
-        places[at] = distance
-        return 1
+    if distance > most:
+        return -2
     end = at  # everything from here to the next free place moves by one
     while places[end] != 0:
-        if places[end] >= MAX_DISPLACEMENT - 1:
-            return -1
+        if places[end] >= most:
+            return -2
         end += 1
         if end == capacity:
             end = 0
     while end != at:
         before = end - 1 if end > 0 else capacity - 1
-        for w in range(stored):
+        for w in range(columns):
             keys[end, w] = keys[before, w]
         places[end] = places[before] + 1
         end = before
     for w in range(stored):
         keys[at, w] = words[w]
     places[at] = distance
-    return 1
+    return at
 
 
 @jit
 def insert_rows(
-    info: Any, contents: Any, position: Any, width: Any, rows: Any, first: Any, last: Any, count: Any, keys: Any,
-    places: Any, new: Any, new_n: Any,
+    info: Any, contents: Any, position: Any, width: Any, rows: Any, identity: Any, first: Any, last: Any,
+    count: Any, keys: Any, places: Any, new: Any, new_n: Any,
 ) -> Any:  # fmt: skip
-    """Insert states; copy those that are new to `new`.
+    """Insert states; copy those that are new to `new`. What identifies a state stands from column `identity` on.
 
     Returns how far it came (less than `last` where the partition must grow first), the entries and the new ones.
     """
@@ -162,13 +156,13 @@ def insert_rows(
     for i in range(first, last):
         if count >= limit:
             return i, count, new_n
-        pack(info, contents, position, width, rows[i], words)
-        code = insert(keys, places, words)
-        if code < 0:
+        pack(info, contents, position, width, rows[i, identity:], words)
+        code = insert(keys, places, words, MAX_DISPLACEMENT)
+        if code == -2:
             return i, count, new_n
-        if code:
+        if code >= 0:
             count += 1
-            for c in range(rows.shape[1]):
+            for c in range(new.shape[1]):
                 new[new_n, c] = rows[i, c]
             new_n += 1
     return last, count, new_n
@@ -177,7 +171,7 @@ def insert_rows(
 @jit
 def entries(keys: Any, places: Any, words: Any) -> Any:
     """Write the packed words of every entry of a partition, the rest included; return how many there are."""
-    stored, capacity, n = keys.shape[1], len(places), 0
+    stored, capacity, n = words.shape[1] - 1, len(places), 0
     for at in range(capacity):
         if places[at] == 0:
             continue
@@ -208,7 +202,7 @@ def insert_words(keys: Any, places: Any, words: Any, first: Any, count: Any) -> 
     """Insert packed words from `first` on; return how far it came, less than all where there is no room."""
     limit = np.int64(len(places) * MAX_LOAD)
     for i in range(first, len(words)):
-        if count + i - first >= limit or insert(keys, places, words[i]) < 0:
+        if count + i - first >= limit or insert(keys, places, words[i], MAX_DISPLACEMENT) == -2:
             return i
     return len(words)
 

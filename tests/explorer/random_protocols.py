@@ -4,8 +4,7 @@
 `Description.options` what to ask of a search. A description prints as the Python expression that makes it again.
 
 Every protocol has finitely many states: steps of a replica's own that send do so at the expense of a bound or once
-only, a handler sends messages of a lower level than the one it consumes, and a handler that leaves its message moves its
-replica to a later phase.
+only, a handler sends messages of a lower level than the one it consumes, and one that leaves its message sends none.
 """
 
 from __future__ import annotations
@@ -48,6 +47,8 @@ from spec.semantics import Refusal, Semantics
 HOSTS = tuple(ModelValue(f"n{number}", number) for number in (1, 2, 3))
 SPARES = tuple(ModelValue(f"s{number}", 3 + number) for number in (1, 2))
 LATEST = 2  # round of the shared state
+LADDER = ((1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (4, 3), (6, 4))
+"""Limits of the two bounds, from few states to many."""
 
 
 class Place(Symbol):
@@ -478,35 +479,35 @@ PREDICATES: dict[str, Callable[[int, Any], Any]] = {
 
 def describe(random: Random) -> Description:
     """Draw a protocol."""
-    network = random.choice(("memory", "memory", "memory", "bag", "set", "kept", "channels"))
-    symmetric = random.random() < 0.3
-    hub = random.random() < 0.4
-    others = random.choice(("phase", "whole", "waiting"))
-    bags = network in ("memory", "bag", "channels")
+    network = random.choice(("memory", "memory", "bag", "set", "kept", "channels", "channels"))
+    symmetric = random.random() < 0.25
+    hub = random.random() < 0.35
+    others = random.choice(("phase", "whole", "whole", "waiting"))
     draw = _Draw(random, network, symmetric, hub, others)
-    rules = [draw.own("node"), draw.handler(("ping",)), *[draw.rule() for _ in range(random.randint(2, 4))]]
-    if random.random() < 0.4:
+    rules = [draw.own("node", first=True), draw.handler(("ping",)), *[draw.rule() for _ in range(random.randint(1, 3))]]
+    if random.random() < 0.35:
         rules.append(draw.start())
     if random.random() < 0.3:
         rules.append(Rule("environment", (Effect((), spends=draw.some(("ticks",))),), does="tick"))
     limited = random.random() < 0.3
+    counted = network in ("memory", "bag", "channels")
     return Description(
-        hosts=2 if random.random() < 0.4 else 3,
-        spares=random.randint(1, 2),
+        hosts=2 if random.random() < 0.6 else 3,
+        spares=1 if symmetric else random.randint(1, 2),
         hub=hub,
         network=network,
-        once=draw.some(("ping",)) if network in ("memory", "bag") else (),
-        replies_once=draw.some(("ping", "pong")) if network in ("memory", "bag") else (),
+        once=draw.some(("ping",), 0.3) if network in ("memory", "bag") else (),
+        replies_once=draw.some(("ping", "pong"), 0.7) if network in ("memory", "bag") else (),
         loses=random.choice((False, False, False, True, "launches")),
-        duplicates=random.choice((False, False, False, "launches")) if bags else False,
-        limits=(random.randint(0, 3), random.randint(0, 2)),
+        duplicates=random.choice((False, "launches")) if counted else False,
+        limits=random.choice(LADDER),
         others=others,
         rules=tuple(rules),
-        deaf=random.choice((None, None, None, 2)),
+        deaf=random.choice((None, None, 2)),
         symmetric=symmetric,
         properties=draw.predicates(("some_phase", "pair", "of_all", "of_messages", "of_state", "of_steps"), 2, 6),
         constraints=draw.predicates(("only_while", "only_few"), 2, 4) if limited else (),
-        action_constraints=(("only_steps", random.randint(0, 1)),) if random.random() < 0.2 else (),
+        action_constraints=(("only_steps", random.randint(0, 1)),) if random.random() < 0.25 else (),
         deadlock=random.random() < 0.5,
     )
 
@@ -521,8 +522,8 @@ class _Draw:
         self.actors = ("node", "node", "node", "hub") if hub else ("node",)
         self.targets = ["peers", "peers", "each", *(["hub"] if hub else []), *([] if symmetric else ["least"])]
 
-    def some(self, items: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(item for item in items if self.random.random() < 0.5)
+    def some(self, items: tuple[str, ...], chance: float = 0.5) -> tuple[str, ...]:
+        return tuple(item for item in items if self.random.random() < chance)
 
     def predicates(self, names: tuple[str, ...], least: int, most: int) -> tuple[tuple[str, int], ...]:
         return tuple((name, self.random.randint(least, most)) for name in self.some(names))
@@ -533,23 +534,24 @@ class _Draw:
         return self.handler(self.random.choice((("ping",), ("pong",), ("pong",), ("ping", "pong"))))
 
     def phases(self) -> tuple[int, ...]:
-        chosen = tuple(phase for phase in (0, 1, 2) if self.random.random() < 0.6)
-        return chosen or (0,)
+        return self.random.choice(((0, 1, 2), (0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,)))
 
     def tests(self, actor: str) -> dict[str, Any]:
-        shared = self.random.random() < 0.35
-        others = self.random.random() < 0.25
+        shared = self.random.random() < 0.3
+        others = self.random.random() < 0.15
         tests = ("free", "early", "either", *(["mine"] if actor == "node" else []))
         return {
             "if_shared": self.random.choice(tests) if shared else None,
             "if_others": self.random.randint(0, 2) if others else None,
         }
 
-    def own(self, actor: str) -> Rule:
-        effects = tuple(self.own_effect() for _ in range(self.random.choice((1, 1, 2))))
+    def own(self, actor: str, *, first: bool = False) -> Rule:
+        effects = tuple(self.own_effect(sends=first) for _ in range(self.random.choice((1, 1, 2))))
+        if first:
+            return Rule("internal", effects, actor)
         return Rule("internal", effects, actor, (), self.phases(), **self.tests(actor))
 
-    def own_effect(self) -> Effect:
+    def own_effect(self, *, sends: bool = False) -> Effect:
         """Draw an effect that spends, sends once only, or moves to a later phase."""
         random = self.random
         effect = Effect(
@@ -557,15 +559,15 @@ class _Draw:
             hears=random.random() < 0.2,
             votes=random.random() < 0.2,
             puts=tuple(name for name in ("owner", "round") if random.random() < 0.15),
-            push=self.others == "whole" and random.random() < 0.3,
+            push=self.others == "whole" and random.random() < 0.35,
             needs=("launches",) if random.random() < 0.1 else (),
         )
-        if random.random() < 0.75:
-            operation = random.choice(("send", "send_once"))
+        if sends or random.random() < 0.5:
+            operation = random.choice(("send", "send", "send_once"))
             free = self.network in ("set", "kept") or (self.network == "memory" and operation == "send_once")
-            kind, target = random.choice(("ping", "ping", "pong")), random.choice(self.targets)
-            sends = (Send(operation, target, kind, random.randint(0, 2)),)
-            return replace(effect, sends=sends, spends=() if free and random.random() < 0.6 else self.spending())
+            kind = "ping" if sends else random.choice(("ping", "ping", "pong"))
+            sent = (Send(operation, random.choice(self.targets), kind, random.choice((0, 1, 1, 1, 2))),)
+            return replace(effect, sends=sent, spends=() if free and random.random() < 0.25 else self.spending())
         return replace(effect, spends=self.spending() if random.random() < 0.3 else ())
 
     def spending(self) -> tuple[str, ...]:
@@ -574,15 +576,15 @@ class _Draw:
     def handler(self, messages: tuple[str, ...]) -> Rule:
         random, actor = self.random, self.random.choice(self.actors)
         effects = tuple(self.handler_effect() for _ in range(random.choice((1, 1, 2))))
-        level = random.choice((None, None, None, 0, 1))
+        level = random.choice((None, None, None, None, 0, 1))
         return Rule("on", effects, actor, messages, self.phases(), level, **self.tests(actor))
 
     def handler_effect(self) -> Effect:
         random = self.random
-        if random.random() < 0.15:  # leaves the message, and moves on
+        if random.random() < 0.2:  # leaves the message, and moves on
             return Effect((1, 2, 2), consumes=False, votes=random.random() < 0.3)
         sends: list[Send] = []
-        if random.random() < 0.6:
+        if random.random() < 0.75:
             sends.append(Send("reply", "source", random.choice(("ping", "pong", "pong")), 0))
         if random.random() < 0.25:
             operation, target = random.choice(("send", "send_once")), random.choice((*self.targets, "owner"))
@@ -593,7 +595,7 @@ class _Draw:
             votes=random.random() < 0.2,
             sends=tuple(sends),
             puts=tuple(name for name in ("owner", "round") if random.random() < 0.15),
-            push=self.others == "whole" and random.random() < 0.1,
+            push=self.others == "whole" and random.random() < 0.2,
             spends=self.spending() if random.random() < 0.1 else (),
         )
 
@@ -618,8 +620,9 @@ class WatchingSemantics(Semantics):
     def apply(self, state: State, actor: Any, message: Record | None, step: Step) -> State | Refusal:
         target = super().apply(state, actor, message, step)
         if isinstance(target, Refusal):
-            reply = any(operation == "reply" for operation, _ in step.sends)
-            self.met.add("a bound is used up" if target.kind == "bound" else "a reply is refused" if reply else "a send is refused")
+            replies = any(operation == "reply" for operation, _ in step.sends)
+            refused = "a reply is refused" if replies else "a send is refused"
+            self.met.add("a bound is used up" if target.kind == "bound" else refused)
         else:
             if len(target.replicas) > len(state.replicas):
                 self.met.add("a server appears")
@@ -658,6 +661,13 @@ FEATURES = (
     "a reply is refused",
     "a server appears",
     "another replica is written",
+    "a bound is needed",
+    "a message is left",
+    "network memory",
+    "network bag",
+    "network set",
+    "network kept",
+    "network channels",
 )
 
 
@@ -681,8 +691,22 @@ def features_of(description: Description, result: Result, met: set[str]) -> froz
     return frozenset(met | {name for name, holds in held.items() if holds})
 
 
-def sample(count: int, *, seed: int = 0, least: int = 2, most: int = 20_000) -> Iterator[Sample]:
-    """Yield random protocols, the same for the same arguments.
+def search(description: Description, most: int) -> Sample | None:
+    """Search a protocol with the reference engine; None where it has more states than `most`."""
+    protocol = description.build()
+    engine = ReferenceSearch(protocol, replace(description.options(protocol), max_states=most + 1))
+    semantics = WatchingSemantics(protocol)
+    engine.semantics = semantics
+    result = engine.run()
+    if result.limit is not None:
+        return None
+    return Sample(description, protocol, result, features_of(description, result, semantics.met))
+
+
+def sample(count: int, *, seed: int = 0, large: int = 1_000, most: int = 6_000) -> Iterator[Sample]:
+    """Yield random protocols, the same for the same arguments, at least half of them large.
+
+    A description is given the limits, of those in `LADDER`, with which it has `large` states or comes nearest.
 
     Parameters
     ----------
@@ -690,18 +714,27 @@ def sample(count: int, *, seed: int = 0, least: int = 2, most: int = 20_000) -> 
         How many.
     seed
         Where to begin.
-    least, most
-        Distinct states that a protocol has; others are passed over.
+    large
+        Distinct states from which a protocol is large.
+    most
+        Distinct states that none has more of.
     """
+    spare = 0  # large ones more than small ones
     while count:
         description = describe(Random(seed))
         seed += 1
-        protocol = description.build()
-        options = replace(description.options(protocol), max_states=most + 1)
-        search = ReferenceSearch(protocol, options)
-        semantics = WatchingSemantics(protocol)
-        search.semantics = semantics
-        result = search.run()
-        if result.limit is None and result.distinct_states >= least:
+        best: Sample | None = None
+        for limits in LADDER:
+            found = search(replace(description, limits=limits), most)
+            if found is None or (best is not None and found.result.distinct_states == best.result.distinct_states):
+                break
+            best = found
+            if best.result.distinct_states >= large:
+                break
+        if best is None or best.result.distinct_states < 2:
+            continue
+        is_large = best.result.distinct_states >= large
+        if is_large or spare > 0:
+            spare += 1 if is_large else -1
             count -= 1
-            yield Sample(description, protocol, result, features_of(description, result, semantics.met))
+            yield best

@@ -7,7 +7,7 @@ import pytest
 import kraftcheck
 import spec
 from explorer.result import Progress
-from kraftcheck import InputError, ModelValue, Verdict, check
+from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check
 from kraftcheck.progress import Lines
 from spec.examples.two_phase_commit import TwoPhaseCommit
 
@@ -41,6 +41,17 @@ def test_check_with_options() -> None:
     assert result.verdict is Verdict.OK
     assert result.distinct_states == seen[-1].distinct_states == 80
     assert check(THREE, max_depth=2).verdict is Verdict.INCOMPLETE
+
+
+def test_an_interrupted_check_raises_with_what_was_found() -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.distinct_states > 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        check(THREE, report=interrupt)
+    assert caught.value.result.distinct_states > 100
+    assert caught.value.result.verdict is Verdict.INCOMPLETE
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,10 @@ def complaint_of_config(run, tmp_path: Path, text: str | bytes, *arguments) -> s
 )
 def test_arguments(run, tmp_path, monkeypatch, arguments, message) -> None:
     monkeypatch.chdir(tmp_path)
-    assert message in complaint(run, *arguments)
+    outcome = run("check", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.out == ""  # nothing was begun
     assert os.listdir(tmp_path) == []  # nothing is left behind
 
 
@@ -187,7 +191,8 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         ),
     ],
 )
-def test_protocol_file(run, tmp_path, text, message) -> None:
+def test_protocol_file(run, tmp_path, monkeypatch, text, message) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "mine.py"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     error = complaint(run, f"{path}:Mine")

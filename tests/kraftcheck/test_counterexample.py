@@ -28,8 +28,9 @@ from kraftcheck import (
 )
 from kraftcheck.changes import difference, fields_set, messages
 from kraftcheck.report import print_lines
-from kraftcheck.words import message_words, words
+from kraftcheck.words import message_words
 from spec import Bag, Map
+from spec.words import words
 
 N1, N2 = ModelValue("n1", 0), ModelValue("n2", 1)
 

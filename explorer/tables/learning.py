@@ -1,8 +1,7 @@
-"""The compiled kernel: from one state, all successors, by looking up what was learned.
+"""The compiled cold path: it makes what the hot path did not find, and notes what only Python can answer.
 
-Nothing here knows a protocol. A state is a row of ids: its control row, then one inbox content for each slot. With
-`learn` the kernel also makes what is missing and needs no Python (control rows, inbox contents, bundles) and notes
-what Python must answer; without it, it only reads, so that several threads can run it side by side.
+It runs in one thread, between batches: control rows, inbox contents, bundles of what a replica may do, verdicts of
+properties. All of it is made once for each distinct value, so it is simple rather than fast.
 """
 
 # ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
@@ -11,94 +10,58 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from explorer.tables import layout as at
+from explorer.tables.hot import FLAG_SHIFT, FULL, MISSING, REFUSED, ROW_MASK, find, jit, mix, walk
 from explorer.tables.layout import (
     BAD,
+    C_BAD,
+    C_N,
+    C_NUMBER,
+    C_SLOT,
+    C_START,
+    DELTA,
     GROW_BUNDLES,
     GROW_CONTENTS,
     GROW_ITEMS,
     GROW_MAP,
     GROW_MISSES,
     GROW_ROWS,
-    GROW_SUCCESSORS,
     INBOX_VIEW,
     JUDGED,
+    KIND,
     LEAF,
-    ME,
     MISS_OPERATION,
     MISS_PATH,
     MISS_ROOTS,
-    PEER,
+    NEED_BUNDLE,
+    NEED_CHANGED,
+    NEED_IMAGES,
+    NEED_IMAGES_OF,
+    NEED_JUDGED,
+    NEED_OPERATED,
+    NEED_PATH,
+    NEED_STEPS,
     PRUNED,
-    SHARED,
-    STEP_BAD,
-    STEP_PRUNED,
-    UNKNOWN,
-    VIEW,
-)
-from explorer.tables.layout import (
-    ACTION,
-    C_BAD,
-    C_N,
-    C_NUMBER,
-    C_SLOT,
-    C_START,
-    CONSUMES,
-    COUNT,
-    DELTA,
-    FIRST,
-    KIND,
-    A,
-    B,
-    N,
     R_BAD,
     R_FLAGS,
     R_IDENTITY,
     R_N,
     R_START,
+    STEP_BAD,
+    STEP_PRUNED,
+    UNKNOWN,
+    A,
+    N,
 )
 
-REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
-LEARNED = -2
-FLAG_SHIFT = 40
-ROW_MASK = (1 << 40) - 1
-
-jit = njit(cache=True, nogil=True, boundscheck=False)
-inline = njit(cache=True, nogil=True, boundscheck=False, inline="never")
 
 M_ROWS, M_ROW_ITEMS, M_BUNDLES, M_BUNDLE_ITEMS = at.M_ROWS, at.M_ROW_ITEMS, at.M_BUNDLES, at.M_BUNDLE_ITEMS
 M_CONTENTS, M_CONTENT_ITEMS, M_MISSES, M_GROW = at.M_CONTENTS, at.M_CONTENT_ITEMS, at.M_MISSES, at.M_GROW
 M_OPERATIONS, M_DELTAS, M_SLOTS, M_SLOT_BASE = at.M_OPERATIONS, at.M_DELTAS, at.M_SLOTS, at.M_SLOT_BASE
 M_PROPERTIES, M_STEP_PROPERTIES, M_ROOTS = at.M_PROPERTIES, at.M_STEP_PROPERTIES, at.M_ROOTS
-M_NETWORK_STEPS = at.M_NETWORK_STEPS
 
-
-@jit
-def mix(key: Any) -> Any:
-    """Spread the bits of a 64-bit number; a bijection."""
-    x = np.uint64(key)
-    x ^= x >> np.uint64(32)
-    x *= np.uint64(0xD6E8FEB86659FD93)
-    x ^= x >> np.uint64(32)
-    x *= np.uint64(0xD6E8FEB86659FD93)
-    x ^= x >> np.uint64(32)
-    return x
-
-
-@jit
-def find(pairs: Any, key: Any) -> Any:
-    """Return the value of a key, or MISSING."""
-    mask = np.int64(len(pairs) - 1)
-    i = np.int64(mix(key)) & mask
-    while True:
-        k = pairs[i, 0]
-        if k == key:
-            return pairs[i, 1]
-        if k == -1:
-            return np.int64(MISSING)
-        i = (i + 1) & mask
+LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
 
 
 @jit
@@ -152,35 +115,6 @@ def miss(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
 
 
 @jit
-def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, state: Any) -> Any:
-    """Follow a trie to a leaf, an unknown node or an inbox question; a missing branch is MISSING."""
-    base = t.meta[M_SLOT_BASE]
-    while True:
-        kind = t.nodes[node, KIND]
-        if kind == LEAF or kind == UNKNOWN:
-            return node
-        if kind == SHARED:
-            value = t.rows[row, t.nodes[node, A]]
-        elif kind == VIEW:
-            role = t.nodes[node, B]
-            if role == ME:
-                local = me
-            elif role == PEER:
-                local = peer
-            else:
-                local = np.int64(t.rows[row, base + role])
-            value = t.views[t.nodes[node, A], local]
-        else:
-            if len(state) == 0:
-                return node
-            value = t.inbox_views[t.nodes[node, A], state[1 + t.nodes[node, B]]]
-        found = find(t.branches, (np.int64(node) << 32) | np.int64(value))
-        if found < 0:
-            return np.int64(MISSING)
-        node = found
-
-
-@jit
 def row_hash(rows: Any, row: Any) -> Any:
     h = np.uint64(1469598103934665603)
     for c in range(rows.shape[1]):
@@ -212,6 +146,7 @@ def intern_row(t: Any, fresh: Any) -> Any:
     t.row_info[fresh, R_BAD] = 0
     t.row_info[fresh, R_START] = -1
     t.row_info[fresh, R_IDENTITY] = fresh
+    t.permuted_rows[fresh, 0] = -1
     t.meta[M_ROWS] = fresh + 1
     return np.int64(fresh)
 
@@ -257,7 +192,7 @@ def judge(t: Any, row: Any) -> Any:
                 if kind == 2 and (peer == 0 or q == s):
                     continue
                 root = np.int64(t.properties[p, 0])
-                leaf = walk(t, root, row, me, peer, none)
+                leaf = walk(t.nodes, t.branches, t.rows, t.views, t.inbox_views, t.meta[M_SLOT_BASE], root, row, me, peer, none)
                 if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
                     result = MISSING
                     if miss(t, MISS_PATH, root, row, me, peer, -1) == FULL:
@@ -277,12 +212,10 @@ def judge(t: Any, row: Any) -> Any:
 
 
 @jit
-def changed(t: Any, row: Any, delta: Any, learn: Any) -> Any:
+def make_changed(t: Any, row: Any, delta: Any) -> Any:
     """Return the control row after a delta with the flags of the step above it; REFUSED, MISSING or FULL."""
     key = (np.int64(row) << 24) | np.int64(delta)
     found = find(t.changed, key)
-    if learn is None:
-        return found
     if found != MISSING:
         return found
     if (t.meta[M_DELTAS] + 2) * 2 > len(t.changed):
@@ -328,7 +261,7 @@ def judge_step(t: Any, row: Any, target: Any) -> Any:
             if before == after or before == 0 or after == 0:
                 continue
             root = np.int64(t.step_properties[p, 0])
-            leaf = walk(t, root, row, before, after, none)
+            leaf = walk(t.nodes, t.branches, t.rows, t.views, t.inbox_views, t.meta[M_SLOT_BASE], root, row, before, after, none)
             if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
                 missing = True
                 if miss(t, MISS_PATH, root, row, before, after, -1) == FULL:
@@ -339,12 +272,10 @@ def judge_step(t: Any, row: Any, target: Any) -> Any:
 
 
 @jit
-def operated(t: Any, inbox: Any, op: Any, learn: Any) -> Any:
+def make_operated(t: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after an operation; REFUSED, MISSING or FULL."""
     key = (np.int64(inbox) << 24) | np.int64(op)
     found = find(t.operated, key)
-    if learn is None:
-        return found
     if found != MISSING:
         return found
     if (t.meta[M_OPERATIONS] + 2) * 2 > len(t.operated):
@@ -436,6 +367,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     for k in range(free, free + n):
         bad |= t.messages[t.content_items[k, 0], 1]
     t.contents[fresh, C_BAD] = bad
+    t.permuted_contents[fresh, 0] = -1
     t.meta[M_CONTENT_ITEMS] = free + n
     t.meta[M_CONTENTS] = fresh + 1
     return np.int64(fresh)
@@ -459,7 +391,7 @@ def ask_roots(t: Any, local: Any, message: Any) -> Any:
 
 
 @jit
-def build_row(t: Any, row: Any, state: Any) -> Any:
+def build_row(t: Any, row: Any) -> Any:
     """List the steps of a control row that depend on no inbox: those of each replica by itself and the environment's."""
     base, slots = t.meta[M_SLOT_BASE], t.meta[M_SLOTS]
     start = t.meta[M_ROW_ITEMS]
@@ -478,7 +410,7 @@ def build_row(t: Any, row: Any, state: Any) -> Any:
             continue
         for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
             root = np.int64(t.list_nodes[k])
-            leaf = walk(t, root, row, local, 0, none)
+            leaf = walk(t.nodes, t.branches, t.rows, t.views, t.inbox_views, t.meta[M_SLOT_BASE], root, row, local, 0, none)
             if leaf < 0 or t.nodes[leaf, KIND] == UNKNOWN:
                 missing = True
                 if miss(t, MISS_PATH, root, row, local, 0, np.int64(s if s < slots else -1)) == FULL:
@@ -494,7 +426,7 @@ def build_row(t: Any, row: Any, state: Any) -> Any:
                 n += 1
                 continue
             for o in range(t.nodes[leaf, A], t.nodes[leaf, A] + t.nodes[leaf, N]):
-                target = changed(t, row, np.int64(t.outcomes[o, DELTA]), 1)
+                target = make_changed(t, row, np.int64(t.outcomes[o, DELTA]))
                 if target == FULL:
                     return FULL
                 if target == MISSING:
@@ -513,7 +445,7 @@ def build_row(t: Any, row: Any, state: Any) -> Any:
 
 
 @jit
-def build_bundle(t: Any, local: Any, inbox: Any, slot: Any) -> Any:
+def build_bundle(t: Any, local: Any, inbox: Any) -> Any:
     """List what a replica may do with the messages of an inbox; the bundle's id, MISSING or FULL."""
     start = t.meta[M_BUNDLE_ITEMS]
     n = 0
@@ -533,7 +465,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, slot: Any) -> Any:
             continue
         if t.lists[roots, 1] == 0:
             continue
-        rest = operated(t, inbox, np.int64(t.messages[message, 0]), 1)
+        rest = make_operated(t, inbox, np.int64(t.messages[message, 0]))
         if rest == FULL:
             return np.int64(FULL)
         if rest < 0:
@@ -561,200 +493,6 @@ def build_bundle(t: Any, local: Any, inbox: Any, slot: Any) -> Any:
     t.meta[M_BUNDLES] = bundle + 1
     store(t.bundle_of, (np.int64(local) << 32) | np.int64(inbox), bundle)
     return np.int64(bundle)
-
-
-@jit
-def emit(t: Any, state: Any, succ: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any, learn: Any) -> Any:
-    """Write the successor of an outcome at place `n`; the next place, or REFUSED, MISSING, FULL.
-
-    `row` is the next control row with the step's flags above it; `inbox` is what becomes of the actor's inbox (-1:
-    it stays).
-    """
-    width = len(state)
-    flags = row >> FLAG_SHIFT
-    target = row & ROW_MASK
-    if n + 1 >= succ.shape[0]:
-        t.meta[M_GROW] |= GROW_SUCCESSORS
-        return FULL
-    succ[n, 0] = t.outcomes[outcome, ACTION]
-    succ[n, 1] = np.int32(flags)
-    succ[n, 2] = target
-    for c in range(1, width):
-        succ[n, 2 + c] = state[c]
-    if inbox >= 0:
-        succ[n, 3 + slot] = inbox
-    missing = False
-    for k in range(t.outcomes[outcome, FIRST], t.outcomes[outcome, FIRST] + t.outcomes[outcome, COUNT]):
-        op = np.int64(t.outcome_operations[k])
-        place = 3 + t.operations[op, 0]
-        after = operated(t, np.int64(succ[n, place]), op, learn)
-        if after == REFUSED:
-            return REFUSED
-        if after == FULL:
-            return FULL
-        if after < 0:
-            missing = True
-            break
-        succ[n, place] = after
-    if missing:
-        return MISSING
-    if not t.row_info[target, R_FLAGS] & JUDGED:
-        if learn is None:
-            return MISSING
-        verdict = judge(t, target)
-        if verdict != 0:
-            return verdict
-    return n + 1
-
-
-@jit
-def expand(t: Any, state: Any, succ: Any, learn: Any, index: Any) -> Any:
-    """Write all successors of a state as rows (action, flags, control row, inboxes ...).
-
-    Returns how many there are, MISSING where something was not known (and, with `learn`, noted), or FULL where an
-    array must grow first (`meta[M_GROW]` says which).
-    """
-    row = np.int64(state[0])
-    n = np.int64(0)
-    base, slots = t.meta[M_SLOT_BASE], t.meta[M_SLOTS]
-    missing = False
-    if t.row_info[row, R_START] < 0:
-        if learn is None:
-            return MISSING
-        built = build_row(t, row, state)
-        if built == FULL:
-            return FULL
-        missing = built == MISSING
-    if not missing:
-        for k in range(t.row_info[row, R_START], t.row_info[row, R_START] + t.row_info[row, R_N]):
-            ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
-            extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
-            if target >= 0:
-                code = emit(t, state, succ, n, ref, target | (extra << FLAG_SHIFT), 0, -1, learn)
-            else:
-                local = np.int64(t.rows[row, base + extra]) if extra >= 0 else np.int64(0)
-                code = emit_node(t, state, succ, n, ref, row, local, extra, -1, learn, index)
-            if code == FULL:
-                return FULL
-            if code == MISSING:
-                missing = True
-                if learn is None:
-                    return MISSING
-            elif code >= 0:
-                n = code
-    for s in range(slots):
-        inbox = np.int64(state[1 + s])
-        if inbox == 0:
-            continue
-        local = np.int64(t.rows[row, base + s])
-        if local != 0:
-            bundle = find(t.bundle_of, (local << 32) | inbox)
-            if bundle < 0:
-                if learn is None:
-                    return MISSING
-                bundle = build_bundle(t, local, inbox, s)
-                if bundle == FULL:
-                    return FULL
-                if bundle < 0:
-                    missing = True
-                    continue
-            for k in range(t.bundles[bundle, 0], t.bundles[bundle, 0] + t.bundles[bundle, 1]):
-                ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
-                if t.bundle_items[k, 1]:
-                    code = emit_node(t, state, succ, n, ref, row, local, s, rest, learn, index)
-                else:
-                    delta = np.int64(t.outcomes[ref, DELTA])
-                    target = row if delta == 0 else changed(t, row, delta, learn)
-                    code = REFUSED
-                    if target >= 0:
-                        after = rest if t.outcomes[ref, CONSUMES] else np.int64(-1)
-                        code = emit(t, state, succ, n, ref, target, s, after, learn)
-                    elif target != REFUSED:
-                        code = target
-                if code == FULL:
-                    return FULL
-                if code == MISSING:
-                    missing = True
-                    if learn is None:
-                        return MISSING
-                elif code >= 0:
-                    n = code
-        if t.meta[M_NETWORK_STEPS]:
-            code = network_steps(t, state, succ, n, row, s, learn)
-            if code == FULL:
-                return FULL
-            if code == MISSING:
-                missing = True
-                if learn is None:
-                    return MISSING
-            elif code >= 0:
-                n = code
-    return MISSING if missing else n
-
-
-@jit
-def emit_node(
-    t: Any, state: Any, succ: Any, n: Any, root: Any, row: Any, local: Any, slot: Any, rest: Any, learn: Any, index: Any
-) -> Any:
-    """Write the successors of an action that reads more than its replica and message."""
-    leaf = walk(t, root, row, local, 0, state)
-    if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
-        if learn is None:
-            return MISSING
-        return miss(t, MISS_PATH, root, row, local, index, slot)
-    missing = False
-    for o in range(t.nodes[leaf, A], t.nodes[leaf, A] + t.nodes[leaf, N]):
-        delta = np.int64(t.outcomes[o, DELTA])
-        target = row if delta == 0 else changed(t, row, delta, learn)
-        if target == REFUSED:
-            continue
-        code = target
-        if target >= 0:
-            after = rest if rest >= 0 and t.outcomes[o, CONSUMES] else np.int64(-1)
-            code = emit(t, state, succ, n, o, target, slot, after, learn)
-        if code == FULL:
-            return FULL
-        if code == MISSING:
-            missing = True
-            if learn is None:
-                return MISSING
-        elif code >= 0:
-            n = code
-    return MISSING if missing else n
-
-
-@jit
-def network_steps(t: Any, state: Any, succ: Any, n: Any, row: Any, slot: Any, learn: Any) -> Any:
-    """Write the successors in which the network loses or duplicates a message of one inbox."""
-    inbox = np.int64(state[1 + slot])
-    missing = False
-    for k in range(t.contents[inbox, C_START], t.contents[inbox, C_START] + t.contents[inbox, C_N]):
-        if t.content_items[k, 1] <= 0:
-            continue
-        message = np.int64(t.content_items[k, 0])
-        for j in range(t.meta[M_NETWORK_STEPS]):
-            op, delta = np.int64(t.network_operations[j, message]), np.int64(t.network_steps[j, 1])
-            target = row if delta == 0 else changed(t, row, delta, learn)
-            if target == REFUSED:
-                continue
-            if target == FULL:
-                return FULL
-            after = operated(t, inbox, op, learn)
-            if after == REFUSED:
-                continue
-            if after == FULL:
-                return FULL
-            if target < 0 or after < 0:
-                missing = True
-                continue
-            code = emit(t, state, succ, n, np.int64(t.network_steps[j, 0]), target, slot, after, learn)
-            if code == FULL:
-                return FULL
-            if code == MISSING:
-                missing = True
-            else:
-                n = code
-    return MISSING if missing else n
 
 
 @jit
@@ -786,3 +524,95 @@ def content_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
     for k in range(start, start + n):
         h = mix(h ^ np.uint64(t.content_items[k, 0])) + np.uint64(t.content_items[k, 1]) * np.uint64(0x9E3779B97F4A7C15)
     return mix(h)
+
+
+@jit
+def make_row_images(t: Any, row: Any) -> Any:
+    """Make the images of a control row under every permutation, and theirs: an orbit is closed."""
+    if t.permuted_rows[row, 0] >= 0:
+        return np.int64(0)
+    base, slots = t.meta[M_SLOT_BASE], t.meta[M_SLOTS]
+    bounds = t.meta[at.M_BOUNDS]
+    for g in range(t.meta[at.M_PERMUTATIONS] - 1, -1, -1):
+        fresh = t.meta[M_ROWS]
+        if fresh + 2 >= t.rows.shape[0]:
+            t.meta[M_GROW] |= GROW_ROWS
+            return FULL
+        for c in range(t.rows.shape[1]):
+            t.rows[fresh, c] = 0
+        for c in range(bounds):
+            t.rows[fresh, c] = t.rows[row, c]
+        for c in range(bounds, base):
+            t.rows[fresh, c] = t.permuted_shared[g * (base - bounds) + c - bounds, t.rows[row, c]]
+            if t.hidden[c]:
+                t.rows[fresh, c] = 0
+        for s in range(slots):
+            local = t.rows[row, base + s]
+            if local != 0:
+                t.rows[fresh, base + t.permuted_slots[g, s]] = t.permuted_locals[g, local]
+        image = intern_row(t, fresh)
+        if image == FULL:
+            return FULL
+        t.permuted_rows[row, g] = image
+    return np.int64(0)
+
+
+@jit
+def make_content_images(t: Any, content: Any) -> Any:
+    """Make the images of an inbox content under every permutation."""
+    if t.permuted_contents[content, 0] >= 0:
+        return np.int64(0)
+    start, n = np.int64(t.contents[content, C_START]), np.int64(t.contents[content, C_N])
+    for g in range(t.meta[at.M_PERMUTATIONS] - 1, -1, -1):
+        free = t.meta[M_CONTENT_ITEMS]
+        if free + n + 2 >= len(t.content_items):
+            t.meta[M_GROW] |= GROW_CONTENTS
+            return FULL
+        for k in range(n):
+            message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
+            j = k
+            while j > 0 and t.content_items[free + j - 1, 0] > message:
+                t.content_items[free + j, 0] = t.content_items[free + j - 1, 0]
+                t.content_items[free + j, 1] = t.content_items[free + j - 1, 1]
+                j -= 1
+            t.content_items[free + j, 0] = message
+            t.content_items[free + j, 1] = count
+        image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, C_SLOT]]), n)
+        if image == FULL:
+            return FULL
+        t.permuted_contents[content, g] = image
+    return np.int64(0)
+
+
+@jit
+def resolve(t: Any, needs: Any, first: Any, count: Any) -> Any:
+    """Make what is needed, from needs[first] on; return how far it came: less than `count` where an array is full.
+
+    What needs Python is noted in `misses`, and will be needed again.
+    """
+    for i in range(first, count):
+        kind, a, b, c = needs[i, 0], needs[i, 1], needs[i, 2], needs[i, 3]
+        code = np.int64(0)
+        if kind == NEED_STEPS:
+            if t.row_info[a, R_START] < 0:
+                code = build_row(t, a)
+        elif kind == NEED_BUNDLE:
+            code = find(t.bundle_of, (a << 32) | b)
+            if code == MISSING:
+                code = build_bundle(t, a, b)
+        elif kind == NEED_CHANGED:
+            code = make_changed(t, a, b)
+        elif kind == NEED_OPERATED:
+            code = make_operated(t, a, b)
+        elif kind == NEED_JUDGED:
+            if not t.row_info[a, R_FLAGS] & JUDGED:
+                code = judge(t, a)
+        elif kind == NEED_IMAGES:
+            code = make_row_images(t, a)
+        elif kind == NEED_IMAGES_OF:
+            code = make_content_images(t, a)
+        elif kind == NEED_PATH:
+            code = miss(t, MISS_PATH, a, b, c, needs[i, 4], needs[i, 5])
+        if code == FULL:
+            return i
+    return count

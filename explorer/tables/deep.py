@@ -1,0 +1,291 @@
+"""Depth first over the tables: whole, bounded, and by iterative deepening."""
+
+# ruff: noqa: D103
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.result import Options, Result, Search, TraceStep
+from explorer.tables import hot
+from explorer.tables.engine import Stop, TableSearch
+from explorer.tables.hot import FULL, MISSING, S_DONE, S_EVENTS, jit, pack
+from explorer.tables.layout import BAD, C_BAD, M_PERMUTATIONS, PRUNED, R_BAD, R_FLAGS, STEP_BAD, STEP_PRUNED
+from explorer.tables.visited import MAX_LOAD, Packing, base_place, insert, locate, repack
+from spec.protocol import Protocol
+
+STATES_A_TURN = 50_000  # states expanded between two looks at the clock
+MAX_PLACE = 65_534
+STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
+
+
+@jit
+def descend(
+    t: Any, stack: Any, depths: Any, top: Any, path: Any, succ: Any, image: Any, position: Any, width: Any,
+    stored: Any, keys: Any, places: Any, count: Any, limit: Any, fired: Any, events: Any, needs: Any, stats: Any,
+    deadlocks: Any, turn: Any,
+) -> Any:  # fmt: skip
+    """Pop and expand states until something stops it; return why, the top of the stack and the states in the set.
+
+    The column behind an entry's words holds the depth at which the state was met first, or nearer since.
+    """
+    words = np.zeros(stored + 1, np.uint64)
+    columns = stack.shape[1]
+    room = np.int64(len(places) * MAX_LOAD)
+    permutations = t.meta[M_PERMUTATIONS]
+    expanded = 0
+    while top > 0:
+        if expanded >= turn:
+            return TURN_OVER, top, count
+        if top + len(succ) >= len(stack) or depths[top - 1] + 1 >= len(path):
+            return STACK_FULL, top, count
+        if count + len(succ) >= room:
+            return SET_FULL, top, count
+        depth = np.int64(depths[top - 1])
+        state = path[depth]
+        for c in range(columns):
+            state[c] = stack[top - 1, c]
+        if limit > 0:
+            if depth >= limit:
+                stats[S_DONE] = 1  # something was cut off
+                top -= 1
+                continue
+            identify(t, permutations, state, image, position, width, words, needs, stats)
+            if np.int64(keys[locate(keys, places, words), stored]) < depth:
+                top -= 1  # met again nearer to the start since it was put here
+                continue
+        n = hot.expand(
+            t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations, t.operations, t.messages, t.operated,
+            t.contents, t.content_items, t.views, t.inbox_views, t.rows, t.row_info, t.row_items, t.changed,
+            t.bundle_of, t.bundles, t.bundle_items, t.network_steps, t.network_operations, state, succ, needs,
+            stats, np.int64(0),
+        )  # fmt: skip
+        for k in range(n):
+            if not identify(t, permutations, succ[k, 2:], image, position, width, words, needs, stats):
+                n = MISSING
+                break
+        if n < 0:
+            return n, top, count
+        top -= 1
+        expanded += 1
+        if n == 0 and deadlocks and not stats[hot.S_DEADLOCK]:
+            stats[hot.S_DEADLOCK] = 1
+            hot.note(events, stats, depth, 0, 0)
+        for k in range(n - 1, -1, -1):
+            fired[succ[k, 0]] += 1
+            step_flags = np.int64(succ[k, 1])
+            flags = t.row_info[succ[k, 2], R_FLAGS]
+            bad = t.row_info[succ[k, 2], R_BAD] if flags & BAD else np.int64(0)
+            for c in range(3, 2 + columns):
+                bad |= t.contents[succ[k, c], C_BAD]
+            if bad & ~stats[hot.S_SEEN]:
+                stats[hot.S_SEEN] |= bad
+                hot.note(events, stats, depth, 1, bad)
+            if step_flags & STEP_BAD and (step_flags >> 2) & ~stats[hot.S_STEP_SEEN]:
+                stats[hot.S_STEP_SEEN] |= step_flags >> 2
+                hot.note(events, stats, depth, 2, step_flags >> 2)
+            if step_flags & STEP_PRUNED or flags & PRUNED:
+                continue
+            identify(t, permutations, succ[k, 2:], image, position, width, words, needs, stats)
+            place = insert(keys, places, words, MAX_PLACE)
+            if place >= 0:
+                count += 1
+            elif limit > 0:
+                place = locate(keys, places, words)
+                if np.int64(keys[place, stored]) <= depth + 1:
+                    continue
+            else:
+                continue
+            keys[place, stored] = np.uint64(depth + 1)
+            for c in range(columns):
+                stack[top, c] = succ[k, 2 + c]
+            depths[top] = depth + 1
+            top += 1
+        if stats[S_EVENTS]:
+            return EVENT, top, count
+    return DONE, top, count
+
+
+@jit
+def identify(
+    t: Any, permutations: Any, state: Any, image: Any, position: Any, width: Any, words: Any, needs: Any, stats: Any
+) -> bool:
+    """Pack what identifies a state; False where its images are not known."""
+    if permutations == 1:
+        pack(t.row_info, t.contents, position, width, state, words)
+        return True
+    if not hot.canonical(
+        permutations, t.row_info, t.permuted_rows, t.permuted_contents, t.permuted_slots, state, image, needs, stats
+    ):
+        return False
+    pack(t.row_info, t.contents, position, width, image, words)
+    return True
+
+
+@jit
+def move(
+    keys: Any, places: Any, position: Any, width: Any, stored: Any, new_keys: Any, new_places: Any,
+    new_position: Any, new_width: Any, new_stored: Any,
+) -> None:  # fmt: skip
+    """Insert every entry of one set into another, which may be packed differently."""
+    words = np.zeros((1, stored + 1), np.uint64)
+    again = np.zeros((1, new_stored + 1), np.uint64)
+    owner = np.zeros(1, np.int64)
+    capacity = len(places)
+    for at in range(capacity):
+        if places[at] == 0:
+            continue
+        for w in range(stored):
+            words[0, w] = keys[at, w]
+        home = at - (np.int64(places[at]) - 1)
+        if home < 0:
+            home += capacity
+        rest = home - base_place(hot.hash_words(words[0]), capacity)
+        if rest < 0:
+            rest += capacity
+        words[0, stored] = np.uint64(rest)
+        again[:] = 0
+        repack(words, position, width, again, new_position, new_width, owner)
+        place = insert(new_keys, new_places, again[0], MAX_PLACE)
+        new_keys[place, new_stored] = keys[at, stored]
+
+
+class DepthFirst(TableSearch):
+    """One thread with a stack; the whole set of states in one table."""
+
+    def __init__(self, protocol: Protocol, options: Options, workers: int = 1) -> None:
+        super().__init__(protocol, options, 1)
+        self.worker = self.pool[0]
+        self._empty()
+
+    def _empty(self) -> None:
+        words = self.packing.words
+        self.keys: NDArray[np.uint64] = np.zeros((1 << 12, words + 1), np.uint64)
+        self.places: NDArray[np.uint16] = np.zeros(1 << 12, np.uint16)
+        self.count = 0
+        self.path = np.zeros((1 << 10, self.learner.width), np.int32)
+
+    @property
+    def distinct(self) -> int:
+        """States in the set."""
+        return self.count
+
+    def run(self) -> Result:
+        """Search, and return what was found."""
+        try:
+            starts = self.begin()
+            self._search(starts, self.options.max_depth or 0)
+        except Stop:
+            pass
+        return self.conclude(depth=None)
+
+    def _search(self, starts: NDArray[np.int32], limit: int) -> None:
+        """Search from the initial states, down to `limit` states along a path (0: no limit)."""
+        worker, learner = self.worker, self.learner
+        worker.stats[S_DONE] = 0
+        stack = np.zeros((1 << 14, learner.width), np.int32)
+        depths = np.zeros(1 << 14, np.int32)
+        stack[: len(starts)], depths[: len(starts)], top = starts[::-1], 1, len(starts)
+        self._enter(starts)
+        while True:
+            stack, self.path = self.widened(stack), self.widened(self.path)
+            worker.fit(0, learner.width, self.copies)
+            worker.stats[hot.S_NEEDS] = 0
+            self._fit()
+            image = np.zeros(learner.width, np.int32)
+            code, top, self.count = descend(
+                learner.tables, stack, depths, top, self.path, worker.succ, image, self.packing.position,
+                self.packing.width, self.packing.words, self.keys, self.places, self.count, limit, worker.fired,
+                worker.events, worker.needs, worker.stats, self.options.deadlock, STATES_A_TURN,
+            )  # fmt: skip
+            if code == DONE:
+                break
+            if code == MISSING:
+                self._learn(stack[top - 1 : top], [worker])
+            elif code == FULL:
+                worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
+            elif code == STACK_FULL:
+                stack, depths = _doubled(stack), _doubled(depths)
+                if depths[:top].max() + 2 >= len(self.path):
+                    self.path = _doubled(self.path)
+            elif code == SET_FULL:
+                self._move(self.packing, max(2 * len(self.places), 4 * len(worker.succ)))
+            elif code == EVENT:
+                self._events(self.path)
+            maximum = self.options.max_states
+            if maximum is not None and self.count >= maximum:
+                self.stop_at("max_states")
+            self.report(int(top))
+        if worker.stats[S_DONE] and limit:
+            self.stop_at("max_depth")
+
+    def _enter(self, starts: NDArray[np.int32]) -> None:
+        self._fit()
+        learner, words = self.learner, np.zeros(self.packing.words + 1, np.uint64)
+        for row in self.identified(starts)[:, -learner.width :]:
+            pack(learner.tables.row_info, learner.tables.contents, self.packing.position, self.packing.width, row, words)
+            place = insert(self.keys, self.places, words, MAX_PLACE)
+            if place >= 0:
+                self.keys[place, self.packing.words] = 1
+                self.count += 1
+
+    def _fit(self) -> None:
+        new = self.next_packing()
+        if new is not None:
+            self._move(new, len(self.places))
+
+    def _move(self, new: Packing, capacity: int) -> None:
+        old, fields = self.packing, len(self.packing.position)
+        keys, places = np.zeros((capacity, new.words + 1), np.uint64), np.zeros(capacity, np.uint16)
+        move(
+            self.keys, self.places, old.position, old.width, old.words, keys, places, new.position[:fields],
+            new.width[:fields], new.words,
+        )  # fmt: skip
+        self.keys, self.places, self.packing = keys, places, new
+
+    def trace_to(self, rows: NDArray[np.int32], index: int) -> tuple[TraceStep, ...]:
+        """Return the behaviour on the path down to a depth."""
+        return self.behaviour(list(rows[1 : index + 1]))
+
+
+class Deepening(DepthFirst):
+    """Iterative deepening: depth first within 1, 2, 3 ... states along a path, so that the first counterexample is short."""
+
+    def run(self) -> Result:
+        """Search, and return what was found; the counts are those of the last round."""
+        limit, most = 1, self.options.max_depth
+        try:
+            starts = self.begin()
+            while True:
+                self.worker.fired[:] = 0
+                self.worker.stats[hot.S_DEADLOCK] = 0
+                self._empty()
+                self._search_within(starts, limit)
+                if not self.worker.stats[S_DONE]:
+                    break
+                if limit == most:
+                    self.stop_at("max_depth")
+                limit += 1
+        except Stop:
+            pass
+        return self.conclude(depth=None)
+
+    def _search_within(self, starts: NDArray[np.int32], limit: int) -> None:
+        self.result.limit, self.result.complete = None, True
+        try:
+            self._search(self.widened(starts), limit)
+        except Stop:
+            if self.result.limit != "max_depth":
+                raise
+            self.result.limit, self.result.complete = None, True
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    larger = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+SEARCHES = {Search.DFS: DepthFirst, Search.IDDFS: Deepening}

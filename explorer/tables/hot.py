@@ -1,0 +1,505 @@
+"""The compiled hot path: from states whose handling is known, all their successors, by looking up.
+
+Nothing here knows a protocol. A state is a row of ids: its control row, then one inbox content for each slot. The
+kernel only reads the tables, so that threads can run it side by side; what it does not find it notes, and
+`explorer.tables.learning` makes it. Functions take the arrays they read, not the whole tuple: passing that by value
+costs more than the work.
+"""
+
+# ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from explorer.tables.layout import (
+    ACTION,
+    BAD,
+    C_BAD,
+    C_N,
+    C_NUMBER,
+    C_START,
+    CONSUMES,
+    COUNT,
+    DELTA,
+    FIRST,
+    JUDGED,
+    KIND,
+    LEAF,
+    M_NETWORK_STEPS,
+    M_PERMUTATIONS,
+    M_SLOT_BASE,
+    M_SLOTS,
+    ME,
+    NEED_BUNDLE,
+    NEED_CHANGED,
+    NEED_IMAGES,
+    NEED_IMAGES_OF,
+    NEED_JUDGED,
+    NEED_OPERATED,
+    NEED_PATH,
+    NEED_STEPS,
+    PEER,
+    PRUNED,
+    R_BAD,
+    R_FLAGS,
+    R_IDENTITY,
+    R_N,
+    R_START,
+    SHARED,
+    STEP_BAD,
+    STEP_PRUNED,
+    UNKNOWN,
+    VIEW,
+    A,
+    B,
+    N,
+)
+
+REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
+FLAG_SHIFT = 40
+ROW_MASK = (1 << 40) - 1
+PARTITION_BITS = 6
+
+jit = njit(cache=True, nogil=True, boundscheck=False)
+
+
+@jit
+def mix(key: Any) -> Any:
+    """Spread the bits of a 64-bit number; a bijection."""
+    x = np.uint64(key)
+    x ^= x >> np.uint64(32)
+    x *= np.uint64(0xD6E8FEB86659FD93)
+    x ^= x >> np.uint64(32)
+    x *= np.uint64(0xD6E8FEB86659FD93)
+    x ^= x >> np.uint64(32)
+    return x
+
+
+@jit
+def find(pairs: Any, key: Any) -> Any:
+    """Return the value of a key, or MISSING."""
+    mask = np.int64(len(pairs) - 1)
+    i = np.int64(mix(key)) & mask
+    while True:
+        k = pairs[i, 0]
+        if k == key:
+            return pairs[i, 1]
+        if k == -1:
+            return MISSING
+        i = (i + 1) & mask
+
+
+@jit
+def walk(
+    nodes: Any, branches: Any, rows: Any, views: Any, inbox_views: Any, base: Any, node: Any, row: Any, me: Any,
+    peer: Any, state: Any,
+) -> Any:  # fmt: skip
+    """Follow a trie to a leaf or an unknown node; a branch not laid yet, or an inbox not asked for, is MISSING.
+
+    Without a state (an empty row) it stops at a question about inboxes and returns that node.
+    """
+    while True:
+        kind = nodes[node, KIND]
+        if kind == LEAF or kind == UNKNOWN:
+            return node
+        if kind == SHARED:
+            answer = np.int64(rows[row, nodes[node, A]])
+        elif kind == VIEW:
+            role = nodes[node, B]
+            local = me
+            if role == PEER:
+                local = peer
+            elif role != ME:
+                local = np.int64(rows[row, base + role])
+            answer = np.int64(views[nodes[node, A], local])
+        else:
+            if len(state) == 0:
+                return node
+            answer = np.int64(inbox_views[nodes[node, A], state[1 + nodes[node, B]]])
+            if answer < 0:
+                return MISSING
+        node = find(branches, (node << 32) | answer)
+        if node < 0:
+            return MISSING
+
+
+@jit
+def put_bits(words: Any, position: Any, width: Any, value: Any) -> None:
+    w, s = position >> 6, position & 63
+    words[w] |= value << np.uint64(s)
+    if s + width > 64:
+        words[w + 1] |= value >> np.uint64(64 - s)
+
+
+@jit
+def hash_words(words: Any) -> Any:
+    """Hash packed words, the rest (the last one) left out."""
+    h = mix(words[0] ^ np.uint64(0x9E3779B97F4A7C15))
+    for w in range(1, len(words) - 1):
+        h = mix(h ^ words[w])
+    return h
+
+
+@jit
+def pack(row_info: Any, contents: Any, position: Any, width: Any, state: Any, words: Any) -> None:
+    """Write the packed identity of a state into `words`, the rest into the last one."""
+    for w in range(len(words)):
+        words[w] = np.uint64(0)
+    for f in range(len(position)):
+        value = np.uint64(row_info[state[0], R_IDENTITY] if f == 0 else contents[state[f], C_NUMBER])
+        put_bits(words, position[f], width[f], value)
+
+
+@jit
+def need(needs: Any, stats: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
+    """Note what is missing; once the list is full, the state is simply tried again."""
+    n = stats[S_NEEDS]
+    if n < len(needs):
+        needs[n, 0] = kind
+        needs[n, 1] = a
+        needs[n, 2] = b
+        needs[n, 3] = c
+        needs[n, 4] = d
+        needs[n, 5] = e
+        stats[S_NEEDS] = n + 1
+
+
+# Places in a worker's `stats`.
+S_GENERATED, S_RETRY, S_EVENTS, S_DONE, S_CODE, S_SEEN, S_STEP_SEEN, S_DEADLOCK, S_NEEDS, S_SLOT = range(10)
+STATS_SIZE = 16
+OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2
+
+
+@jit
+def emit(
+    outcomes: Any, outcome_operations: Any, operations: Any, operated: Any, row_info: Any, state: Any, succ: Any,
+    n: Any, outcome: Any, row: Any, slot: Any, inbox: Any, needs: Any, stats: Any,
+) -> Any:  # fmt: skip
+    """Write the successor of an outcome at place `n`; return `n + 1`, REFUSED or MISSING.
+
+    `row` is the next control row with the step's flags above it; `inbox` is what becomes of the actor's inbox (-1:
+    it stays).
+    """
+    target = row & ROW_MASK
+    succ[n, 0] = outcomes[outcome, ACTION]
+    succ[n, 1] = row >> FLAG_SHIFT
+    succ[n, 2] = target
+    for c in range(1, len(state)):
+        succ[n, 2 + c] = state[c]
+    if inbox >= 0:
+        succ[n, 3 + slot] = inbox
+    first = outcomes[outcome, FIRST]
+    for k in range(first, first + outcomes[outcome, COUNT]):
+        op = np.int64(outcome_operations[k])
+        place = 3 + operations[op, 0]
+        before = np.int64(succ[n, place])
+        after = find(operated, (before << 24) | op)
+        if after < 0:
+            if after == MISSING:
+                need(needs, stats, NEED_OPERATED, before, op, 0, 0, 0)
+            return after
+        succ[n, place] = after
+    if not row_info[target, R_FLAGS] & JUDGED:
+        need(needs, stats, NEED_JUDGED, target, 0, 0, 0, 0)
+        return MISSING
+    return n + 1
+
+
+@jit
+def expand(
+    meta: Any, nodes: Any, branches: Any, outcomes: Any, outcome_operations: Any, operations: Any, messages: Any,
+    operated: Any, contents: Any, content_items: Any, views: Any, inbox_views: Any, rows: Any, row_info: Any,
+    row_items: Any, changed: Any, bundle_of: Any, bundles: Any, bundle_items: Any, network_steps: Any,
+    network_operations: Any, state: Any, succ: Any, needs: Any, stats: Any, index: Any,
+) -> Any:  # fmt: skip
+    """Write all successors of a state as rows (action, flags, control row, inboxes ...).
+
+    Returns how many there are, MISSING where something was not known (and is noted), or FULL where `succ` is.
+    """
+    row = np.int64(state[0])
+    base, slots = meta[M_SLOT_BASE], meta[M_SLOTS]
+    n = np.int64(0)
+    missing = False
+    room = len(succ) - 1
+    # The pieces of work: the steps of the control row, then each inbox's bundle, then the network's own steps.
+    for s in range(-1, slots):
+        first, last = np.int64(0), np.int64(0)
+        local, inbox = np.int64(0), np.int64(0)
+        if s < 0:
+            first = row_info[row, R_START]
+            if first < 0:
+                need(needs, stats, NEED_STEPS, row, 0, 0, 0, 0)
+                missing = True
+                continue
+            last = first + row_info[row, R_N]
+        else:
+            inbox = np.int64(state[1 + s])
+            local = np.int64(rows[row, base + s])
+            if inbox == 0:
+                continue
+            if local != 0:
+                bundle = find(bundle_of, (local << 32) | inbox)
+                if bundle < 0:
+                    need(needs, stats, NEED_BUNDLE, local, inbox, s, 0, 0)
+                    missing = True
+                else:
+                    first = bundles[bundle, 0]
+                    last = first + bundles[bundle, 1]
+        for k in range(first, last):
+            rest = np.int64(-1)
+            slot = np.int64(s)
+            target = MISSING
+            if s < 0:
+                ref, target = np.int64(row_items[k, 0]), np.int64(row_items[k, 1])
+                extra = np.int64(row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
+                is_node = target < 0
+                if is_node:
+                    slot = extra
+                    local = np.int64(rows[row, base + extra]) if extra >= 0 else np.int64(0)
+                else:
+                    target |= extra << FLAG_SHIFT
+            else:
+                ref, rest = np.int64(bundle_items[k, 0]), np.int64(bundle_items[k, 2])
+                is_node = bundle_items[k, 1] != 0
+            o, end = ref, ref + 1
+            if is_node:
+                leaf = walk(nodes, branches, rows, views, inbox_views, base, ref, row, local, np.int64(0), state)
+                if leaf < 0 or nodes[leaf, KIND] != LEAF:
+                    need(needs, stats, NEED_PATH, ref, row, local, index, slot)
+                    missing = True
+                    continue
+                o = np.int64(nodes[leaf, A])
+                end = o + nodes[leaf, N]
+                target = MISSING
+            while o < end:
+                goal = target
+                if s >= 0 or is_node:
+                    delta = np.int64(outcomes[o, DELTA])
+                    goal = row
+                    if delta != 0:
+                        goal = find(changed, (row << 24) | delta)
+                        if goal == MISSING:
+                            need(needs, stats, NEED_CHANGED, row, delta, 0, 0, 0)
+                            missing = True
+                if goal >= 0:
+                    if n >= room:
+                        return FULL
+                    code = emit(
+                        outcomes, outcome_operations, operations, operated, row_info, state, succ, n, o, goal, slot,
+                        rest if outcomes[o, CONSUMES] else np.int64(-1), needs, stats,
+                    )  # fmt: skip
+                    if code >= 0:
+                        n = code
+                    elif code == MISSING:
+                        missing = True
+                o += 1
+        if s < 0 or meta[M_NETWORK_STEPS] == 0:
+            continue
+        for k in range(contents[inbox, C_START], contents[inbox, C_START] + contents[inbox, C_N]):
+            if content_items[k, 1] <= 0:
+                continue
+            for j in range(meta[M_NETWORK_STEPS]):
+                op, delta = np.int64(network_operations[j, content_items[k, 0]]), np.int64(network_steps[j, 1])
+                goal = row if delta == 0 else find(changed, (row << 24) | delta)
+                after = find(operated, (inbox << 24) | op)
+                if goal == MISSING:
+                    need(needs, stats, NEED_CHANGED, row, delta, 0, 0, 0)
+                    missing = True
+                if after == MISSING:
+                    need(needs, stats, NEED_OPERATED, inbox, op, 0, 0, 0)
+                    missing = True
+                if goal < 0 or after < 0:
+                    continue
+                if n >= room:
+                    return FULL
+                code = emit(
+                    outcomes, outcome_operations, operations, operated, row_info, state, succ, n,
+                    np.int64(network_steps[j, 0]), goal, np.int64(s), after, needs, stats,
+                )  # fmt: skip
+                if code >= 0:
+                    n = code
+                else:
+                    missing = True
+    return MISSING if missing else n
+
+
+@jit
+def canonical(
+    permutations: Any, row_info: Any, permuted_rows: Any, permuted_contents: Any, permuted_slots: Any, state: Any,
+    best: Any, needs: Any, stats: Any,
+) -> bool:  # fmt: skip
+    """Write the least of a state's images under the symmetry group; False where an image is not known."""
+    row = row_info[state[0], R_IDENTITY]
+    columns = len(state)
+    if permuted_rows[row, 0] < 0:
+        need(needs, stats, NEED_IMAGES, row, 0, 0, 0, 0)
+        return False
+    for s in range(1, columns):
+        if state[s] != 0 and permuted_contents[state[s], 0] < 0:
+            need(needs, stats, NEED_IMAGES_OF, state[s], 0, 0, 0, 0)
+            return False
+    best[0] = -1
+    image = np.empty(columns, np.int32)
+    for g in range(permutations):
+        image[0] = permuted_rows[row, g]
+        if best[0] >= 0 and image[0] > best[0]:
+            continue
+        for s in range(columns - 1):
+            image[1 + permuted_slots[g, s]] = 0 if state[1 + s] == 0 else permuted_contents[state[1 + s], g]
+        smaller = best[0] < 0 or image[0] < best[0]
+        if not smaller:
+            for c in range(1, columns):
+                if image[c] != best[c]:
+                    smaller = image[c] < best[c]
+                    break
+        if smaller:
+            for c in range(columns):
+                best[c] = image[c]
+    return True
+
+
+@jit
+def note(events: Any, stats: Any, state: Any, kind: Any, mask: Any) -> None:
+    at = stats[S_EVENTS]
+    if at < len(events):
+        events[at, 0] = state
+        events[at, 1] = kind
+        events[at, 2] = mask
+        stats[S_EVENTS] = at + 1
+
+
+@jit
+def expand_batch(
+    t: Any, states: Any, which: Any, succ: Any, position: Any, width: Any, stored: Any, out: Any, out_n: Any,
+    fired: Any, retry: Any, events: Any, needs: Any, stats: Any, deadlocks: Any,
+) -> None:  # fmt: skip
+    """Expand states[which], each wholly or not at all.
+
+    Successors go to `out[partition]`; states for which something was not known to `retry`, and what that is to
+    `needs`; deadlocks and violations of properties not seen before to `events`, as (state, kind, properties).
+    `stats[S_DONE]` is how far it came: less than all where an array is full, which `stats[S_CODE]` names.
+    """
+    meta, nodes, branches, outcomes, outcome_operations = t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations
+    operations, messages, operated, contents = t.operations, t.messages, t.operated, t.contents
+    content_items, views, inbox_views, rows, row_info = t.content_items, t.views, t.inbox_views, t.rows, t.row_info
+    row_items, changed, bundle_of, bundles, bundle_items = t.row_items, t.changed, t.bundle_of, t.bundles, t.bundle_items
+    network_steps, network_operations = t.network_steps, t.network_operations
+    permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
+    permutations = meta[M_PERMUTATIONS]
+    words = np.zeros(stored + 1, np.uint64)
+    columns = states.shape[1]
+    room = out.shape[1]
+    stats[S_CODE] = OK
+    fullest = out_n.max()
+    images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
+    for i in range(len(which)):
+        n = expand(
+            meta, nodes, branches, outcomes, outcome_operations, operations, messages, operated, contents,
+            content_items, views, inbox_views, rows, row_info, row_items, changed, bundle_of, bundles, bundle_items,
+            network_steps, network_operations, states[which[i]], succ, needs, stats, which[i],
+        )  # fmt: skip
+        if n > 0 and permutations > 1:
+            if len(images) < n:
+                images = np.zeros((len(succ), columns), np.int32)
+            known = True
+            for k in range(n):
+                known &= canonical(
+                    permutations, row_info, permuted_rows, permuted_contents, permuted_slots, succ[k, 2:], images[k],
+                    needs, stats,
+                )  # fmt: skip
+            if not known:
+                n = MISSING
+        if n == MISSING:
+            retry[stats[S_RETRY]] = which[i]
+            stats[S_RETRY] += 1
+            continue
+        if n == FULL or fullest + n >= room:
+            stats[S_DONE] = i
+            stats[S_CODE] = MANY_SUCCESSORS if n == FULL else NO_ROOM
+            return
+        if n == 0 and deadlocks and not stats[S_DEADLOCK]:
+            stats[S_DEADLOCK] = 1
+            note(events, stats, which[i], 0, 0)
+        for k in range(n):
+            fired[succ[k, 0]] += 1
+            step_flags = np.int64(succ[k, 1])
+            flags = row_info[succ[k, 2], R_FLAGS]
+            bad = row_info[succ[k, 2], R_BAD] if flags & BAD else np.int64(0)
+            for c in range(3, 2 + columns):
+                bad |= contents[succ[k, c], C_BAD]
+            if bad & ~stats[S_SEEN]:
+                stats[S_SEEN] |= bad
+                note(events, stats, which[i], 1, bad)
+            if step_flags & STEP_BAD and (step_flags >> 2) & ~stats[S_STEP_SEEN]:
+                stats[S_STEP_SEEN] |= step_flags >> 2
+                note(events, stats, which[i], 2, step_flags >> 2)
+            if step_flags & STEP_PRUNED or flags & PRUNED:
+                continue
+            if permutations > 1:
+                pack(row_info, contents, position, width, images[k], words)
+            else:
+                pack(row_info, contents, position, width, succ[k, 2:], words)
+            p = np.int64(hash_words(words) >> np.uint64(64 - PARTITION_BITS))
+            at = out_n[p]
+            for c in range(columns):
+                out[p, at, c] = succ[k, 2 + c]
+                if permutations > 1:
+                    out[p, at, columns + c] = images[k, c]
+            out_n[p] = at + 1
+            fullest = max(fullest, at + 1)
+        stats[S_GENERATED] += n
+    stats[S_DONE] = len(which)
+
+
+@jit
+def owners(row_info: Any, contents: Any, position: Any, width: Any, stored: Any, states: Any, owner: Any) -> None:
+    """Write for each state, given by what identifies it, the partition that owns it."""
+    words = np.zeros(stored + 1, np.uint64)
+    for i in range(len(states)):
+        pack(row_info, contents, position, width, states[i], words)
+        owner[i] = hash_words(words) >> np.uint64(64 - PARTITION_BITS)
+
+
+@jit
+def identify_all(t: Any, states: Any, out: Any, needs: Any, stats: Any) -> Any:
+    """Write each state's canonical image beside it; the number of states whose images are not known."""
+    columns = states.shape[1]
+    unknown = 0
+    for i in range(len(states)):
+        for c in range(columns):
+            out[i, c] = states[i, c]
+        if not canonical(
+            t.meta[M_PERMUTATIONS], t.row_info, t.permuted_rows, t.permuted_contents, t.permuted_slots, states[i],
+            out[i, columns:], needs, stats,
+        ):  # fmt: skip
+            unknown += 1
+    return unknown
+
+
+@jit
+def find_predecessor(t: Any, states: Any, target: Any, succ: Any, retry: Any, needs: Any, stats: Any) -> Any:
+    """Return the index of the first state that has the target among its successors, or -1."""
+    for i in range(len(states)):
+        n = expand(
+            t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations, t.operations, t.messages, t.operated,
+            t.contents, t.content_items, t.views, t.inbox_views, t.rows, t.row_info, t.row_items, t.changed,
+            t.bundle_of, t.bundles, t.bundle_items, t.network_steps, t.network_operations, states[i], succ, needs,
+            stats, i,
+        )  # fmt: skip
+        if n < 0:
+            stats[S_CODE] = MANY_SUCCESSORS if n == FULL else OK
+            retry[stats[S_RETRY]] = i
+            stats[S_RETRY] += 1
+            continue
+        for k in range(n):
+            same = True
+            for c in range(len(target)):
+                if succ[k, 2 + c] != target[c]:
+                    same = False
+                    break
+            if same:
+                return i
+    return -1
