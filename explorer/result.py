@@ -79,6 +79,8 @@ class Options:
         Seconds, or None.
     init
         Name of the start: `Init`, or a scenario's.
+    workers
+        Threads, or None for as many as the engine finds good.
     report
         Called now and then with the progress.
     """
@@ -96,6 +98,7 @@ class Options:
     max_depth: int | None = None
     time_limit: float | None = None
     init: str = "Init"
+    workers: int | None = None
     report: Callable[[Progress], None] | None = None
 
 
@@ -168,6 +171,12 @@ class Result:
         Which limit ended it ("max_states", "max_depth", "time_limit", "interrupted"), or None.
     seconds
         Time it took.
+    workers
+        Threads that searched.
+    runs
+        Walks made by a random simulation; None for a search.
+    notes
+        What the user should know of how it went: what was slow, and why.
     """
 
     verdict: Verdict = Verdict.OK
@@ -180,6 +189,9 @@ class Result:
     complete: bool = True
     limit: str | None = None
     seconds: float = 0.0
+    workers: int = 1
+    runs: int | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def never_enabled(self) -> list[str]:

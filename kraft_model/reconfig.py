@@ -182,6 +182,7 @@ class Reconfig(ReconfigScenarios, Protocol):
         yield become(restarted).spend("restarts")
 
     def _state_after_restart(self, me: Server) -> ServerState:
+        """The state in which this server comes back."""
         if me.state is not ServerState.LEADER:
             return me.state
         return ServerState.RESIGNED if me.role is Role.VOTER else ServerState.UNATTACHED

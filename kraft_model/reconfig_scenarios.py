@@ -1,7 +1,6 @@
 """Named starts of `Reconfig`: the way from `Init` to a state from which a short search shows something rare.
 
-A `.cfg` names one under INIT. Every step is one that the protocol offers, so a start is reachable in the protocol and in
-each of its variants.
+A `.cfg` names one under INIT. Every step is one that the protocol offers, so the start is a reachable state.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ class ReconfigScenarios:
     def competing_removals(self) -> Iterator[Take]:
         """Four voters: leader 1 has appended the removal of 4 and nobody has fetched it, when 3 and 4 elect 2.
 
-        Server 1 uses {1, 2, 3} and has heard of the new epoch, the others use {1, 2, 3, 4}. The leader has committed nothing of its own epoch.
+        Server 1 uses {1, 2, 3} and has heard of the new epoch; the others use {1, 2, 3, 4}. The new leader has
+        appended a value, which nobody has fetched, and so has committed nothing of its own epoch.
         """
         one, two, three, four = self._servers(of_four=4)
         yield take("HandleRemoveRequest", one, _uses(one, two, three))
@@ -32,10 +32,10 @@ class ReconfigScenarios:
 
     @scenario
     def lagging_high_watermark(self) -> Iterator[Take]:
-        """Three voters and a fourth that joins: leader 1 has committed that and removed 3 again, when 3 and 4 elect 2.
+        """Three voters and a committed fourth: leader 1 has appended the removal of 3, when 3 and 4 elect 2.
 
-        Server 1 uses {1, 2, 4} and has heard of the new epoch; the new leader uses {1, 2, 3, 4}, but its high watermark still
-        stands before the command that added 4.
+        Server 1 uses {1, 2, 4} and has heard of the new epoch. The new leader uses {1, 2, 3, 4}, but its high
+        watermark still stands before the command that added 4. It has appended a value, which nobody has fetched.
         """
         one, two, three, four = self._servers(of_four=3)
         yield take("StartNewServer", result=_has_started(four))
@@ -46,7 +46,7 @@ class ReconfigScenarios:
         yield from _fetches(two, one)
         for _ in range(2):
             yield from _fetches(four, one, "AcceptFetchRequestFromObserver")
-        for member in (two, four):  # both have the command now and tell the leader, but do not hear its answer
+        for member in (four, two):  # both have the command now and tell the leader, but do not hear its answer
             yield take("SendFetchRequest", member)
             yield take("AcceptFetchRequestFromVoter", one, source=member)
         yield take("HandleRemoveRequest", one, _uses(one, two, four))
@@ -54,7 +54,7 @@ class ReconfigScenarios:
         yield from _takes_office(two, follower=three)
 
     def _servers(self, *, of_four: int) -> list[ServerId]:
-        """Four servers on the first four hosts; so many `of_four` are there from the beginning, the others start later."""
+        """Four servers on the first four hosts, of which `of_four` are there from the beginning."""
         if len(self.hosts) < 4:
             raise ConstantError("Hosts", f"expected at least 4 for this start, found {len(self.hosts)}")
         if self.init_cluster_size != of_four:

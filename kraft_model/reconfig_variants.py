@@ -80,9 +80,9 @@ class FetchPositionUnchecked(Reconfig, variant="fetch-position-unchecked"):
 
 
 class RemovedLeaderContradicted(Reconfig, variant="removed-leader-contradicted"):
-    """A leader that has removed itself takes a peer who still names it leader for a contradiction, as Kafka 3.2.0 would.
+    """A leader that has removed itself takes a peer that still names it leader for a contradiction.
 
-    Source: the comment on HasConsistentLeader in the specification, which has an exception for this.
+    As Kafka 3.2.0 would, says the comment on HasConsistentLeader in the specification, which makes an exception of it.
     """
 
     def handle_non_success_fetch_response(self, me: Server, response: FetchResponse) -> Steps:
@@ -116,8 +116,8 @@ class LeaderNotReady(Reconfig, variant="leader-not-ready"):
 class OldVoterSetCounted(Reconfig, variant="old-voter-set-counted"):
     """The high watermark is counted over the last voter set that the leader knows to be committed.
 
-    One leader alone does no harm with it, nor do two sets that differ by one server. It takes a leader whose high watermark lags
-    behind a committed change, and a rival who has made the next change.
+    One leader alone does no harm with it, nor do two voter sets that differ by one server: their majorities meet. It
+    takes a leader whose high watermark lags behind a committed change, and a rival that has made the next change.
     """
 
     def _counted_members(self, me: Server) -> frozenset[ServerId]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from spec.errors import ActionError, ProtocolError
 from spec.kinds import mismatch
@@ -48,10 +48,26 @@ def on(*messages: type[Record], reads: Reads = (), name: str | None = None) -> C
     return _marked("on", messages, reads, name)
 
 
+@overload
+def internal(function: F) -> F: ...
+
+
+@overload
+def internal(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]: ...
+
+
 def internal(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
     """Mark a method as a replica's own step, such as a timeout or a client's request: `(self, me, ...)`."""
     mark = _marked("internal", (), reads, name)
     return mark if function is None else mark(function)
+
+
+@overload
+def environment(function: F) -> F: ...
+
+
+@overload
+def environment(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]: ...
 
 
 def environment(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:

@@ -38,6 +38,7 @@ class ActionError(ProtocolError):
         code = function.__code__
         given = "".join(f"\n  {name} = {value!r}" for name, value in (("me", me), ("message", message)) if value)
         super().__init__(
-            f"{code.co_filename}:{code.co_firstlineno}: action {action.name} of {type(protocol).__name__} {problem}{given}"
+            f"{code.co_filename}:{code.co_firstlineno}: "
+            f"action {action.name} of {type(protocol).__name__} {problem}{given}"
         )
         self.action = action.name

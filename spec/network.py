@@ -235,7 +235,12 @@ class BagWithMemory(Network):
             return CountingRule(absent=-1, change=-1, least=1)
         if operation == "duplicate":
             return CountingRule(absent=-1, change=1, least=1)
-        once = {"send": self.once, "reply": self.replies_once, "send_once": (Record,)}[operation]
+        rules: dict[str, tuple[type[Record], ...]] = {
+            "send": self.once,
+            "reply": self.replies_once,
+            "send_once": (Record,),
+        }
+        once = rules[operation]
         return CountingRule(absent=1, change=1, least=NEVER if isinstance(message, once) else 0)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from spec.action import Reads, camel_case
 from spec.errors import ProtocolError
@@ -34,11 +34,21 @@ class Marked:
     name: str | None
 
 
+@overload
+def invariant(function: F) -> F: ...
+
+
+@overload
+def invariant(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]: ...
+
+
 def invariant(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
     """Mark a method as an invariant: true in every reachable state.
 
     Parameters
     ----------
+    function
+        The method, where the decorator is used without arguments.
     reads
         Projections of all replicas that it sees, each as a parameter of the projection's name.
     name
@@ -47,17 +57,42 @@ def invariant(function: F | None = None, *, reads: Reads = (), name: str | None 
     return _marked("invariant", function, reads, name)
 
 
+@overload
+def constraint(function: F) -> F: ...
+
+
+@overload
+def constraint(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]: ...
+
+
 def constraint(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
     """Mark a method as a state constraint: what a `.cfg` may name under CONSTRAINT to bound a search."""
     return _marked("constraint", function, reads, name)
 
 
+@overload
+def step_invariant(function: F) -> F: ...
+
+
+@overload
+def step_invariant(*, name: str | None = None) -> Callable[[F], F]: ...
+
+
 def step_invariant(function: F | None = None, *, name: str | None = None) -> Any:
     """Mark a method as a step property over a replica `before` and `after` a step: true of every step.
 
-    It is evaluated on every replica that a step changes (not on one that it creates), and may also ask for the `shared` state before the step.
+    It is evaluated on every replica that a step changes (not on one that it creates), and may also ask for the
+    `shared` state before the step.
     """
     return _marked("step_invariant", function, (), name)
+
+
+@overload
+def action_constraint(function: F) -> F: ...
+
+
+@overload
+def action_constraint(*, name: str | None = None) -> Callable[[F], F]: ...
 
 
 def action_constraint(function: F | None = None, *, name: str | None = None) -> Any:

@@ -40,7 +40,9 @@ class Constant:
 
 
 def constant(name: str, *, default: Value = MISSING, at_least: int | None = None) -> Any:
-    """Declare a constant: `hosts: frozenset[ModelValue] = constant("Hosts")`.
+    """Declare a constant.
+
+    A subclass says `hosts: frozenset[ModelValue] = constant("Hosts")`.
 
     Parameters
     ----------
@@ -55,7 +57,9 @@ def constant(name: str, *, default: Value = MISSING, at_least: int | None = None
 
 
 def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
-    """Declare a bound, a constant number that steps spend: `elections: int = bound("MaxElections")`.
+    """Declare a bound, a number that steps spend.
+
+    A subclass says `elections: int = bound("MaxElections")`.
 
     Parameters
     ----------
@@ -132,11 +136,11 @@ class Protocol:
         cls.constants = MappingProxyType(
             {**cls.constants, **{c.name: c for c in vars(cls).values() if isinstance(c, Constant)}}
         )
-        actions = {method: action for method, action in _inherited(cls, "trigger")}
+        actions = dict(_inherited(cls, "trigger"))
         cls.actions = MappingProxyType(
             {a.name: a for a in (_action(method, getattr(cls, method), trigger) for method, trigger in actions.items())}
         )
-        marked = {method: mark for method, mark in _inherited(cls, "property")}
+        marked = dict(_inherited(cls, "property"))
         cls.properties = MappingProxyType(
             {p.name: p for p in (property_of(method, getattr(cls, method), m) for method, m in marked.items())}
         )
@@ -183,7 +187,7 @@ class Protocol:
             destination = message.dest  # type: ignore[attr-defined]
             inbox = inboxes.get(destination, self.network.empty)
             inboxes = inboxes.put(destination, self.network.send(inbox, message))
-        return State(by_id, inboxes, shared, Map({name: 0 for name in self.bounds}))
+        return State(by_id, inboxes, shared, Map(dict.fromkeys(self.bounds, 0)))
 
     @cached_property
     def bounds(self) -> dict[str, int]:

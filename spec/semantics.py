@@ -301,13 +301,15 @@ class Semantics:
         for read in prop.reads:
             known[read.name] = self.project(read, state)
         replicas = list(state.replicas.values())
-        mes = [r for r in replicas if isinstance(r, prop.kinds("me"))] if "me" in prop.asks else [None]
+        mes: list[Any] = [None]
+        if "me" in prop.asks:
+            mes = [r for r in replicas if isinstance(r, prop.kinds("me"))]
         messages: list[Any] = [None]
         if "message" in prop.asks:
             sent = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
             messages = [message for message in sent if isinstance(message, prop.kinds("message"))]
         for me in mes:
-            peers = [None]
+            peers: list[Any] = [None]
             if "peer" in prop.asks:
                 peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
             for peer in peers:

@@ -51,7 +51,7 @@ def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: st
     for function in functions:
         if not hasattr(function, "projection"):
             raise ProtocolError(f"{owner}: reads= takes methods marked @projection, found {function!r}")
-    return tuple(function.projection for function in functions)
+    return tuple(getattr(function, "projection") for function in functions)  # noqa: B009 - set by the decorator
 
 
 def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]) -> tuple[str, ...]:

@@ -129,14 +129,15 @@ def field_values(record: Record) -> tuple[Value, ...]:
     return tuple([held[name] for name in field_names(type(record))])
 
 
-@cache
-def field_names(cls: type[Record]) -> tuple[str, ...]:
+def _field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the names of a record class's fields, in the order of their declaration."""
     return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
 
-@cache
-def field_types(cls: type[Record]) -> dict[str, Any]:
+field_names: Callable[[type[Record]], tuple[str, ...]] = cache(_field_names)  # type: ignore[assignment]
+
+
+def _field_types(cls: type[Record]) -> dict[str, Any]:
     """Return the type of each field of a record class, annotations resolved.
 
     Parameters
@@ -151,6 +152,9 @@ def field_types(cls: type[Record]) -> dict[str, Any]:
     """
     hints = get_type_hints(cls)
     return {name: hints[name] for name in field_names(cls)}
+
+
+field_types: Callable[[type[Record]], dict[str, Any]] = cache(_field_types)  # type: ignore[assignment]
 
 
 class Map(Mapping[K, V]):
@@ -242,7 +246,6 @@ def order_key(value: Value) -> tuple[Any, ...]:
     raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
 
 
-@cache
 def _symbol_index(kind: type[Symbol], value: Symbol) -> int:
     return list(kind).index(value)
 
@@ -289,7 +292,8 @@ def encode(value: Value) -> bytes:
     if kind is frozenset:
         return b"{" + _length(len(value)) + b"".join(sorted(map(encode, value)))
     if isinstance(value, Record):
-        return _text(b"r", kind.__qualname__) + _length(len(field_names(kind))) + b"".join(map(encode, field_values(value)))
+        fields = b"".join(map(encode, field_values(value)))
+        return _text(b"r", kind.__qualname__) + _length(len(field_names(kind))) + fields
     if isinstance(value, Map):
         pairs = sorted(encode(k) + encode(v) for k, v in value.items())
         return b"[" + _length(len(pairs)) + b"".join(pairs)

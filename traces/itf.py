@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spec.tla import DEEPEST, as_function
+from spec.tla import as_function
 from spec.tla_format import in_order
 from spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from traces.documents import Json
@@ -63,7 +63,7 @@ def _events(file: str, document: Json) -> Iterator[TraceEvent]:
     for index, state in enumerate(states):
         place = f"states[{index}]"
         _object(state, place)
-        values = {name: reader.value(state[name], f"{place}.{name}", 1) for name in variables if name in state}
+        values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
         if len(values) < len(variables):
             missing = ", ".join(name for name in variables if name not in values)
             raise _ItfError(f"no {missing} in {place}", "a value for each of 'vars'")
@@ -81,15 +81,13 @@ class _Reader:
     def __init__(self, names: Mapping[str, ModelValue]) -> None:
         self._names = names
 
-    def value(self, json: Json, place: str, depth: int) -> Value:
-        if depth > DEEPEST:
-            raise _ItfError(f"a deeper one in {place[:80]}", f"a value of at most {DEEPEST} levels")
+    def value(self, json: Json, place: str) -> Value:
         if type(json) is str:
             return self._names.get(json, json)
         if type(json) in (bool, int):
             return json
         if type(json) is list:
-            return self._items(json, place, depth)
+            return self._items(json, place)
         if type(json) is not dict:
             raise _ItfError(f"{_kind(json)} in {place}", "a value of ITF")
         mark = next(iter(json), "") if len(json) == 1 else ""
@@ -97,15 +95,15 @@ class _Reader:
         if mark == "#bigint":
             return _big(content, place)
         if mark == "#tup":
-            return self._items(content, place, depth)
+            return self._items(content, place)
         if mark == "#set":
-            items = self._items(content, place, depth)
+            items = self._items(content, place)
             elements = frozenset(items)
             if len(elements) < len(items):
                 raise _ItfError(f"an element twice (or 1 and true, or 0 and false) in {place}", "each element once")
             return elements
         if mark == "#map":
-            pairs = [self._items(pair, place, depth) for pair in _array(content, place)]
+            pairs = [self._items(pair, place) for pair in _array(content, place)]
             if any(len(pair) != 2 for pair in pairs):
                 raise _ItfError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
             function: dict[Value, Value] = dict(pairs)
@@ -114,11 +112,11 @@ class _Reader:
             return as_function(function)
         if any(name.startswith("#") for name in json):
             raise _ItfError(f"the mark {mark or next(iter(json))!r} in {place}", "#bigint, #tup, #set or #map")
-        fields = {name: self.value(item, f"{place}.{name}", depth + 1) for name, item in json.items()}
+        fields = {name: self.value(item, f"{place}.{name}") for name, item in json.items()}
         return Map(fields) if fields else ()
 
-    def _items(self, json: Json, place: str, depth: int) -> tuple[Value, ...]:
-        return tuple([self.value(item, place, depth + 1) for item in _array(json, place)])
+    def _items(self, json: Json, place: str) -> tuple[Value, ...]:
+        return tuple([self.value(item, place) for item in _array(json, place)])
 
 
 def _array(json: Json, place: str) -> list[Json]:

@@ -117,10 +117,11 @@ class StateText:
         TraceError
             A variable is missing, or there is one more.
         """
-        for name in names.keys() ^ self.variables.keys():
-            found, expected = (f"a state without '{name}'", "all the variables of the first state")
-            if name in self.variables:
-                found, expected = (f"a state with '{name}'", "only the variables of the first state")
+        if missing := names.keys() - self.variables.keys():
+            found, expected = f"a state without '{min(missing)}'", "all the variables of the first state"
+            raise TraceError(self._file, self.line, 1, found, expected)
+        if more := self.variables.keys() - names.keys():
+            found, expected = f"a state with '{min(more)}'", "only the variables of the first state"
             raise TraceError(self._file, self.line, 1, found, expected)
 
 

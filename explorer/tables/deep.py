@@ -1,6 +1,5 @@
 """Depth first over the tables: whole, bounded, and by iterative deepening."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from typing import Any
@@ -44,26 +43,25 @@ def descend(
         if count + len(succ) >= room:
             return SET_FULL, top, count
         depth = np.int64(depths[top - 1])
-        state = path[depth]
         for c in range(columns):
-            state[c] = stack[top - 1, c]
+            path[depth, c] = stack[top - 1, c]
         if limit > 0:
             if depth >= limit:
                 stats[S_DONE] = 1  # something was cut off
                 top -= 1
                 continue
-            identify(t, permutations, state, image, position, width, words, needs, stats)
+            identify(t, permutations, path, depth, 0, image, position, width, words, needs, stats)
             if np.int64(keys[locate(keys, places, words), stored]) < depth:
                 top -= 1  # met again nearer to the start since it was put here
                 continue
         n = hot.expand(
             t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations, t.operations, t.messages, t.operated,
             t.contents, t.content_items, t.views, t.inbox_views, t.rows, t.row_info, t.row_items, t.changed,
-            t.bundle_of, t.bundles, t.bundle_items, t.network_steps, t.network_operations, state, succ, needs,
-            stats, np.int64(0),
+            t.bundle_of, t.bundle_items, t.network_steps, t.network_operations, path, depth, succ, needs,
+            stats,
         )  # fmt: skip
         for k in range(n):
-            if not identify(t, permutations, succ[k, 2:], image, position, width, words, needs, stats):
+            if not identify(t, permutations, succ, k, 2, image, position, width, words, needs, stats):
                 n = MISSING
                 break
         if n < 0:
@@ -88,7 +86,7 @@ def descend(
                 hot.note(events, stats, depth, 2, step_flags >> 2)
             if step_flags & STEP_PRUNED or flags & PRUNED:
                 continue
-            identify(t, permutations, succ[k, 2:], image, position, width, words, needs, stats)
+            identify(t, permutations, succ, k, 2, image, position, width, words, needs, stats)
             place = insert(keys, places, words, MAX_PLACE)
             if place >= 0:
                 count += 1
@@ -110,17 +108,19 @@ def descend(
 
 @jit
 def identify(
-    t: Any, permutations: Any, state: Any, image: Any, position: Any, width: Any, words: Any, needs: Any, stats: Any
-) -> bool:
+    t: Any, permutations: Any, states: Any, at: Any, column: Any, image: Any, position: Any, width: Any, words: Any,
+    needs: Any, stats: Any,
+) -> bool:  # fmt: skip
     """Pack what identifies a state; False where its images are not known."""
     if permutations == 1:
-        pack(t.row_info, t.contents, position, width, state, words)
+        pack(t.row_info, t.contents, position, width, states, at, column, words)
         return True
     if not hot.canonical(
-        permutations, t.row_info, t.permuted_rows, t.permuted_contents, t.permuted_slots, state, image, needs, stats
-    ):
+        permutations, t.row_info, t.permuted_rows, t.permuted_contents, t.permuted_slots, states[at, column:],
+        image[0], needs, stats,
+    ):  # fmt: skip
         return False
-    pack(t.row_info, t.contents, position, width, image, words)
+    pack(t.row_info, t.contents, position, width, image, 0, 0, words)
     return True
 
 
@@ -194,7 +194,7 @@ class DepthFirst(TableSearch):
             worker.fit(0, learner.width, self.copies)
             worker.stats[hot.S_NEEDS] = 0
             self._fit()
-            image = np.zeros(learner.width, np.int32)
+            image = np.zeros((1, learner.width), np.int32)
             code, top, self.count = descend(
                 learner.tables, stack, depths, top, self.path, worker.succ, image, self.packing.position,
                 self.packing.width, self.packing.words, self.keys, self.places, self.count, limit, worker.fired,
@@ -224,8 +224,12 @@ class DepthFirst(TableSearch):
     def _enter(self, starts: NDArray[np.int32]) -> None:
         self._fit()
         learner, words = self.learner, np.zeros(self.packing.words + 1, np.uint64)
-        for row in self.identified(starts)[:, -learner.width :]:
-            pack(learner.tables.row_info, learner.tables.contents, self.packing.position, self.packing.width, row, words)
+        rows = np.ascontiguousarray(self.identified(starts)[:, -learner.width :])
+        for i in range(len(rows)):
+            pack(
+                learner.tables.row_info, learner.tables.contents, self.packing.position, self.packing.width, rows, i, 0,
+                words,
+            )  # fmt: skip
             place = insert(self.keys, self.places, words, MAX_PLACE)
             if place >= 0:
                 self.keys[place, self.packing.words] = 1
@@ -251,7 +255,7 @@ class DepthFirst(TableSearch):
 
 
 class Deepening(DepthFirst):
-    """Iterative deepening: depth first within 1, 2, 3 ... states along a path, so that the first counterexample is short."""
+    """Iterative deepening: depth first within 1, 2, 3 ... states along a path; the first counterexample is shortest."""
 
     def run(self) -> Result:
         """Search, and return what was found; the counts are those of the last round."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -341,8 +342,7 @@ class TableSearch:
                     self._violation(prop.name, (TraceStep(state),))
         within = [all(self.semantics.holds(c, state) for c in self.options.constraints) for state in starts]
         first = np.array([row for row, kept in zip(rows, within, strict=True) if kept], np.int32)
-        first = first.reshape(-1, self.learner.width)
-        return first
+        return first.reshape(-1, self.learner.width)
 
     def _events(self, rows: Rows) -> None:
         """Turn what the kernel noted into violations, in the order of the states."""
@@ -389,10 +389,10 @@ class TableSearch:
         raise AssertionError("every search says how its states were reached")
 
     def behaviour(self, rows: list[Any]) -> tuple[TraceStep, ...]:
-        """Return the behaviour that goes through states, given as rows: it is walked again by the reference semantics."""
+        """Return the behaviour through states, given as rows: the reference semantics walks it again."""
         chain = [self.learner.decode_state(row) for row in rows]
         steps = [TraceStep(chain[0])]
-        for source, target in zip(chain, chain[1:], strict=False):
+        for source, target in pairwise(chain):
             step = next(t for t in self.semantics.transitions(source) if t.target == target)
             steps.append(TraceStep(target, step.action, step.actor, step.message))
         return tuple(steps)

@@ -62,8 +62,11 @@ REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
 FLAG_SHIFT = 40
 ROW_MASK = (1 << 40) - 1
 PARTITION_BITS = 6
+BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
+BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
 
 jit = njit(cache=True, nogil=True, boundscheck=False)
+inlined = njit(inline="always")
 
 
 @jit
@@ -79,10 +82,17 @@ def mix(key: Any) -> Any:
 
 
 @jit
+def spread(key: Any) -> Any:
+    """Spread the bits of a map's key; cheaper than `mix`, and enough for keys that are two ids."""
+    x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(x ^ (x >> np.uint64(32)))
+
+
+@jit
 def find(pairs: Any, key: Any) -> Any:
     """Return the value of a key, or MISSING."""
     mask = np.int64(len(pairs) - 1)
-    i = np.int64(mix(key)) & mask
+    i = spread(key) & mask
     while True:
         k = pairs[i, 0]
         if k == key:
@@ -92,18 +102,18 @@ def find(pairs: Any, key: Any) -> Any:
         i = (i + 1) & mask
 
 
-@jit
+@inlined
 def walk(
     nodes: Any, branches: Any, rows: Any, views: Any, inbox_views: Any, base: Any, node: Any, row: Any, me: Any,
-    peer: Any, state: Any,
+    peer: Any, states: Any, at: Any,
 ) -> Any:  # fmt: skip
     """Follow a trie to a leaf or an unknown node; a branch not laid yet, or an inbox not asked for, is MISSING.
 
-    Without a state (an empty row) it stops at a question about inboxes and returns that node.
+    Without a state (`at` is -1) it stops at a question about inboxes and returns that node.
     """
     while True:
         kind = nodes[node, KIND]
-        if kind == LEAF or kind == UNKNOWN:
+        if kind in (LEAF, UNKNOWN):
             return node
         if kind == SHARED:
             answer = np.int64(rows[row, nodes[node, A]])
@@ -116,9 +126,9 @@ def walk(
                 local = np.int64(rows[row, base + role])
             answer = np.int64(views[nodes[node, A], local])
         else:
-            if len(state) == 0:
+            if at < 0:
                 return node
-            answer = np.int64(inbox_views[nodes[node, A], state[1 + nodes[node, B]]])
+            answer = np.int64(inbox_views[nodes[node, A], states[at, 1 + nodes[node, B]]])
             if answer < 0:
                 return MISSING
         node = find(branches, (node << 32) | answer)
@@ -144,16 +154,19 @@ def hash_words(words: Any) -> Any:
 
 
 @jit
-def pack(row_info: Any, contents: Any, position: Any, width: Any, state: Any, words: Any) -> None:
-    """Write the packed identity of a state into `words`, the rest into the last one."""
+def pack(
+    row_info: Any, contents: Any, position: Any, width: Any, states: Any, at: Any, column: Any, words: Any
+) -> None:
+    """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
     for w in range(len(words)):
         words[w] = np.uint64(0)
     for f in range(len(position)):
-        value = np.uint64(row_info[state[0], R_IDENTITY] if f == 0 else contents[state[f], C_NUMBER])
+        field = states[at, column + f]
+        value = np.uint64(row_info[field, R_IDENTITY] if f == 0 else contents[field, C_NUMBER])
         put_bits(words, position[f], width[f], value)
 
 
-@jit
+@inlined
 def need(needs: Any, stats: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     """Note what is missing; once the list is full, the state is simply tried again."""
     n = stats[S_NEEDS]
@@ -173,10 +186,10 @@ STATS_SIZE = 16
 OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2
 
 
-@jit
+@inlined
 def emit(
-    outcomes: Any, outcome_operations: Any, operations: Any, operated: Any, row_info: Any, state: Any, succ: Any,
-    n: Any, outcome: Any, row: Any, slot: Any, inbox: Any, needs: Any, stats: Any,
+    outcomes: Any, outcome_operations: Any, operations: Any, operated: Any, row_info: Any, states: Any, at: Any,
+    succ: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any, needs: Any, stats: Any,
 ) -> Any:  # fmt: skip
     """Write the successor of an outcome at place `n`; return `n + 1`, REFUSED or MISSING.
 
@@ -187,8 +200,8 @@ def emit(
     succ[n, 0] = outcomes[outcome, ACTION]
     succ[n, 1] = row >> FLAG_SHIFT
     succ[n, 2] = target
-    for c in range(1, len(state)):
-        succ[n, 2 + c] = state[c]
+    for c in range(1, states.shape[1]):
+        succ[n, 2 + c] = states[at, c]
     if inbox >= 0:
         succ[n, 3 + slot] = inbox
     first = outcomes[outcome, FIRST]
@@ -208,18 +221,18 @@ def emit(
     return n + 1
 
 
-@jit
+@inlined
 def expand(
     meta: Any, nodes: Any, branches: Any, outcomes: Any, outcome_operations: Any, operations: Any, messages: Any,
     operated: Any, contents: Any, content_items: Any, views: Any, inbox_views: Any, rows: Any, row_info: Any,
-    row_items: Any, changed: Any, bundle_of: Any, bundles: Any, bundle_items: Any, network_steps: Any,
-    network_operations: Any, state: Any, succ: Any, needs: Any, stats: Any, index: Any,
+    row_items: Any, changed: Any, bundle_of: Any, bundle_items: Any, network_steps: Any,
+    network_operations: Any, states: Any, at: Any, succ: Any, needs: Any, stats: Any,
 ) -> Any:  # fmt: skip
     """Write all successors of a state as rows (action, flags, control row, inboxes ...).
 
     Returns how many there are, MISSING where something was not known (and is noted), or FULL where `succ` is.
     """
-    row = np.int64(state[0])
+    row = np.int64(states[at, 0])
     base, slots = meta[M_SLOT_BASE], meta[M_SLOTS]
     n = np.int64(0)
     missing = False
@@ -236,7 +249,7 @@ def expand(
                 continue
             last = first + row_info[row, R_N]
         else:
-            inbox = np.int64(state[1 + s])
+            inbox = np.int64(states[at, 1 + s])
             local = np.int64(rows[row, base + s])
             if inbox == 0:
                 continue
@@ -246,8 +259,8 @@ def expand(
                     need(needs, stats, NEED_BUNDLE, local, inbox, s, 0, 0)
                     missing = True
                 else:
-                    first = bundles[bundle, 0]
-                    last = first + bundles[bundle, 1]
+                    first = bundle >> BUNDLE_BITS
+                    last = first + (bundle & BUNDLE_MASK)
         for k in range(first, last):
             rest = np.int64(-1)
             slot = np.int64(s)
@@ -266,9 +279,9 @@ def expand(
                 is_node = bundle_items[k, 1] != 0
             o, end = ref, ref + 1
             if is_node:
-                leaf = walk(nodes, branches, rows, views, inbox_views, base, ref, row, local, np.int64(0), state)
+                leaf = walk(nodes, branches, rows, views, inbox_views, base, ref, row, local, np.int64(0), states, at)
                 if leaf < 0 or nodes[leaf, KIND] != LEAF:
-                    need(needs, stats, NEED_PATH, ref, row, local, index, slot)
+                    need(needs, stats, NEED_PATH, ref, row, local, at, slot)
                     missing = True
                     continue
                 o = np.int64(nodes[leaf, A])
@@ -288,8 +301,8 @@ def expand(
                     if n >= room:
                         return FULL
                     code = emit(
-                        outcomes, outcome_operations, operations, operated, row_info, state, succ, n, o, goal, slot,
-                        rest if outcomes[o, CONSUMES] else np.int64(-1), needs, stats,
+                        outcomes, outcome_operations, operations, operated, row_info, states, at, succ, n, o, goal,
+                        slot, rest if outcomes[o, CONSUMES] else np.int64(-1), needs, stats,
                     )  # fmt: skip
                     if code >= 0:
                         n = code
@@ -316,7 +329,7 @@ def expand(
                 if n >= room:
                     return FULL
                 code = emit(
-                    outcomes, outcome_operations, operations, operated, row_info, state, succ, n,
+                    outcomes, outcome_operations, operations, operated, row_info, states, at, succ, n,
                     np.int64(network_steps[j, 0]), goal, np.int64(s), after, needs, stats,
                 )  # fmt: skip
                 if code >= 0:
@@ -361,7 +374,7 @@ def canonical(
     return True
 
 
-@jit
+@inlined
 def note(events: Any, stats: Any, state: Any, kind: Any, mask: Any) -> None:
     at = stats[S_EVENTS]
     if at < len(events):
@@ -385,7 +398,7 @@ def expand_batch(
     meta, nodes, branches, outcomes, outcome_operations = t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations
     operations, messages, operated, contents = t.operations, t.messages, t.operated, t.contents
     content_items, views, inbox_views, rows, row_info = t.content_items, t.views, t.inbox_views, t.rows, t.row_info
-    row_items, changed, bundle_of, bundles, bundle_items = t.row_items, t.changed, t.bundle_of, t.bundles, t.bundle_items
+    row_items, changed, bundle_of, bundle_items = t.row_items, t.changed, t.bundle_of, t.bundle_items
     network_steps, network_operations = t.network_steps, t.network_operations
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
     permutations = meta[M_PERMUTATIONS]
@@ -398,8 +411,8 @@ def expand_batch(
     for i in range(len(which)):
         n = expand(
             meta, nodes, branches, outcomes, outcome_operations, operations, messages, operated, contents,
-            content_items, views, inbox_views, rows, row_info, row_items, changed, bundle_of, bundles, bundle_items,
-            network_steps, network_operations, states[which[i]], succ, needs, stats, which[i],
+            content_items, views, inbox_views, rows, row_info, row_items, changed, bundle_of, bundle_items,
+            network_steps, network_operations, states, which[i], succ, needs, stats,
         )  # fmt: skip
         if n > 0 and permutations > 1:
             if len(images) < n:
@@ -439,9 +452,9 @@ def expand_batch(
             if step_flags & STEP_PRUNED or flags & PRUNED:
                 continue
             if permutations > 1:
-                pack(row_info, contents, position, width, images[k], words)
+                pack(row_info, contents, position, width, images, k, 0, words)
             else:
-                pack(row_info, contents, position, width, succ[k, 2:], words)
+                pack(row_info, contents, position, width, succ, k, 2, words)
             p = np.int64(hash_words(words) >> np.uint64(64 - PARTITION_BITS))
             at = out_n[p]
             for c in range(columns):
@@ -459,7 +472,7 @@ def owners(row_info: Any, contents: Any, position: Any, width: Any, stored: Any,
     """Write for each state, given by what identifies it, the partition that owns it."""
     words = np.zeros(stored + 1, np.uint64)
     for i in range(len(states)):
-        pack(row_info, contents, position, width, states[i], words)
+        pack(row_info, contents, position, width, states, i, 0, words)
         owner[i] = hash_words(words) >> np.uint64(64 - PARTITION_BITS)
 
 
@@ -486,8 +499,7 @@ def find_predecessor(t: Any, states: Any, target: Any, succ: Any, retry: Any, ne
         n = expand(
             t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations, t.operations, t.messages, t.operated,
             t.contents, t.content_items, t.views, t.inbox_views, t.rows, t.row_info, t.row_items, t.changed,
-            t.bundle_of, t.bundles, t.bundle_items, t.network_steps, t.network_operations, states[i], succ, needs,
-            stats, i,
+            t.bundle_of, t.bundle_items, t.network_steps, t.network_operations, states, i, succ, needs, stats,
         )  # fmt: skip
         if n < 0:
             stats[S_CODE] = MANY_SUCCESSORS if n == FULL else OK

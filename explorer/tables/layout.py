@@ -93,8 +93,7 @@ class Tables(NamedTuple):
     row_items: Ints  # outcome or root, target or -1, step flags or slot
     hidden: Ints  # columns that a VIEW leaves out
     changed: Longs  # (control row, delta) -> control row with flags
-    bundle_of: Longs  # (local, inbox) -> bundle
-    bundles: Longs  # start and number of items
+    bundle_of: Longs  # (local, inbox) -> start and number of the bundle's items
     bundle_items: Ints  # outcome or node, whether a node, inbox without the message
     properties: Ints  # root, kind, whether a constraint
     step_properties: Ints  # root, whether a constraint

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.identity import permutation_group, permuted
 from explorer.tables import layout as at
 from explorer.tables import learning
 from explorer.tables.hot import MISSING, REFUSED
 from explorer.tables.layout import INBOX_VIEW, LEAF, ME, PEER, SHARED, UNKNOWN, VIEW, Tables, grown, new_map
 from explorer.tables.recording import LocalReader, Path, Question, SharedReader
-from explorer.identity import permutation_group, permuted
 from spec.action import Action
 from spec.errors import ActionError, ProtocolError
 from spec.property import Property
@@ -43,7 +43,6 @@ COLUMNS = {
     "content_items": 2,
     "row_info": 5,
     "row_items": 3,
-    "bundles": 2,
     "bundle_items": 3,
     "properties": 3,
     "step_properties": 2,
@@ -51,7 +50,7 @@ COLUMNS = {
     "rows": 1,
     "misses": 6,
 }
-ROOM = {"rows": 10, "row_info": 10, "row_items": 12, "contents": 11, "content_items": 14, "bundles": 12, "bundle_items": 14}
+ROOM = {"rows": 10, "row_info": 10, "row_items": 12, "contents": 11, "content_items": 14, "bundle_items": 14}
 MAPS = {
     "branches": at.M_BRANCHES,
     "roots": at.M_ROOTS,
@@ -268,7 +267,7 @@ class Learner:
                 a["content_table"] = np.full(2 * len(a["content_table"]), -1, np.int32)
                 learning.rehash_contents(self._tuple())
         if wanted & at.GROW_BUNDLES:
-            self._double("bundles", "bundle_items")
+            self._double("bundle_items")
         self.refresh()
 
     def _double(self, *names: str) -> None:
@@ -320,7 +319,7 @@ class Learner:
         for (node, answer), _ in list(self.branches.items()):
             if node == root:
                 del self.branches[node, answer]
-                self._put("branches", node << 32 | answer, MISSING)
+                self._put("branches", node << 32 | answer, int(MISSING))
         self.a["nodes"][root, at.KIND] = UNKNOWN
 
     @property
@@ -559,15 +558,14 @@ class Learner:
         for action in self.actions:
             if not self._applies(action, me, message):
                 continue
-            if action.asks:
+            steps = self._call_alone(action, me, message)
+            if steps is None:
                 node = self._node()
                 self.roots[node] = Root(action, me, message, None)
                 if action.reads:
                     self.reads_replicas.add(node)
                 nodes.append(node)
-                continue
-            steps = self._call(action, me, message, {})
-            if steps:
+            elif steps:
                 node = self._node()
                 self._leaf(node, action, me, steps)
                 nodes.append(node)
@@ -582,6 +580,16 @@ class Learner:
         if message is None:
             return action.kind == "internal"
         return action.kind == "on" and isinstance(message, action.messages) and self.protocol.receives(me, message)
+
+    def _call_alone(self, action: Action, me: Any, message: Any) -> tuple[Step, ...] | None:
+        """Return the steps of an action that reads nothing else, or None where it does."""
+        if action.reads:
+            return None
+        assert self.shared_type is not None
+        try:
+            return self._call(action, me, message, {"shared": SharedReader(self.shared_type, _refuse)})
+        except Reads:
+            return None
 
     def _call(self, action: Action, me: Any, message: Any, given: dict[str, Value]) -> tuple[Step, ...]:
         self.handler_calls[action.name] += 1
@@ -670,7 +678,12 @@ class Learner:
         return int(self.a["views"][view, local])
 
     def _projections(
-        self, about: Root, control: list[int], index: int, states: NDArray[np.int32], note: Callable[[Question, int], None]
+        self,
+        about: Root,
+        control: list[int],
+        index: int,
+        states: NDArray[np.int32],
+        note: Callable[[Question, int], None],
     ) -> dict[str, Value]:
         owner = about.action or about.prop
         assert owner is not None
@@ -719,7 +732,7 @@ class Learner:
         name, message = self.operation_names[op]
         after = self.network.apply(name, self.decode_content(content), self.messages[message])
         slot = int(self.a["operations"][op, 0])
-        result = REFUSED if after is None else self.content(slot, after)
+        result = int(REFUSED) if after is None else self.content(slot, after)
         self._put("operated", content << 24 | op, result)
 
     # Tries
@@ -736,7 +749,7 @@ class Learner:
         while node is not None:
             kind, a, b, _ = self.a["nodes"][node].tolist()
             if kind in (UNKNOWN, LEAF):
-                return kind == LEAF
+                return bool(kind == LEAF)
             if kind == SHARED:
                 answer = int(self.a["rows"][row, a])
             elif kind == VIEW:
@@ -818,6 +831,14 @@ class Learner:
         """Return whether a slot was added since the last call."""
         changed, self._width_changed = self._width_changed, False
         return changed
+
+
+class Reads(BaseException):
+    """An action reads the shared state."""
+
+
+def _refuse(name: str) -> Value:
+    raise Reads
 
 
 def _projecting(protocol: Protocol, read: Projection) -> Callable[[Record], Value]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from explorer.tables import layout as at
-from explorer.tables.hot import FLAG_SHIFT, FULL, MISSING, REFUSED, ROW_MASK, find, jit, mix, walk
+from explorer.tables.hot import BUNDLE_BITS, FLAG_SHIFT, FULL, MISSING, REFUSED, ROW_MASK, find, jit, mix, spread, walk
 from explorer.tables.layout import (
     BAD,
     C_BAD,
@@ -55,7 +55,6 @@ from explorer.tables.layout import (
     N,
 )
 
-
 M_ROWS, M_ROW_ITEMS, M_BUNDLES, M_BUNDLE_ITEMS = at.M_ROWS, at.M_ROW_ITEMS, at.M_BUNDLES, at.M_BUNDLE_ITEMS
 M_CONTENTS, M_CONTENT_ITEMS, M_MISSES, M_GROW = at.M_CONTENTS, at.M_CONTENT_ITEMS, at.M_MISSES, at.M_GROW
 M_OPERATIONS, M_DELTAS, M_SLOTS, M_SLOT_BASE = at.M_OPERATIONS, at.M_DELTAS, at.M_SLOTS, at.M_SLOT_BASE
@@ -68,7 +67,7 @@ LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
 def store(pairs: Any, key: Any, value: Any) -> bool:
     """Set the value of a key; return whether the key is new."""
     mask = np.int64(len(pairs) - 1)
-    i = np.int64(mix(key)) & mask
+    i = spread(key) & mask
     while pairs[i, 0] != -1:
         if pairs[i, 0] == key:
             pairs[i, 1] = value
@@ -112,6 +111,13 @@ def miss(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
     t.misses[n, 5] = e
     t.meta[M_MISSES] = n + 1
     return MISSING
+
+
+@jit
+def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
+    """Follow a trie as far as a control row decides it."""
+    base = t.meta[M_SLOT_BASE]
+    return walk(t.nodes, t.branches, t.rows, t.views, t.inbox_views, base, node, row, me, peer, t.rows, -1)
 
 
 @jit
@@ -177,8 +183,7 @@ def judge(t: Any, row: Any) -> Any:
     base, slots = t.meta[M_SLOT_BASE], t.meta[M_SLOTS]
     bad = np.int64(0)
     flags = JUDGED
-    result = 0
-    none = np.empty(0, np.int32)
+    result = np.int64(0)
     for p in range(t.meta[M_PROPERTIES]):
         kind = t.properties[p, 1]
         outer = slots if kind >= 1 else 1
@@ -192,7 +197,7 @@ def judge(t: Any, row: Any) -> Any:
                 if kind == 2 and (peer == 0 or q == s):
                     continue
                 root = np.int64(t.properties[p, 0])
-                leaf = walk(t.nodes, t.branches, t.rows, t.views, t.inbox_views, t.meta[M_SLOT_BASE], root, row, me, peer, none)
+                leaf = walk_to(t, root, row, me, peer)
                 if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
                     result = MISSING
                     if miss(t, MISS_PATH, root, row, me, peer, -1) == FULL:
@@ -253,7 +258,6 @@ def judge_step(t: Any, row: Any, target: Any) -> Any:
     """Evaluate the step properties over every slot that differs; the step's flags, MISSING or FULL."""
     flags = np.int64(0)
     base = t.meta[M_SLOT_BASE]
-    none = np.empty(0, np.int32)
     missing = False
     for p in range(t.meta[M_STEP_PROPERTIES]):
         for s in range(t.meta[M_SLOTS]):
@@ -261,7 +265,7 @@ def judge_step(t: Any, row: Any, target: Any) -> Any:
             if before == after or before == 0 or after == 0:
                 continue
             root = np.int64(t.step_properties[p, 0])
-            leaf = walk(t.nodes, t.branches, t.rows, t.views, t.inbox_views, t.meta[M_SLOT_BASE], root, row, before, after, none)
+            leaf = walk_to(t, root, row, before, after)
             if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
                 missing = True
                 if miss(t, MISS_PATH, root, row, before, after, -1) == FULL:
@@ -392,12 +396,11 @@ def ask_roots(t: Any, local: Any, message: Any) -> Any:
 
 @jit
 def build_row(t: Any, row: Any) -> Any:
-    """List the steps of a control row that depend on no inbox: those of each replica by itself and the environment's."""
+    """List the steps of a control row that depend on no inbox: each replica's own and the environment's."""
     base, slots = t.meta[M_SLOT_BASE], t.meta[M_SLOTS]
     start = t.meta[M_ROW_ITEMS]
     n = 0
     missing = False
-    none = np.empty(0, np.int32)
     for s in range(slots + 1):
         local = np.int64(t.rows[row, base + s]) if s < slots else np.int64(0)
         if s < slots and local == 0:
@@ -410,7 +413,7 @@ def build_row(t: Any, row: Any) -> Any:
             continue
         for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
             root = np.int64(t.list_nodes[k])
-            leaf = walk(t.nodes, t.branches, t.rows, t.views, t.inbox_views, t.meta[M_SLOT_BASE], root, row, local, 0, none)
+            leaf = walk_to(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, KIND] == UNKNOWN:
                 missing = True
                 if miss(t, MISS_PATH, root, row, local, 0, np.int64(s if s < slots else -1)) == FULL:
@@ -450,8 +453,8 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> Any:
     start = t.meta[M_BUNDLE_ITEMS]
     n = 0
     missing = False
-    if t.meta[M_BUNDLES] + 2 >= len(t.bundles) or (t.meta[M_BUNDLES] + 2) * 2 > len(t.bundle_of):
-        t.meta[M_GROW] |= GROW_BUNDLES | GROW_MAP
+    if (t.meta[M_BUNDLES] + 2) * 2 > len(t.bundle_of):
+        t.meta[M_GROW] |= GROW_MAP
         return np.int64(FULL)
     for k in range(t.contents[inbox, C_START], t.contents[inbox, C_START] + t.contents[inbox, C_N]):
         if t.content_items[k, 1] <= 0:
@@ -486,13 +489,11 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> Any:
                 n += 1
     if missing:
         return np.int64(MISSING)
-    bundle = t.meta[M_BUNDLES]
-    t.bundles[bundle, 0] = start
-    t.bundles[bundle, 1] = n
     t.meta[M_BUNDLE_ITEMS] = start + n
-    t.meta[M_BUNDLES] = bundle + 1
-    store(t.bundle_of, (np.int64(local) << 32) | np.int64(inbox), bundle)
-    return np.int64(bundle)
+    t.meta[M_BUNDLES] += 1
+    value = (np.int64(start) << BUNDLE_BITS) | np.int64(n)
+    store(t.bundle_of, (np.int64(local) << 32) | np.int64(inbox), value)
+    return np.int64(value)
 
 
 @jit

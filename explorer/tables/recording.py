@@ -56,7 +56,7 @@ class LocalReader:
         self._names = field_names(type(record))
 
     @property
-    def __class__(self) -> Any:  # isinstance sees the record's class
+    def __class__(self) -> Any:  # type: ignore[misc]  # isinstance sees the record's class
         return type(self._record)
 
     def __getattr__(self, name: str) -> Value:

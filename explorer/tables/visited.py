@@ -156,7 +156,7 @@ def insert_rows(
     for i in range(first, last):
         if count >= limit:
             return i, count, new_n
-        pack(info, contents, position, width, rows[i, identity:], words)
+        pack(info, contents, position, width, rows, i, identity, words)
         code = insert(keys, places, words, MAX_DISPLACEMENT)
         if code == -2:
             return i, count, new_n

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from samples import TLC, TOY, text_of, traces_of, variables
 
 from spec.tla import as_function
-from spec.values import Map, ModelValue, Value, encode
+from spec.values import Map, ModelValue, Record, Symbol, Value, encode
 from traces import Ending, Trace, TraceError, TraceFormat, TraceState, as_json, as_text, read_traces, write_trace
 from traces.itf import as_itf
 
@@ -107,12 +107,29 @@ def test_itf_keeps_every_value(name: str, tmp_path: Path) -> None:
 
 def test_itf_keeps_the_order_of_model_values(tmp_path: Path) -> None:
     names = (ModelValue("z", 0), ModelValue("a", 1))
-    trace = Trace("", 0, TraceFormat.TLC_LOG, (TraceState(1, {"x": frozenset(names)}),))
+    trace = Trace("", 0, TraceFormat.TLC_LOG, (TraceState(1, {"y": names[1], "x": frozenset(names)}),))
     write_trace(trace, tmp_path / "trace.itf.json")
     document = json.loads((tmp_path / "trace.itf.json").read_text())
     assert document["states"][0]["x"] == {"#set": ["z", "a"]}
     (again,) = read_traces(tmp_path / "trace.itf.json")
     assert sorted((name.name, name.index) for name in again.states[0].variables["x"]) == [("a", 1), ("z", 0)]
+
+
+def test_the_json_of_values_that_the_samples_lack() -> None:
+    class Role(Symbol):
+        VOTER = "Voter"
+
+    class Server(Record):
+        host: ModelValue
+        role: Role
+
+    server = Server(ModelValue("n1"), Role.VOTER)
+    values = {"a": Map(), "b": Map({"c d": True}), "e": Map({(1, "x"): 2}), "f": server}
+    trace = Trace("", 0, TraceFormat.TLC_LOG, (TraceState(1, values),))
+    assert as_json(trace)["counterexample"]["state"] == [
+        [1, {"a": [], "b": {"c d": True}, "e": {'<<1, "x">>': 2}, "f": {"host": "n1", "role": "Voter"}}]
+    ]
+    assert as_itf(trace)["states"][0]["f"] == {"host": "n1", "role": "Voter"}
 
 
 def test_itf_does_not_confuse_strings_and_model_values() -> None:
@@ -243,6 +260,8 @@ def test_json_that_goes_on_for_ever(tmp_path: Path) -> None:
     assert back.ending == Ending(1, "B")
     (stutter,) = traces_of(tmp_path, counterexample(states, f'{STEP},[{STATE_2},{{"name":"UnnamedAction"}},{STATE_2}]'))
     assert stutter.ending == Ending()
+    (named,) = traces_of(tmp_path, counterexample(states, f'{STEP},[{STATE_2},{{"name":"B"}},{STATE_2}]'))
+    assert named.ending == Ending(2, "B")
     (none,) = traces_of(tmp_path, counterexample(states, STEP))
     assert none.ending is None
     (bare,) = traces_of(tmp_path, f'{{"action":[{STEP}],"state":[{STATE_2},{STATE_1}]}}')

@@ -275,6 +275,22 @@ def test_the_violated_property_is_named(message: str, violated: str | None, tmp_
     assert (trace.violated, trace.problem, len(trace.states)) == (violated, message, 1)
 
 
+def test_the_first_state_has_no_action(tmp_path: Path) -> None:
+    (trace,) = traces_of(tmp_path, "State 1: <Init line 1, col 2 to line 3, col 4 of module M>\n/\\ x = 1\n\n")
+    assert (trace.states[0].action, trace.states[0].location) == (None, None)
+
+
+def test_a_value_at_the_end_of_the_file_may_be_cut(tmp_path: Path) -> None:
+    text = "State 1: <A>\n/\\ x = 1\n\nState 2: <A>\n/\\ x = 12"
+    assert [len(traces_of(tmp_path, end)[0].states) for end in (text, text + "\n")] == [1, 2]
+
+
+def test_logs_one_after_the_other_need_not_show_the_same(tmp_path: Path) -> None:
+    differences, whole = dedent(DIFFERENCES), "State %d: <A>\n/\\ x = 1\n/\\ y = 2\n\n"
+    assert [len(trace.states) for trace in traces_of(tmp_path, differences + whole % 1 + whole % 2)] == [4, 2]
+    assert [len(trace.states) for trace in traces_of(tmp_path, whole % 1 + whole % 2 + differences)] == [2, 4]
+
+
 def test_a_problem_belongs_to_one_trace(tmp_path: Path) -> None:
     state = "State 1: <Initial predicate>\n/\\ x = 1\n\n"
     first, second = traces_of(tmp_path, f"Error: Deadlock reached.\n{state}{state}")

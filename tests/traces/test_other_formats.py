@@ -46,6 +46,7 @@ def test_every_simulation_is_read_in_time() -> None:
         assert len(trace.states) == text.count("\nSTATE_")
         assert [state.action for state in trace.states[1:]] == re.findall(r"\n\\\* <(\w+) line", text)[1:]
         assert all(len(state.variables) == 20 for state in trace.states)
+        assert (trace.states[0].action, trace.states[0].location) == (None, None)
     assert seconds < 30  # it takes 1.3; this is to notice when the cache of values stops working
 
 
@@ -99,11 +100,11 @@ def test_errors_in_simulations(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_a_single_variable_in_a_simulation(tmp_path: Path) -> None:
-    first, second = "STATE_1 ==\nx = {1,\n  2}\n\n\n", "STATE_2 ==\nx = 1\n\n===="
+    first, second = "STATE_1 ==\nx = {1,\n  2}\n\n\n", "STATE_2 ==\nx = 1\n\nSTATE_3 ==\nx = 2\n\n===="
     comment = "\\* <A(n1) line 1, col 2 to line 3, col 4 of module M>\n"
     (trace,) = traces_of(tmp_path, HEAD + first + comment + second)
-    assert variables(trace) == [{"x": frozenset({1, 2})}, {"x": 1}]
-    assert (trace.states[1].action, trace.states[1].parameters) == ("A", "n1")
+    assert variables(trace) == [{"x": frozenset({1, 2})}, {"x": 1}, {"x": 2}]
+    assert [(state.action, state.parameters) for state in trace.states] == [(None, None), ("A", "n1"), (None, None)]
 
 
 # Dumps
@@ -202,7 +203,7 @@ def test_the_marks_of_a_graph(tmp_path: Path) -> None:
         tmp_path,
         '1 [label="/\\\\ x = \\"a\\\\\\\\n\\"",style = filled]',
         '1 -> 2 [label="Vote(n1,\\"b\\")\nthe formula\nof the action",color="black",fontcolor="black"];',
-        NODE % (2, 2, 2, ""),
+        '2 [label="/\\\\ x = 2",tooltip="odd\n"];',
         '1 -> -3 [label="Vote(n2,2)",color="black",fontcolor="black"];',
         NODE % (-3, 3, 3, ",style = filled, fillcolor=lightyellow"),
         '2 -> 2 [style="dashed",color="lightgray"];',
@@ -426,6 +427,15 @@ def test_the_cache_reads_what_the_grammar_reads(text: str, data: st.DataObject) 
         except TraceError as error:
             actual = str(error)
         assert actual == expected
+
+
+@pytest.mark.parametrize("text", TEXTS[1:6])
+def test_brackets_that_do_not_match_are_seen(text: str) -> None:
+    end = text.rstrip(">)}]")
+    for closing in (">>", ")", "}", "]", "", text[len(end) :] + ">>", text[len(end) :] + "}"):
+        if closing != text[len(end) :]:
+            with pytest.raises(TraceError):
+                ValueCache().read(end + closing, where="f", line=1, column=1)
 
 
 def test_the_cache_keeps_the_order_of_fields_and_arguments() -> None:
