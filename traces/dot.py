@@ -55,7 +55,7 @@ def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
     for number, line in source.lines():
         whole = "\n".join([*held, line]) if held else line
         if node := _NODE.fullmatch(whole):
-            _add_node(graph, source, text, node, number - len(held))
+            _add_node(graph, source, text, node, number)
         elif edge := _EDGE.fullmatch(whole):
             before, after = int(edge[1]), int(edge[2])
             used_in.setdefault(before, number)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.result import Options, Result, Search, TraceStep
+from explorer.result import Options, Search, TraceStep
 from explorer.tables import hot
 from explorer.tables.engine import Stop, TableSearch
 from explorer.tables.hot import FULL, MISSING, S_DONE, S_EVENTS, jit, pack
@@ -16,7 +16,9 @@ from explorer.tables.visited import MAX_LOAD, Packing, base_place, insert, locat
 from spec.protocol import Protocol
 
 STATES_A_TURN = 50_000  # states expanded between two looks at the clock
+SLOW_TURNS = 500  # turns of one state
 MAX_PLACE = 65_534
+S_BASE, S_DEPTH = hot.STATS_SIZE - 1, hot.STATS_SIZE - 2  # where the last state's successors begin, and its depth
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
@@ -67,6 +69,7 @@ def descend(
         if n < 0:
             return n, top, count
         top -= 1
+        stats[S_BASE], stats[S_DEPTH] = top, depth
         expanded += 1
         if n == 0 and deadlocks and not stats[hot.S_DEADLOCK]:
             stats[hot.S_DEADLOCK] = 1
@@ -165,21 +168,18 @@ class DepthFirst(TableSearch):
         self.keys: NDArray[np.uint64] = np.zeros((1 << 12, words + 1), np.uint64)
         self.places: NDArray[np.uint16] = np.zeros(1 << 12, np.uint16)
         self.count = 0
+        if self.slow is not None:
+            self.slow.forget()
         self.path = np.zeros((1 << 10, self.learner.width), np.int32)
 
     @property
     def distinct(self) -> int:
-        """States in the set."""
-        return self.count
+        """States in the set that are within the constraints."""
+        return self.count - self.beyond
 
-    def run(self) -> Result:
-        """Search, and return what was found."""
-        try:
-            starts = self.begin()
-            self._search(starts, self.options.max_depth or 0)
-        except Stop:
-            pass
-        return self.conclude(depth=None)
+    def search(self) -> None:
+        """Search down to the depth that is asked for."""
+        self._search(self.begin(), self.options.max_depth or 0)
 
     def _search(self, starts: NDArray[np.int32], limit: int) -> None:
         """Search from the initial states, down to `limit` states along a path (0: no limit)."""
@@ -189,17 +189,22 @@ class DepthFirst(TableSearch):
         depths = np.zeros(1 << 14, np.int32)
         stack[: len(starts)], depths[: len(starts)], top = starts[::-1], 1, len(starts)
         self._enter(starts)
+        self.check_starts()
+        turns = 0
         while True:
             stack, self.path = self.widened(stack), self.widened(self.path)
             worker.fit(0, learner.width, self.copies)
-            worker.stats[hot.S_NEEDS] = 0
+            worker.stats[hot.S_NEEDS], worker.stats[S_BASE] = 0, -1
             self._fit()
             image = np.zeros((1, learner.width), np.int32)
             code, top, self.count = descend(
                 learner.tables, stack, depths, top, self.path, worker.succ, image, self.packing.position,
                 self.packing.width, self.packing.words, self.keys, self.places, self.count, limit, worker.fired,
-                worker.events, worker.needs, worker.stats, self.options.deadlock, STATES_A_TURN,
+                worker.events, worker.needs, worker.stats, self.options.deadlock, self._turn(),
             )  # fmt: skip
+            if self.slow is not None and worker.stats[S_BASE] >= 0:
+                top = self._check_slowly(stack, int(worker.stats[S_BASE]), int(top))
+            self.stop_at_max_states()
             if code == DONE:
                 break
             if code == MISSING:
@@ -214,12 +219,30 @@ class DepthFirst(TableSearch):
                 self._move(self.packing, max(2 * len(self.places), 4 * len(worker.succ)))
             elif code == EVENT:
                 self._events(self.path)
-            maximum = self.options.max_states
-            if maximum is not None and self.count >= maximum:
-                self.stop_at("max_states")
-            self.report(int(top))
+            turns += 1
+            if self.slow is None or turns % SLOW_TURNS == 0:
+                self.report(int(top))
         if worker.stats[S_DONE] and limit:
             self.stop_at("max_depth")
+
+    def _turn(self) -> int:
+        """Return how many states to expand before the next look: one where Python must look at each successor."""
+        if self.slow is not None:
+            return 1
+        if self.options.max_states is None:
+            return STATES_A_TURN
+        return max(1, min(STATES_A_TURN, (self.options.max_states - self.distinct) // 8))
+
+    def _check_slowly(self, stack: NDArray[np.int32], base: int, top: int) -> int:
+        """Check the successors stack[base:top] of the state expanded last; return the top without those beyond."""
+        assert self.slow is not None
+        depth = int(self.worker.stats[S_DEPTH])
+        self.slow.pruned(self.path, np.array([depth]), self.trace_to)
+        found = [stack[base:top][::-1].copy()]
+        self.slow.admit(found, 0, lambda row: self.behaviour([*self.path[1 : depth + 1], row]))
+        kept = found[0][::-1]
+        stack[base : base + len(kept)] = kept
+        return base + len(kept)
 
     def _enter(self, starts: NDArray[np.int32]) -> None:
         self._fit()
@@ -257,24 +280,20 @@ class DepthFirst(TableSearch):
 class Deepening(DepthFirst):
     """Iterative deepening: depth first within 1, 2, 3 ... states along a path; the first counterexample is shortest."""
 
-    def run(self) -> Result:
-        """Search, and return what was found; the counts are those of the last round."""
+    def search(self) -> None:
+        """Search within one more state along a path each time; the counts are those of the last round."""
         limit, most = 1, self.options.max_depth
-        try:
-            starts = self.begin()
-            while True:
-                self.worker.fired[:] = 0
-                self.worker.stats[hot.S_DEADLOCK] = 0
-                self._empty()
-                self._search_within(starts, limit)
-                if not self.worker.stats[S_DONE]:
-                    break
-                if limit == most:
-                    self.stop_at("max_depth")
-                limit += 1
-        except Stop:
-            pass
-        return self.conclude(depth=None)
+        starts = self.begin()
+        while True:
+            self.worker.fired[:] = 0
+            self.worker.stats[hot.S_DEADLOCK] = 0
+            self._empty()
+            self._search_within(starts, limit)
+            if not self.worker.stats[S_DONE]:
+                break
+            if limit == most:
+                self.stop_at("max_depth")
+            limit += 1
 
     def _search_within(self, starts: NDArray[np.int32], limit: int) -> None:
         self.result.limit, self.result.complete = None, True

@@ -13,12 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict, Violation
+from explorer.result import (
+    DEADLOCK,
+    INTERRUPTED,
+    Interrupted,
+    Options,
+    Progress,
+    Result,
+    Search,
+    TraceStep,
+    Verdict,
+    Violation,
+)
 from explorer.tables import hot, learning
 from explorer.tables import layout as at
 from explorer.tables.learner import Learner
+from explorer.tables.slow import SlowChecks, split
 from explorer.tables.visited import PARTITIONS, Packing, Partition, insert_rows, packing, repacked
-from spec.property import Property
 from spec.protocol import Protocol
 from spec.semantics import Semantics
 from spec.starts import initial_states
@@ -37,7 +48,7 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def explore(protocol: Protocol, options: Options, workers: int | None = None) -> Result:
+def explore(protocol: Protocol, options: Options) -> Result:
     """Search the reachable states of a protocol with the table engine.
 
     Parameters
@@ -45,17 +56,23 @@ def explore(protocol: Protocol, options: Options, workers: int | None = None) ->
     protocol
         The protocol, with its constants.
     options
-        What to check and where to stop.
-    workers
-        Threads; by default one a processor.
+        What to check and where to stop. By default a breadth-first search has a thread for every processor;
+        depth-first searches have one.
 
     Returns
     -------
     Result
         As the reference engine finds it.
+
+    Raises
+    ------
+    Interrupted
+        Where the user interrupts it; the exception has what was found until then.
+    ProtocolError
+        Where the protocol breaks the language's contract.
     """
     if options.search is Search.BFS:
-        return BreadthFirst(protocol, options, workers or default_workers()).run()
+        return BreadthFirst(protocol, options, options.workers or default_workers()).run()
     from explorer.tables.deep import SEARCHES
 
     return SEARCHES[options.search](protocol, options).run()
@@ -100,17 +117,14 @@ class TableSearch:
         self.protocol = protocol
         self.options = options
         self.workers = workers
-        fast = [p for p in options.properties if _local(p) and not p.over_steps]
-        about_messages = [p for p in options.properties if p.asks == ("message",) and not p.over_steps]
-        self.slow = [p for p in options.properties if not p.over_steps and p not in fast and p not in about_messages]
-        self.slow_constraints = [c for c in options.constraints if not _local(c)]
+        parts = split(options)
         self.learner = Learner(
             protocol,
-            tuple(fast),
-            tuple(c for c in options.constraints if _local(c)),
+            parts.properties,
+            parts.constraints,
             tuple(p for p in options.properties if p.over_steps),
             options.action_constraints,
-            tuple(about_messages),
+            parts.about_messages,
             options.view,
             options.symmetry,
             options.check_actions,
@@ -123,6 +137,7 @@ class TableSearch:
         self.packing: Packing = packing([1], REST_BITS)
         self.copies = 2 if len(self.learner.group) > 1 else 1  # a state, and beside it its canonical image
         self.violated: set[str] = set()
+        self.slow = SlowChecks(self, parts) if parts.slow or parts.slow_constraints else None
         self.began = time.monotonic()
 
     # The packing
@@ -294,8 +309,13 @@ class TableSearch:
 
     @property
     def distinct(self) -> int:
-        """States in the visited set."""
-        return sum(partition.count for partition in self.partitions)
+        """States in the visited set that are within the constraints."""
+        return sum(partition.count for partition in self.partitions) - self.beyond
+
+    @property
+    def beyond(self) -> int:
+        """States in the visited set that a slow constraint excludes."""
+        return self.slow.beyond if self.slow is not None else 0
 
     def tally(self) -> None:
         """Bring the result's counts up to date."""
@@ -303,7 +323,8 @@ class TableSearch:
         fired = np.sum([worker.fired for worker in self.pool], axis=0)
         result.actions = dict(zip(self.learner.action_names, fired.tolist(), strict=True))
         result.generated_states = self.initial_count + int(fired.sum())
-        result.distinct_states = self.distinct
+        maximum = self.options.max_states  # the last batch may find more; they do not count
+        result.distinct_states = self.distinct if maximum is None else min(self.distinct, maximum)
         result.handler_calls = dict(self.learner.handler_calls)
         result.seconds = time.monotonic() - self.began
 
@@ -323,6 +344,18 @@ class TableSearch:
                 )
             )
 
+    def batch_size(self) -> int:
+        """Return how many states to expand at once: fewer and fewer as a limit on their number comes near."""
+        most = BATCH * self.workers
+        if self.options.max_states is None:
+            return most
+        return max(1, min(most, (self.options.max_states - self.distinct) // 8))
+
+    def stop_at_max_states(self) -> None:
+        """End the search where there are as many states as it may find."""
+        if self.options.max_states is not None and self.distinct >= self.options.max_states:
+            self.stop_at("max_states")
+
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""
         self.result.complete = False
@@ -330,19 +363,22 @@ class TableSearch:
         raise Stop
 
     def begin(self) -> Rows:
-        """Return the initial states within the constraints, after checking the properties on all of them."""
-        starts = initial_states(self.semantics, self.options.init)
+        """Return the initial states within the constraints; the search checks the properties once it counts them."""
+        self.starts = starts = initial_states(self.semantics, self.options.init)
         self.initial_count = len(starts)
         encoded = [self.learner.encode_state(state) for state in starts]
         self.learner.refresh()
         rows = [row + [0] * (self.learner.width - len(row)) for row in encoded]
-        for state in starts:
-            for prop in self.options.properties:
-                if not prop.over_steps and not self.semantics.holds(prop, state):
-                    self._violation(prop.name, (TraceStep(state),))
         within = [all(self.semantics.holds(c, state) for c in self.options.constraints) for state in starts]
         first = np.array([row for row, kept in zip(rows, within, strict=True) if kept], np.int32)
         return first.reshape(-1, self.learner.width)
+
+    def check_starts(self) -> None:
+        """Check the properties on the initial states."""
+        for state in self.starts:
+            for prop in self.options.properties:
+                if not prop.over_steps and not self.semantics.holds(prop, state):
+                    self.violation(prop.name, (TraceStep(state),))
 
     def _events(self, rows: Rows) -> None:
         """Turn what the kernel noted into violations, in the order of the states."""
@@ -356,10 +392,10 @@ class TableSearch:
     def _event(self, rows: Rows, index: int, kind: int, mask: int) -> None:
         trace = self.trace_to(rows, index)
         if kind == 0:
-            self._violation(DEADLOCK, trace)
+            self.violation(DEADLOCK, trace)
             return
         targets = list(self.semantics.transitions(trace[-1].state))
-        properties = self.learner.step_judged if kind == 2 else (*self.learner.judged, *self.learner.message_properties)
+        properties = self.learner.step_judged if kind == 2 else self.learner.in_order
         for bit, prop in enumerate(properties):
             if not mask >> bit & 1:
                 continue
@@ -371,12 +407,13 @@ class TableSearch:
                 )
                 if not holds:
                     step = TraceStep(transition.target, transition.action, transition.actor, transition.message)
-                    self._violation(prop.name, (*trace, step))
+                    self.violation(prop.name, (*trace, step))
                     break
             else:
                 raise AssertionError(f"the tables say that {prop.name} is violated, and no successor shows it")
 
-    def _violation(self, name: str, trace: tuple[TraceStep, ...]) -> None:
+    def violation(self, name: str, trace: tuple[TraceStep, ...]) -> None:
+        """Note that a property is violated, unless it is known; end the search unless it goes on."""
         if name in self.violated:
             return
         self.violated.add(name)
@@ -397,11 +434,39 @@ class TableSearch:
             steps.append(TraceStep(target, step.action, step.actor, step.message))
         return tuple(steps)
 
-    def conclude(self, depth: int | None) -> Result:
+    def run(self) -> Result:
+        """Search, and return what was found.
+
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        try:
+            self.search()
+        except Stop:
+            pass
+        except KeyboardInterrupt:
+            self.result.complete, self.result.limit = False, INTERRUPTED
+            raise Interrupted(self.conclude()) from None
+        return self.conclude()
+
+    def search(self) -> None:
+        """Search until the end; `Stop` leads out before."""
+        raise AssertionError("every search says how it goes")
+
+    def depth(self) -> int | None:
+        """Return the deepest level of any state found; None where states are not found by level."""
+        return None
+
+    def conclude(self) -> Result:
         """Return the result of a search that is over."""
         result = self.result
         self.tally()
-        result.depth = depth
+        result.depth = self.depth()
+        result.workers = self.workers
+        if self.slow is not None:
+            result.notes += self.slow.notes()
         if result.violations:
             only = {violation.property for violation in result.violations} == {DEADLOCK}
             result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
@@ -421,27 +486,26 @@ class BreadthFirst(TableSearch):
         self.levels: list[list[Rows]] = []
         self.source_level = 0
 
-    def run(self) -> Result:
-        """Search, and return what was found."""
-        result = self.result
-        try:
-            self._start()
-            while self.levels[-1]:
-                result.depth = len(self.levels)
-                if result.depth == self.options.max_depth:
-                    self.stop_at("max_depth")
-                self._level()
-        except Stop:
-            pass
-        while self.levels and not self.levels[-1]:
-            self.levels.pop()
-        return self.conclude(depth=len(self.levels))
+    def search(self) -> None:
+        """Search level by level."""
+        self._start()
+        while self.levels[-1]:
+            self.result.depth = len(self.levels)
+            if self.result.depth == self.options.max_depth:
+                self.stop_at("max_depth")
+            self._level()
+
+    def depth(self) -> int:
+        """Return the number of levels in which there are states."""
+        return sum(1 for level in self.levels if level)
 
     def _start(self) -> None:
         first = self.identified(self.begin())
         self.fit_packing()
         self._fill(self.pool[0], first, self.packing)
         self.levels.append(self.collect())
+        self.check_starts()
+        self.stop_at_max_states()
 
     def _level(self) -> None:
         """Expand the last level into a new one."""
@@ -449,17 +513,22 @@ class BreadthFirst(TableSearch):
         depth = len(self.levels)
         waiting = sum(len(rows) for rows in self.levels[-2])
         for rows in self.levels[-2]:
-            for first in range(0, len(rows), BATCH * self.workers):
-                part = rows[first : first + BATCH * self.workers]
+            first = 0
+            while first < len(rows):
+                part = rows[first : first + self.batch_size()]
+                first += len(part)
                 which = np.arange(len(part), dtype=np.int64)
                 while len(which):
+                    asked = which
                     part, which = self.expand(part, which)
+                    known = len(self.levels[-1])
                     self.levels[-1] += self.collect()
                     self.source_level = depth - 1
                     self._events(part)
-                    maximum = self.options.max_states
-                    if maximum is not None and self.distinct >= maximum:
-                        self.stop_at("max_states")
+                    if self.slow is not None:
+                        self.slow.pruned(part, np.setdiff1d(asked, which, assume_unique=True), self.trace_to)
+                        self.slow.admit(self.levels[-1], known, lambda row: self.path_to(row, depth))
+                    self.stop_at_max_states()
                 waiting -= len(part)
                 self.report(waiting + sum(len(found) for found in self.levels[-1]))
 
@@ -493,11 +562,6 @@ class BreadthFirst(TableSearch):
                     self._learn(rows, [worker])
                     rows = rows[again]
         raise AssertionError("a visited state has no predecessor in the level before")
-
-
-def _local(prop: Property) -> bool:
-    """Whether a property can be decided by a control row alone."""
-    return not {"message", "state"} & set(prop.asks) and not any(read.of_inbox for read in prop.reads)
 
 
 __all__ = ["BreadthFirst", "Search", "TableSearch", "explore"]

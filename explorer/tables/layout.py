@@ -38,6 +38,9 @@ NEED_STEPS, NEED_BUNDLE, NEED_CHANGED, NEED_OPERATED, NEED_JUDGED, NEED_PATH, NE
 # What must grow before the kernel can go on.
 GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_MISSES, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
 
+# Limits of the encoding: ids that are packed into the keys of maps, and bits of masks.
+KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES = 1 << 24, 30, 18
+
 # Places in `meta`.
 (
     M_ROWS,

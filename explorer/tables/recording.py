@@ -55,8 +55,8 @@ class LocalReader:
         self._note = note
         self._names = field_names(type(record))
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]  # isinstance sees the record's class
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # isinstance sees the record's class
         return type(self._record)
 
     def __getattr__(self, name: str) -> Value:

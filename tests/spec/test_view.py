@@ -284,6 +284,16 @@ def test_channels_are_a_function_from_pairs_to_sequences() -> None:
         view.state({**view.variables(state), "messages": crossed})
 
 
+def test_a_bag_that_forgets_has_no_message_that_is_not_under_way() -> None:
+    protocol = talk()
+    view = StateView(protocol)
+    (state,) = protocol.initial()
+    variables = view.variables(state)
+    variables["messages"] = variables["messages"].put(Map({"type": "Said", "source": 0, "dest": 2, "text": ""}), 0)
+    with pytest.raises(ViewError, match=r"messages\[.*\]: expected a count of at least 1, found 0"):
+        view.state(variables)
+
+
 class Plain(Record):
     id: str
 
@@ -394,6 +404,7 @@ SERVER = r"\[host \|-> n1, diskId \|-> 0\]"
         ("log", [0, 0], Map({"epoch": 1}), rf"log\[{SERVER}\]\[1\]: expected a record of .*, found no c.* or value"),
         ("log", [0, 0, "value", "id"], "x", r'\[1\].value.id: expected a number, found "x"'),
         ("log", [0, 1, "value"], ModelValue("v9"), r"\[2\].value: expected .*a model value: n1, n2 or v1, found v9"),
+        ("config", [0, "committed"], 1, r"config\[.*\].committed: expected TRUE or FALSE, found 1"),
         ("config", [0, "members"], (), rf"config\[{SERVER}\].members: expected a set, found <<>>"),
         ("config", [0, "members"], frozenset({n1}), r"members\{n1\}: expected a record of diskId, host, found n1"),
         ("endOffset", [0, 1], (), r"endOffset.*n2.*\]: expected a number, found <<>>"),
@@ -422,6 +433,7 @@ SERVER = r"\[host \|-> n1, diskId \|-> 0\]"
 )
 def test_what_does_not_fit_is_named(variable: str, path: list[Any], new: Value, message: str) -> None:
     view, variables = reconfig()
+    view.state(variables)  # what was read before is known again, and only that
     with pytest.raises(ViewError, match=message) as raised:
         view.state({**variables, variable: changed(variables[variable], path, new)})
     assert str(raised.value).startswith(f"variable {raised.value.path}: expected ")

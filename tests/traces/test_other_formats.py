@@ -203,7 +203,7 @@ def test_the_marks_of_a_graph(tmp_path: Path) -> None:
         tmp_path,
         '1 [label="/\\\\ x = \\"a\\\\\\\\n\\"",style = filled]',
         '1 -> 2 [label="Vote(n1,\\"b\\")\nthe formula\nof the action",color="black",fontcolor="black"];',
-        '2 [label="/\\\\ x = 2",tooltip="odd\n"];',
+        NODE % (2, 2, 2, ""),
         '1 -> -3 [label="Vote(n2,2)",color="black",fontcolor="black"];',
         NODE % (-3, 3, 3, ",style = filled, fillcolor=lightyellow"),
         '2 -> 2 [style="dashed",color="lightgray"];',
