@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import networkx as nx
 
@@ -14,6 +15,9 @@ from spec.errors import InputError
 from spec.protocol import Protocol
 from spec.state import State
 
+if TYPE_CHECKING:
+    Graph = nx.MultiDiGraph[int]  # the class takes no type arguments when it runs
+
 StateText = Callable[[State], str]
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
@@ -21,7 +25,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 def explore_graph(
     protocol: Protocol, options: Options, state_text: StateText | None = None
-) -> tuple[Result, nx.MultiDiGraph]:
+) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited.
 
     Parameters
@@ -37,7 +41,7 @@ def explore_graph(
     return search.run(), state_graph(search, state_text)
 
 
-def state_graph(search: ReferenceSearch, state_text: StateText | None = None) -> nx.MultiDiGraph:
+def state_graph(search: ReferenceSearch, state_text: StateText | None = None) -> Graph:
     """Return the graph of the states that a search visited.
 
     Parameters
@@ -57,7 +61,7 @@ def state_graph(search: ReferenceSearch, state_text: StateText | None = None) ->
     ----------
     Hagberg, Schult, Swart: "Exploring network structure, dynamics, and function using NetworkX", SciPy 2008.
     """
-    graph = nx.MultiDiGraph()
+    graph: Graph = nx.MultiDiGraph()
     numbers = {identity: number for number, identity in enumerate(search.parents, start=1)}
     states = list(search.states())
     for number, (state, (_, reached_by)) in enumerate(zip(states, search.parents.values(), strict=True), start=1):
@@ -75,7 +79,7 @@ def state_graph(search: ReferenceSearch, state_text: StateText | None = None) ->
     return graph
 
 
-def write_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
+def write_graph(graph: Graph, path: str | Path) -> None:
     """Write a state graph, in the format that the file's ending says.
 
     Parameters
@@ -93,7 +97,7 @@ def write_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
     graph_writer(path)(graph, Path(path))
 
 
-def graph_writer(path: str | Path) -> Callable[[nx.MultiDiGraph, Path], None]:
+def graph_writer(path: str | Path) -> Callable[[Graph, Path], None]:
     """Return the writer for a file's ending, or raise `InputError` where there is none."""
     writers = {".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot}
     ending = Path(path).suffix.lower()
@@ -102,15 +106,15 @@ def graph_writer(path: str | Path) -> Callable[[nx.MultiDiGraph, Path], None]:
     return writers[ending]
 
 
-def _write_graphml(graph: nx.MultiDiGraph, path: Path) -> None:
+def _write_graphml(graph: Graph, path: Path) -> None:
     nx.write_graphml(graph, path)
 
 
-def _write_json(graph: nx.MultiDiGraph, path: Path) -> None:
+def _write_json(graph: Graph, path: Path) -> None:
     path.write_text(json.dumps(nx.node_link_data(graph, edges="edges")), encoding="utf-8")
 
 
-def _write_dot(graph: nx.MultiDiGraph, path: Path) -> None:
+def _write_dot(graph: Graph, path: Path) -> None:
     lines = ["digraph states {", "  node [shape=box];"]
     for number, node in graph.nodes(data=True):
         label = f"{number}\n{node['state']}\n" if "state" in node else str(number)

@@ -1,8 +1,8 @@
 """Variants of `Reconfig`: what one of its actions must have meant, and seeded faults.
 
 A fault breaks one rule and is caught by one of the five invariants. Which one, and within which bounds, is in
-`configs/reconfig.fault.<variant>.cfg`; `Reconfig` itself holds under the same configuration. Some faults are Kafka's
-own: KAFKA-n is the issue in Apache Kafka's tracker.
+`configs/reconfig.fault.<variant>.cfg`, with how far `Reconfig` itself was seen to hold there. KAFKA-n is the issue in
+Apache Kafka's tracker where Kafka had the fault, or where the rule comes from.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class VotesWithoutLogComparison(Reconfig, variant="votes-without-log-comparison"
 
 
 class SecondVoteInEpoch(Reconfig, variant="second-vote-in-epoch"):
-    """A server that has voted grants another candidate of the same epoch its vote too (KAFKA-17641 came close)."""
+    """A server that has voted grants another candidate of the same epoch its vote too (the danger of KAFKA-17641)."""
 
     def _may_vote(self, me: Server, now: Outcome, request: RequestVoteRequest) -> bool:
         return now.state in (ServerState.UNATTACHED, ServerState.VOTED)

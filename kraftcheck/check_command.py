@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from explorer.result import INTERRUPTED, Interrupted, Options, Result, Search, Verdict
 from kraftcheck.changes import PLAIN
 from kraftcheck.counterexample import FAINT, HEAD, Line
-from kraftcheck.engines import ENGINES, choose
+from kraftcheck.engines import choose, needed, search
 from kraftcheck.models import Model, find_config, find_model
 from kraftcheck.outputs import require_writable, result_as_json, write_json
 from kraftcheck.progress import meter
@@ -22,8 +22,7 @@ from spec.loading import line_to_blame
 from spec.words import words
 
 if TYPE_CHECKING:
-    from networkx import MultiDiGraph
-
+    from explorer.graph import Graph
     from spec.view import StateView
 
 EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}
@@ -110,7 +109,9 @@ def _job(model: Model, arguments: argparse.Namespace) -> Job:
     config_name, config = find_config(model, arguments.config)
     bound = bind(model.protocol, override(config, [parse_setting(text, config) for text in arguments.set]))
     given = {name: getattr(arguments, name) for name in ENGINE_OPTIONS if getattr(arguments, name) not in (None, False)}
-    engine = choose(arguments.engine, arguments.search, [ENGINE_OPTIONS[name] for name in given])
+    symmetry = _symmetry(bound, arguments.symmetry)
+    asked = [*[ENGINE_OPTIONS[name] for name in given], *needed(bound.protocol, symmetry)]
+    engine = choose(arguments.engine, arguments.search, asked)
     known = {field.name for field in fields(Options)}
     options = Options(
         search=Search(arguments.search),
@@ -118,7 +119,7 @@ def _job(model: Model, arguments: argparse.Namespace) -> Job:
         constraints=bound.constraints,
         action_constraints=bound.action_constraints,
         deadlock=bound.deadlock if arguments.deadlock is None else arguments.deadlock,
-        symmetry=_symmetry(bound, arguments.symmetry),
+        symmetry=symmetry,
         view=bound.view,
         keep_going=arguments.keep_going,
         max_states=arguments.max_states,
@@ -150,9 +151,9 @@ def _check(job: Job, arguments: argparse.Namespace) -> int:
     view = _view(job) if arguments.trace or arguments.graph else None
     if not arguments.quiet:
         print_lines(header(job))
-    result, graph = _search(job, view if arguments.graph else None, arguments)
+    engine, result, graph = _search(job, view if arguments.graph else None, arguments)
     if arguments.json:
-        content = result_as_json(job.model, job.config_name, job.engine, protocol, job.options, result)
+        content = result_as_json(job.model, job.config_name, engine, protocol, job.options, result)
         write_json(arguments.json, content)
     if arguments.trace and view is not None:
         _write_trace(job, view, result, arguments)
@@ -160,7 +161,7 @@ def _check(job: Job, arguments: argparse.Namespace) -> int:
         from explorer.graph import write_graph
 
         write_graph(graph, arguments.graph)
-    print_lines(report(protocol, result, quiet=arguments.quiet))
+    print_lines(report(protocol, result, quiet=arguments.quiet, calls=arguments.calls))
     return EXIT_INTERRUPTED if result.limit == INTERRUPTED else EXIT_CODES[result.verdict]
 
 
@@ -170,19 +171,22 @@ def _view(job: Job) -> StateView:
     return StateView(job.bound.protocol)
 
 
-def _search(job: Job, view: StateView | None, arguments: argparse.Namespace) -> tuple[Result, MultiDiGraph | None]:
-    """Run the search, showing its progress; with a view, make its state graph too."""
+def _search(job: Job, view: StateView | None, arguments: argparse.Namespace) -> tuple[str, Result, Graph | None]:
+    """Run the search, showing its progress; with a view, make its state graph too. Return which engine did."""
     shown = meter(quiet=arguments.quiet)
     options = replace(job.options, report=shown.show)
     try:
         if view is None:
-            return ENGINES[job.engine].run(job.bound.protocol, options), None
+            asked = bool(arguments.engine or arguments.workers)
+            return *search(job.engine, job.bound.protocol, options, asked=asked), None
         from explorer.graph import explore_graph
         from kraftcheck.tlc_trace import state_text
 
-        return explore_graph(job.bound.protocol, options, lambda state: state_text(view, state))
+        return job.engine, *explore_graph(job.bound.protocol, options, lambda state: state_text(view, state))
     except Interrupted as interrupted:
-        return interrupted.result, None
+        return job.engine, interrupted.result, None
+    except KeyboardInterrupt:  # before the search began
+        return job.engine, Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED), None
     finally:
         shown.close()
 

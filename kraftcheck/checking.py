@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from explorer.result import Options, Progress, Result, Search, Violation
 from kraftcheck.counterexample import plain, told
-from kraftcheck.engines import ENGINES, choose
+from kraftcheck.engines import choose, needed
+from kraftcheck.engines import search as run_search
 from spec.errors import InputError
 from spec.names import unknown
 from spec.property import Property
@@ -26,6 +27,7 @@ def check(
     init: str = "Init",
     search: str = "bfs",
     engine: str | None = None,
+    workers: int | None = None,
     keep_going: bool = False,
     check_actions: bool = False,
     max_states: int | None = None,
@@ -50,9 +52,11 @@ def check(
     init
         Where to start: "Init", or the name of a scenario.
     search
-        "bfs" or "dfs".
+        "bfs", "dfs" or "iddfs".
     engine
         The name of an engine; by default the first that can do what is asked.
+    workers
+        Threads; by default one for every processor.
     keep_going
         Whether to go on after a violation.
     check_actions
@@ -111,9 +115,12 @@ def check(
         max_depth=max_depth,
         time_limit=time_limit,
         init=init,
+        workers=workers,
         report=report,
     )
-    return ENGINES[choose(engine, search, ["--check-actions"] if check_actions else [])].run(protocol, options)
+    asked = [option for option, value in (("--check-actions", check_actions), ("--workers", workers)) if value]
+    name = choose(engine, search, [*asked, *needed(protocol, symmetry)])
+    return run_search(name, protocol, options, asked=engine is not None or workers is not None)[1]
 
 
 def explain(protocol: Protocol, violation: Violation) -> str:

@@ -111,6 +111,7 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     files.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
     files.add_argument("--trace", type=Path, metavar="FILE", help="write the counterexample as TLC prints it")
     files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
+    files.add_argument("--calls", action="store_true", help="say how often each action had to be called in Python")
     files.add_argument("--quiet", action="store_true", help="only the verdict, with warnings and counterexamples")
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from spec.errors import InputError
 from spec.names import unknown
+from spec.network import Network
 
 if TYPE_CHECKING:
     from explorer.result import Options, Result
     from spec.protocol import Protocol
+
+TRIAL_SECONDS = 3.0
+"""How long the reference engine may try a search before the kernel is compiled for it."""
 
 
 class Engine(NamedTuple):
@@ -39,8 +44,12 @@ class Engine(NamedTuple):
         return function
 
 
+LEARNED_SYMMETRY = "symmetry with first-in first-out channels"
 ENGINES = {
-    "reference": Engine("explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
+    "tables": Engine("explorer.tables.engine:explore", ("bfs", "dfs", "iddfs"), ("--check-actions", "--workers")),
+    "reference": Engine(
+        "explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph", LEARNED_SYMMETRY)
+    ),
 }
 """By name, the one to prefer first."""
 
@@ -79,3 +88,37 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     if name is None:
         raise InputError(f"no engine can do all of this together: {', '.join(wanted)}")
     return name
+
+
+def needed(protocol: Protocol, symmetry: str | None) -> list[str]:
+    """Return what a protocol needs of an engine that not every engine has."""
+    counts = type(protocol.network).rule is not Network.rule
+    return [] if symmetry is None or counts else [LEARNED_SYMMETRY]
+
+
+def search(engine: str, protocol: Protocol, options: Options, *, asked: bool = True) -> tuple[str, Result]:
+    """Run a search; return the name of the engine that did, and what it found.
+
+    The table engine's kernel is compiled when it is used for the first time on a machine, which takes some half a
+    minute. So where the user asked for no engine and it is not compiled yet, the reference engine may try first: a
+    small search it ends at once, with the same result.
+
+    Parameters
+    ----------
+    engine
+        The name of the engine that was chosen.
+    protocol, options
+        The protocol with its constants, and what the search is asked for.
+    asked
+        Whether the user asked for this engine.
+    """
+    if engine == "tables" and not asked and options.search in ENGINES["reference"].searches:
+        from explorer.tables.compiled import is_compiled
+
+        if not is_compiled():
+            seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)
+            tried = ENGINES["reference"].run(protocol, replace(options, time_limit=seconds, report=None))
+            if tried.limit != "time_limit" or seconds == options.time_limit:
+                tried.notes.append("the table engine is not compiled here yet: the reference engine searched")
+                return "reference", tried
+    return engine, ENGINES[engine].run(protocol, options)

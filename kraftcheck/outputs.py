@@ -78,7 +78,7 @@ def result_as_json(
         "constants": {name: value_as_json(value) for name, value in protocol.constant_values().items()},
         "engine": engine,
         "search": options.search.value,
-        "workers": getattr(options, "workers", None) or 1,
+        "workers": result.workers,
         "symmetry": options.symmetry,
         "view": options.view,
         "result": result.verdict.value,
@@ -90,11 +90,13 @@ def result_as_json(
         "generated_states": result.generated_states,
         "depth": result.depth,
         "actions": result.actions,
+        "handler_calls": result.handler_calls,
         "never_enabled": result.never_enabled,
         "trace_length": len(result.violations[0].trace) if violated else None,
         "seconds": round(result.seconds, 6),
         "states_per_second": round(rate(result), 1),
         "peak_memory_bytes": peak_memory(),
+        "notes": result.notes,
     }
 
 

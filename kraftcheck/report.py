@@ -52,7 +52,7 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
         console.print(Text.assemble(*[(text, _RICH_STYLES[style]) for style, text in line]), soft_wrap=True)
 
 
-def report(protocol: Protocol, result: Result, *, quiet: bool = False) -> Iterator[Line]:
+def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bool = False) -> Iterator[Line]:
     """Yield the lines of the report on a search.
 
     Parameters
@@ -63,14 +63,17 @@ def report(protocol: Protocol, result: Result, *, quiet: bool = False) -> Iterat
         What was found.
     quiet
         Whether to leave out the table of actions.
+    calls
+        Whether the table says how often each action was called in Python.
     """
     for violation in result.violations:
         yield from told(protocol, violation)
         yield []
     if not quiet:
-        yield from actions_table(result)
+        yield from actions_table(result, calls=calls)
         yield []
     yield from never_enabled(result)
+    yield from ([(FAINT, f"Note: {note}")] for note in result.notes)
     yield summary(result)
 
 
@@ -105,17 +108,19 @@ def rate(result: Result) -> float:
     return result.distinct_states / result.seconds if result.seconds > 0 else 0.0
 
 
-def actions_table(result: Result) -> Iterator[Line]:
-    """Yield the table of actions with how often each fired."""
+def actions_table(result: Result, *, calls: bool = False) -> Iterator[Line]:
+    """Yield the table of actions with how often each fired and, on request, how often it was called in Python."""
     if not result.actions:
         return
-    name_width = max(len("action"), *map(len, result.actions))
-    shown = {name: f"{times:,}" for name, times in result.actions.items()}
-    number_width = max(len("fired"), *map(len, shown.values()))
-    yield [(HEAD, f"{'action':{name_width}}  {'fired':>{number_width}}")]
-    for name, times in shown.items():
-        style = PLAIN if result.actions[name] else FAINT
-        yield [(style, f"{name:{name_width}}  {times:>{number_width}}")]
+    columns = {"fired": result.actions}
+    if calls:
+        columns["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
+    width = max(len("action"), *map(len, result.actions))
+    widths = {title: max(len(title), *(len(f"{n:,}") for n in column.values())) for title, column in columns.items()}
+    yield [(HEAD, f"{'action':{width}}" + "".join(f"  {title:>{widths[title]}}" for title in columns))]
+    for name, times in result.actions.items():
+        numbers = "".join(f"  {column[name]:>{widths[title]},}" for title, column in columns.items())
+        yield [(PLAIN if times else FAINT, f"{name:{width}}{numbers}")]
 
 
 def never_enabled(result: Result) -> Iterator[Line]:

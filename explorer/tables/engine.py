@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.growth import CallGrowth
 from explorer.result import (
     DEADLOCK,
     INTERRUPTED,
@@ -138,6 +139,7 @@ class TableSearch:
         self.copies = 2 if len(self.learner.group) > 1 else 1  # a state, and beside it its canonical image
         self.violated: set[str] = set()
         self.slow = SlowChecks(self, parts) if parts.slow or parts.slow_constraints else None
+        self.growth = CallGrowth()
         self.began = time.monotonic()
 
     # The packing
@@ -326,6 +328,7 @@ class TableSearch:
         maximum = self.options.max_states  # the last batch may find more; they do not count
         result.distinct_states = self.distinct if maximum is None else min(self.distinct, maximum)
         result.handler_calls = dict(self.learner.handler_calls)
+        self.growth.sample(result.distinct_states, result.handler_calls)
         result.seconds = time.monotonic() - self.began
 
     initial_count = 0
@@ -335,8 +338,8 @@ class TableSearch:
         limit = self.options.time_limit
         if limit is not None and time.monotonic() - self.began > limit:
             self.stop_at("time_limit")
+        self.tally()
         if self.options.report is not None:
-            self.tally()
             result = self.result
             self.options.report(
                 Progress(
@@ -449,6 +452,8 @@ class TableSearch:
         except KeyboardInterrupt:
             self.result.complete, self.result.limit = False, INTERRUPTED
             raise Interrupted(self.conclude()) from None
+        if self.learner.purity is not None:
+            self.learner.purity.call_again()
         return self.conclude()
 
     def search(self) -> None:
@@ -467,6 +472,7 @@ class TableSearch:
         result.workers = self.workers
         if self.slow is not None:
             result.notes += self.slow.notes()
+        result.notes += self.growth.notes(result.distinct_states, result.handler_calls)
         if result.violations:
             only = {violation.property for violation in result.violations} == {DEADLOCK}
             result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION

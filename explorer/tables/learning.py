@@ -27,7 +27,6 @@ from explorer.tables.layout import (
     GROW_MAP,
     GROW_MISSES,
     GROW_ROWS,
-    INBOX_VIEW,
     JUDGED,
     KIND,
     LEAF,
@@ -413,21 +412,24 @@ def build_row(t: Any, row: Any) -> Any:
             continue
         for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
             root = np.int64(t.list_nodes[k])
+            if root < 0:  # it reads inboxes: no control row decides it
+                if start + n + 2 >= len(t.row_items):
+                    t.meta[M_GROW] |= GROW_ITEMS
+                    return FULL
+                t.row_items[start + n, 0] = ~root
+                t.row_items[start + n, 1] = -1
+                t.row_items[start + n, 2] = s if s < slots else -1
+                n += 1
+                continue
             leaf = walk_to(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, KIND] == UNKNOWN:
                 missing = True
-                if miss(t, MISS_PATH, root, row, local, 0, np.int64(s if s < slots else -1)) == FULL:
+                if miss(t, MISS_PATH, root, row, local, 0, -1) == FULL:
                     return FULL
                 continue
             if start + n + t.nodes[leaf, N] + 2 >= len(t.row_items):
                 t.meta[M_GROW] |= GROW_ITEMS
                 return FULL
-            if t.nodes[leaf, KIND] == INBOX_VIEW:
-                t.row_items[start + n, 0] = root
-                t.row_items[start + n, 1] = -1
-                t.row_items[start + n, 2] = s if s < slots else -1
-                n += 1
-                continue
             for o in range(t.nodes[leaf, A], t.nodes[leaf, A] + t.nodes[leaf, N]):
                 target = make_changed(t, row, np.int64(t.outcomes[o, DELTA]))
                 if target == FULL:
@@ -476,6 +478,8 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> Any:
             continue
         for r in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
             node = t.list_nodes[r]
+            if node < 0:
+                node = ~node
             leaf = t.nodes[node, KIND] == LEAF
             first = t.nodes[node, A] if leaf else node
             last = first + t.nodes[node, N] if leaf else first + 1
@@ -613,7 +617,7 @@ def resolve(t: Any, needs: Any, first: Any, count: Any) -> Any:
         elif kind == NEED_IMAGES_OF:
             code = make_content_images(t, a)
         elif kind == NEED_PATH:
-            code = miss(t, MISS_PATH, a, b, c, needs[i, 4], needs[i, 5])
+            code = miss(t, MISS_PATH, a, b, c, 0, needs[i, 4])
         if code == FULL:
             return i
     return count

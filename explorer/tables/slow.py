@@ -107,12 +107,32 @@ class SlowChecks:
         self._semantics = search.semantics
         self._evaluated: Counter[str] = Counter()
         self._beyond: set[bytes] = set()
+        self._verdicts: dict[bytes, list[str]] = {}
         self._prunes = bool(parts.constraints or search.options.action_constraints)
 
     @property
     def beyond(self) -> int:
         """States beyond the slow constraints that were found, and so are in the visited set."""
         return len(self._beyond)
+
+    @property
+    def constrains(self) -> bool:
+        """Whether there is a slow constraint."""
+        return bool(self._parts.slow_constraints)
+
+    def within(self, row: Any) -> bool:
+        """Return whether the state of a row is within the slow constraints."""
+        state = self._search.learner.decode_state(row)
+        return all(self._holds(constraint, state) for constraint in self._parts.slow_constraints)
+
+    def violated_by(self, row: Any) -> list[str]:
+        """Return the slow properties that do not hold in the state of a row; remembered."""
+        key = row.tobytes().rstrip(b"\0")
+        found = self._verdicts.get(key)
+        if found is None:
+            state = self._search.learner.decode_state(row)
+            found = self._verdicts[key] = [p.name for p in self._parts.slow if not self._holds(p, state)]
+        return found
 
     def forget(self) -> None:
         """Forget which states were found: the visited set was emptied."""
@@ -187,7 +207,7 @@ class SlowChecks:
         """Return what to tell the user: which properties were slow, why, and how often they were evaluated."""
         return [
             f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}: "
-            f"it was evaluated {self._evaluated[prop.name]:,} times"
+            f"it was evaluated {self._evaluated[prop.name] + len(self._search.starts):,} times"
             for prop in (*self._parts.slow, *self._parts.slow_constraints)
         ]
 

@@ -383,12 +383,13 @@ class Vocabulary:
             bad |= int(self.a["messages"][message, 1])
         self.a["slot_contents"][slot] += 1
         self.a["contents"][found] = slot, self.a["slot_contents"][slot], free, len(known), bad
-        if len(self.group) > 1:
-            raise ProtocolError(f"symmetry is not supported with the network discipline {type(self.network).__name__}")
         self.meta[at.M_CONTENTS] = found + 1
         self.meta[at.M_CONTENT_ITEMS] = free + len(known)
         self.learned_contents[slot, inbox] = found
         self.content_values[found] = inbox
+        for g, permutation in enumerate(self.group if len(self.group) > 1 else ()):
+            place = int(self.a["permuted_slots"][g, slot])
+            self.a["permuted_contents"][found, g] = self._learned_content(place, permuted(inbox, permutation))
         return found
 
     # States
@@ -447,7 +448,8 @@ class Vocabulary:
         assert self.shared_type is not None
         shared = self.shared_type(*[self.shared_values[i][control[first + i]] for i in range(len(self.shared_names))])
         replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
-        inboxes = {key: self.decode_content(int(row[1 + s])) for key, s in self.slots.items() if row[1 + s]}
+        known = len(row) - 1  # a row from before a replica appeared is shorter
+        inboxes = {key: self.decode_content(int(row[1 + s])) for key, s in self.slots.items() if s < known and row[1 + s]}
         return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
 
     def decode_content(self, content: int) -> Value:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kraft_model.reconfig import Reconfig
 from spec.binding import Bound, bind
-from spec.config import read_config
+from spec.config import override, parse_setting, read_config
 from spec.protocol import Protocol
 from spec.tla import parse_value
 from spec.values import Value
@@ -26,9 +26,10 @@ _CONJUNCT = re.compile(r"^/\\ (\w+) = (.*(?:\n(?!/\\ ).*)*)", re.MULTILINE)
 _LABEL = re.compile(r"^(?:State \d+: |\\\* )<(\w+).*>$", re.MULTILINE)
 
 
-def bound(path: str, protocol: type[Protocol] = Reconfig) -> Bound:
-    """Return a protocol bound to one of TLC's configurations, named as `counts/two-voters`."""
-    return bind(protocol, read_config(TLC / f"{path}.cfg"))
+def bound(path: str, protocol: type[Protocol] = Reconfig, *settings: str) -> Bound:
+    """Return a protocol bound to one of TLC's configurations, named as `counts/two-voters`, with settings put in."""
+    config = read_config(TLC / f"{path}.cfg")
+    return bind(protocol, override(config, [parse_setting(setting, config) for setting in settings]))
 
 
 @cache

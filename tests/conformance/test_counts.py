@@ -66,6 +66,25 @@ def test_depth_first_search_counts_the_same(name: str) -> None:
     assert depth.depth is None
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "symmetry", "counts"),
+    [
+        ("three-voters", ("MaxElections=0", "MaxValuesPerEpoch=2"), None, (792, 458, 22)),
+        ("three-voters", ("MaxElections=0", "MaxValuesPerEpoch=2"), "symmHosts", (418, 240, 22)),
+        ("two-voters", ("Value={v1, v2}", "MaxValuesPerEpoch=2"), None, (4213, 3140, 29)),
+        ("two-voters", ("Value={v1, v2}", "MaxValuesPerEpoch=2"), "symmHosts", (4213, 3140, 29)),
+        ("two-voters", ("Value={v1, v2}", "MaxValuesPerEpoch=2"), "symmHostsAndValues", (2213, 1608, 29)),
+    ],
+)
+def test_symmetry_counts_what_tlc_counts(
+    name: str, settings: tuple[str, ...], symmetry: str | None, counts: tuple[int, int, int]
+) -> None:
+    """The numbers are what TLC 2.15 printed for the same `.cfg` with a SYMMETRY; the leader's host is never moved."""
+    protocol = bound(f"counts/{name}", Reconfig, *settings).protocol
+    result = explore(protocol, Options(deadlock=False, symmetry=symmetry))
+    assert (result.generated_states, result.distinct_states, result.depth) == counts
+
+
 def test_two_voters_deadlocks_where_it_does_in_tlc() -> None:
     result = explore(bound("counts/two-voters").protocol, Options(deadlock=True))
     assert result.verdict is Verdict.DEADLOCK

@@ -91,7 +91,7 @@ def first_step_not_offered(bound: Bound, trace: tuple[TraceStep, ...]) -> int | 
 @each_fault(SLOW)
 def test_a_fault_is_caught_by_its_invariant(fault: Fault) -> None:
     bound = bind(fault.protocol, fault.config)
-    found = search(bound)
+    found = search(bound, max_depth=fault.length)
     assert found.verdict is Verdict.VIOLATION
     (violation,) = found.violations
     assert (violation.property, len(violation.trace)) == (fault.invariant, fault.length)
@@ -131,7 +131,7 @@ def test_a_late_vote_contradicts_a_restarted_leader() -> None:
     settings = ("Hosts={n1, n2}", "InitClusterSize=2", "MaxSpawnedServers=2")
     bound = bind(fault.protocol, with_settings(fault.config, *settings))
     invariant = bound.protocol.properties["NoIllegalState"]
-    found = search(bound._replace(properties=(invariant,)))
+    found = search(bound._replace(properties=(invariant,)), max_depth=10)
     assert [(violation.property, len(violation.trace)) for violation in found.violations] == [("NoIllegalState", 10)]
     assert found.violations[0].trace[-1].action == "HandleRequestVoteResponse"
 

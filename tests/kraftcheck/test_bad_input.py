@@ -213,4 +213,4 @@ def test_an_error_of_ours_is_not_blamed_on_the_user(run, ping, monkeypatch) -> N
 
     monkeypatch.setattr("explorer.reference.ReferenceSearch._admit", broken)
     with pytest.raises(RuntimeError, match="a bug"):
-        run("check", ping)
+        run("check", ping, "--engine", "reference")

@@ -93,6 +93,7 @@ def test_a_users_model_needs_no_configuration(ping) -> None:
 
 
 def test_engines(monkeypatch) -> None:
+    monkeypatch.delitem(ENGINES, "tables")
     monkeypatch.setitem(ENGINES, "quick", Engine("nowhere:run", ("bfs", "iddfs"), ("--workers",)))
     assert choose(None, "bfs") == next(iter(ENGINES))
     assert choose(None, "bfs", ["--workers"]) == "quick"

@@ -32,9 +32,9 @@ def two_phase_commit(managers: int, protocol: type[TwoPhaseCommit] = TwoPhaseCom
     return explore(protocol(resource_managers=names("rm", managers)))
 
 
-def lock_service(clients: int, losses: int, protocol: type[LockService] = LockService, deadlock: bool = True) -> Result:
-    bound = protocol(clients=names("c", clients), losses=losses)
-    return explore(bound, Options(properties=tuple(bound.properties.values()), deadlock=deadlock))
+def lock_service(clients: int, losses: int, *, deadlock: bool = True) -> Result:
+    protocol = LockService(clients=names("c", clients), losses=losses)
+    return explore(protocol, Options(properties=tuple(protocol.properties.values()), deadlock=deadlock))
 
 
 def assert_is_a_behaviour(protocol: Protocol, found: Result) -> None:
@@ -137,8 +137,7 @@ class Hasty(LockService):
 
 @pytest.mark.parametrize(("broken", "length"), [(ImpatientServer, 8), (Generous, 7), (Hasty, 5)])
 def test_a_broken_lock_service_lets_two_hold_the_lock(broken: type[LockService], length: int) -> None:
-    found = lock_service(2, 0, broken)
-    assert [(violation.property, len(violation.trace)) for violation in found.violations] == [
-        ("MutualExclusion", length)
-    ]
-    assert_is_a_behaviour(broken(clients=names("c", 2), losses=0), found)
+    protocol = broken(clients=names("c", 2), losses=0)
+    found = explore(protocol, Options(properties=tuple(protocol.properties.values()), max_depth=length))
+    assert [(v.property, len(v.trace)) for v in found.violations] == [("MutualExclusion", length)]
+    assert_is_a_behaviour(protocol, found)

@@ -73,7 +73,7 @@ def as_json(value: Value) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [("grow-with-election", None), ("two-voters-remove", None), ("grow-and-shrink-with-election", 4000)],
+    [("grow-with-election", None), ("two-voters-remove", None), ("grow-and-shrink-with-election", 1500)],
 )
 def test_every_state_of_reconfig_comes_back(name: str, limit: int | None) -> None:
     protocol = models.bound(f"counts/{name}").protocol

@@ -359,7 +359,8 @@ class Corners(Protocol):
     @internal
     def several(self, me: Node) -> Steps:
         yield become(me).spend("losses")
-        yield become(me).send(Note(1, 2, 7))
+        yield become(me).send(Note(1, 2, 7))  # the last of them
+        del me
 
 
 class SingleCopies(Bag):
@@ -423,7 +424,7 @@ def test_several_steps_that_are_all_refused() -> None:
     semantics = Semantics(Corners(losses=0, copies=0))
     (state,) = semantics.initial()
     reason = only(explain(semantics, state, "Several", 1))
-    assert reason.kind == "bound"
+    assert (reason.kind, reason.line) == ("bound", line("# the last of them", path=HERE))
     assert reason.text == (
         "nothing is left of losses: MaxLosses = 0;"
         " Note(source=1, dest=2, number=7) was sent before, and may be once only"

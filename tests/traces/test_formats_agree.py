@@ -115,6 +115,17 @@ def test_itf_keeps_the_order_of_model_values(tmp_path: Path) -> None:
     assert sorted((name.name, name.index) for name in again.states[0].variables["x"]) == [("a", 1), ("z", 0)]
 
 
+def test_itf_writes_large_numbers_and_sets_as_every_reader_can_take_them() -> None:
+    numbers = (2**53 - 1, 2**53, 1 - 2**53, -(2**53))
+    values = {"n": numbers, "s": frozenset("jihgfedcba")}
+    trace = Trace("", 0, TraceFormat.TLC_LOG, (TraceState(1, values),))
+    assert as_itf(trace)["states"][0] == {
+        "#meta": {"index": 0},
+        "n": [2**53 - 1, {"#bigint": str(2**53)}, 1 - 2**53, {"#bigint": str(-(2**53))}],
+        "s": {"#set": list("abcdefghij")},
+    }
+
+
 def test_the_json_of_values_that_the_samples_lack() -> None:
     class Role(Symbol):
         VOTER = "Voter"
@@ -212,7 +223,10 @@ ITF_ERRORS = [
         "#bigint, #tup, #set or #map, found the mark '#uns",
     ),
     ('{"vars": ["x"], "states": [{"x": 1}], "loop": 1}', "the index of a state, 0 to 0, found 1 in 'loop'"),
-    ('{"vars": ["x"], "states": [{"x": 1}], "loop": true}', "the index of a state, 0 to 0, found True in 'loop'"),
+    (
+        '{"vars": ["x"], "states": [{"x": 1}, {"x": 1}], "loop": true}',
+        "the index of a state, 0 to 1, found True in 'loo",
+    ),
     ('{"vars": ["x"], "states": [{"x": 1}], "#meta": 1}', "an object, found a number in #meta"),
     ('{"vars": ["x"], "states": [{"x": 1, "#meta": []}]}', "an object, found an array in states[0].#meta"),
     ('{"vars": ["x"], "states": [{"x": 1.5}]}', "whole numbers of a sensible length, found the number '1.5'"),

@@ -107,6 +107,11 @@ def test_a_single_variable_in_a_simulation(tmp_path: Path) -> None:
     assert [(state.action, state.parameters) for state in trace.states] == [(None, None), ("A", "n1"), (None, None)]
 
 
+def test_a_value_at_the_end_of_a_module_may_be_cut(tmp_path: Path) -> None:
+    text = f"{HEAD}STATE_1 ==\nx = 1\n\nSTATE_2 ==\nx = 12"
+    assert [len(traces_of(tmp_path, end)[0].states) for end in (text, text + "\n")] == [1, 2]
+
+
 # Dumps
 
 

@@ -1,0 +1,118 @@
+"""Actions that cheat are named under `--check-actions`, by both engines, and honest ones are not."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from explorer import reference
+from explorer.result import Options, Result, Search
+from explorer.tables import engine
+from spec import Protocol, Record, State, Steps, become, internal
+from spec.errors import ActionError
+from spec.examples.lock_service import LockService
+from spec.protocol import bound
+from spec.values import ModelValue
+
+ENGINES = {"reference": reference.explore, "tables": engine.explore}
+
+
+class Ticker(Record):
+    id: int
+    count: int = 0
+
+
+class Nothing(Record):
+    pass
+
+
+KEPT: dict[str, Any] = {"calls": 0, "seen": set(), "noted": False}
+
+
+class Honest(Protocol):
+    ticks: int = bound("Ticks", default=4)
+
+    def initial(self) -> Iterator[State]:
+        KEPT.update(calls=0, seen=set(), noted=False)
+        yield self.start([Ticker(1), Ticker(2)], Nothing())
+
+    @internal
+    def tick(self, me: Ticker) -> Steps:
+        yield become(me.but(count=self.next(me))).spend("ticks")
+
+    def next(self, me: Ticker) -> int:
+        return me.count + random.Random(me.count).randrange(2)  # seeded: always the same
+
+
+def cheats_with(function: Callable[[Any, Ticker], int]) -> Protocol:
+    return type("Cheat", (Honest,), {"next": function})()
+
+
+def counts_calls(self: Protocol, me: Ticker) -> int:
+    KEPT["calls"] += 1
+    return int(KEPT["calls"]) % 7
+
+
+def remembers(self: Protocol, me: Ticker) -> int:
+    fresh = me not in KEPT["seen"]
+    KEPT["seen"].add(me)
+    return int(fresh)
+
+
+def changes_its_input(self: Protocol, me: Ticker) -> int:
+    object.__setattr__(me, "count", me.count + 1)
+    return 0
+
+
+def told_by_another_call(self: Protocol, me: Ticker) -> int:
+    if me.count == 2:
+        KEPT["noted"] = True
+    return 0 if KEPT["noted"] and me.count == 0 else me.count + 1
+
+
+def explored(name: str, protocol: Protocol, search: Search = Search.BFS, check: bool = True) -> Result:
+    return ENGINES[name](protocol, Options(search=search, deadlock=False, check_actions=check))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (counts_calls, "is not pure: called twice on the same input, it yielded other steps"),
+        (remembers, "is not pure: called twice on the same input, it yielded other steps"),
+        (changes_its_input, "changes its input"),
+        (lambda self, me: int(time.time()) % 2, "is not pure: it calls time.time"),
+        (lambda self, me: time.perf_counter_ns() % 3, "is not pure: it calls time.perf_counter_ns"),
+        (lambda self, me: datetime.now().year % 3, "is not pure: it calls datetime.now"),
+        (lambda self, me: random.randrange(3), "is not pure: it calls Random.getrandbits"),
+        (lambda self, me: os.getpid() % 3, "is not pure: it calls posix.getpid"),
+        (lambda self, me: len(open(__file__).name), "is not pure: it calls io.open"),  # noqa: SIM115
+    ],
+)
+def test_a_cheat_is_named(name, function, problem) -> None:
+    with pytest.raises(ActionError) as caught:
+        explored(name, cheats_with(function))
+    assert f"action Tick of Cheat {problem}" in str(caught.value)
+    assert str(caught.value).startswith(f"{__file__}:")
+    assert sys.getprofile() is None
+
+
+@pytest.mark.parametrize("search", [Search.BFS, Search.DFS])
+def test_what_another_call_left_behind_is_found_in_the_end(search) -> None:
+    with pytest.raises(ActionError, match="called twice on the same input"):
+        explored("tables", cheats_with(told_by_another_call), search)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_honest_actions_pass(name) -> None:
+    found, plain = (explored(name, Honest(), check=check) for check in (True, False))
+    assert (found.distinct_states, found.generated_states) == (plain.distinct_states, plain.generated_states)
+    clients = frozenset(ModelValue(f"c{i}", i) for i in (1, 2))
+    assert explored(name, LockService(clients=clients, losses=1)).distinct_states > 20
