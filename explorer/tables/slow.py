@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.result import Options, TraceStep
-from spec.errors import ProtocolError
+from explorer.tables.layout import MOST_PROPERTIES
 from spec.property import Property
 from spec.semantics import Transition
 from spec.state import State
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int32]
 Behaviour = tuple[TraceStep, ...]
-
-JUDGED_BITS = 60  # properties and constraints for which a control row has bits
-MESSAGE_BITS = 30  # for which an inbox content has, those of control rows included
-STEP_BITS = 20  # for which a step has
-
 
 class Parts(NamedTuple):
     """The properties and constraints of a search, by how they are decided.
@@ -52,21 +47,12 @@ class Parts(NamedTuple):
 
 def split(options: Options) -> Parts:
     """Tell the properties and constraints that the tables decide from the slow ones.
-
-    Raises
-    ------
-    ProtocolError
-        For more step properties than a step has bits for.
     """
-    over_steps = [p.name for p in (*options.properties, *options.action_constraints) if p.over_steps]
-    if len(over_steps) > STEP_BITS:
-        message = f"expected at most {STEP_BITS} step invariants and action constraints, found {len(over_steps)}"
-        raise ProtocolError(f"{message}; the reference engine has no such limit")
     about_states = [p for p in options.properties if not p.over_steps]
-    constraints = [c for c in options.constraints if reason(c) is None][:JUDGED_BITS]
-    local = [p for p in about_states if reason(p) is None and p.asks != ("message",)][: JUDGED_BITS - len(constraints)]
-    messages = [p for p in about_states if p.asks == ("message",)]
-    messages = messages[: max(0, MESSAGE_BITS - len(local) - len(constraints))]
+    room = MOST_PROPERTIES - 1  # those for which there is none are slow
+    constraints = [c for c in options.constraints if reason(c) is None][:room]
+    local = [p for p in about_states if reason(p) is None and p.asks != ("message",)][: room - len(constraints)]
+    messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
     return Parts(
         tuple(local),
         tuple(constraints),

