@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import permutations, product
+from itertools import chain, permutations, product
 
 from spec.protocol import Protocol
 from spec.state import State
@@ -22,7 +22,8 @@ def permutation_group(sets: tuple[tuple[Value, ...], ...]) -> list[Permutation]:
     """
     group = []
     for chosen in product(*[permutations(values) for values in sets]):
-        group.append({v: w for values, images in zip(sets, chosen, strict=True) for v, w in zip(values, images, strict=True)})
+        pairs = [zip(values, images, strict=True) for values, images in zip(sets, chosen, strict=True)]
+        group.append(dict(chain.from_iterable(pairs)))
     return group
 
 

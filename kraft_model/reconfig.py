@@ -252,7 +252,7 @@ class Reconfig(ReconfigScenarios, Protocol):
 
     @on(RequestVoteRequest)
     def handle_request_vote_request(self, me: Server, request: RequestVoteRequest) -> Steps:
-        """Any server, an observer too: its configuration may lag. It votes once an epoch, for a log not behind its own."""
+        """Any server, an observer too (its configuration may lag), votes once an epoch, for a log not behind its own."""
         if request.epoch < me.current_epoch:
             yield consume(me).reply(
                 RequestVoteResponse(
@@ -306,16 +306,6 @@ class Reconfig(ReconfigScenarios, Protocol):
         announcements = [BeginQuorumRequest(me.current_epoch, me.id, peer) for peer in self._peers(me)]
         yield become(leader).send_once(*announcements)
 
-    @on(BeginQuorumRequest)
-    def accept_begin_quorum_request(self, me: Server, request: BeginQuorumRequest) -> Steps:
-        """A voter follows the leader that announces itself, unless the announcement is stale."""
-        if request.epoch < me.current_epoch:
-            return
-        if me.role is not Role.VOTER:
-            return
-        outcome = maybe_transition(me, request.source, request.epoch)
-        yield consume(outcome.of(me).but(pending_fetch=Nil.NIL))
-
     # The leader
 
     @internal
@@ -326,7 +316,7 @@ class Reconfig(ReconfigScenarios, Protocol):
         if shared.value_ctr[me.current_epoch - 1] >= self.max_values_per_epoch:
             return
         appended = shared.value_ctr[me.current_epoch - 1] + 1
-        counts = shared.value_ctr[: me.current_epoch - 1] + (appended,) + shared.value_ctr[me.current_epoch :]
+        counts = (*shared.value_ctr[: me.current_epoch - 1], appended, *shared.value_ctr[me.current_epoch :])
         for value in ordered(self.values):
             if shared.acked[value] is Nil.NIL:
                 entry = Entry(Command.APPEND, me.current_epoch, value)
@@ -470,6 +460,16 @@ class Reconfig(ReconfigScenarios, Protocol):
 
     # Followers and observers
 
+    @on(BeginQuorumRequest)
+    def accept_begin_quorum_request(self, me: Server, request: BeginQuorumRequest) -> Steps:
+        """A voter follows the leader that announces itself, unless the announcement is stale."""
+        if request.epoch < me.current_epoch:
+            return
+        if me.role is not Role.VOTER:
+            return
+        outcome = maybe_transition(me, request.source, request.epoch)
+        yield consume(outcome.of(me).but(pending_fetch=Nil.NIL))
+
     @internal
     def send_fetch_request(self, me: Server) -> Steps:
         """A follower fetches from its leader, even from one that its configuration has removed.
@@ -507,7 +507,7 @@ class Reconfig(ReconfigScenarios, Protocol):
 
     @on(FetchResponse)
     def handle_diverging_fetch_response(self, me: Server, response: FetchResponse, shared: Shared) -> Steps:
-        """A follower truncates its log to what it shares with the leader, and may fall back to an older configuration."""
+        """A follower truncates its log to what it shares with the leader, and may return to an older configuration."""
         if not isinstance(response, FetchDiverging):
             return
         outcome = handle_common_response(me, response.leader, response.epoch, response.error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,8 +83,26 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input.
     """
     model = find_model(arguments.model, arguments.variant)
+    return guarded(model, lambda: _check(job_of(model, arguments), arguments))
+
+
+def guarded(model: Model, work: Callable[[], int]) -> int:
+    """Do a command's work; say of what goes wrong in a user's protocol in which line of it that is.
+
+    Parameters
+    ----------
+    model
+        The model that the user named.
+    work
+        Does the work, and returns the exit code.
+
+    Raises
+    ------
+    InputError
+        For bad input.
+    """
     try:
-        return _check(_job(model, arguments), arguments)
+        return work()
     except ProtocolError as error:
         place = _place(model, error.__cause__)
         if place is None or str(model.file) in str(error):
@@ -105,7 +123,14 @@ def _place(model: Model, error: BaseException | None) -> str | None:
     return None if line is None else f"{model.file}:{line}"
 
 
-def _job(model: Model, arguments: argparse.Namespace) -> Job:
+def job_of(model: Model, arguments: argparse.Namespace) -> Job:
+    """Return what a command line asks for, checked.
+
+    Raises
+    ------
+    InputError
+        For a configuration that does not fit the model, or an engine that cannot do what is asked.
+    """
     config_name, config = find_config(model, arguments.config)
     bound = bind(model.protocol, override(config, [parse_setting(text, config) for text in arguments.set]))
     given = {name: getattr(arguments, name) for name in ENGINE_OPTIONS if getattr(arguments, name) not in (None, False)}
@@ -148,7 +173,7 @@ def _check(job: Job, arguments: argparse.Namespace) -> int:
         from explorer.graph import graph_writer
 
         graph_writer(arguments.graph)
-    view = _view(job) if arguments.trace or arguments.graph else None
+    view = view_of(job) if arguments.trace or arguments.graph else None
     if not arguments.quiet:
         print_lines(header(job))
     engine, result, graph = _search(job, view if arguments.graph else None, arguments)
@@ -156,16 +181,22 @@ def _check(job: Job, arguments: argparse.Namespace) -> int:
         content = result_as_json(job.model, job.config_name, engine, protocol, job.options, result)
         write_json(arguments.json, content)
     if arguments.trace and view is not None:
-        _write_trace(job, view, result, arguments)
+        write_trace(job, view, result, arguments)
     if graph is not None:
         from explorer.graph import write_graph
 
         write_graph(graph, arguments.graph)
     print_lines(report(protocol, result, quiet=arguments.quiet, calls=arguments.calls))
+    return exit_code(result)
+
+
+def exit_code(result: Result) -> int:
+    """Return the exit code that says how a search ended."""
     return EXIT_INTERRUPTED if result.limit == INTERRUPTED else EXIT_CODES[result.verdict]
 
 
-def _view(job: Job) -> StateView:
+def view_of(job: Job) -> StateView:
+    """Return the view of the protocol's states as TLA+ variables."""
     from spec.view import StateView
 
     return StateView(job.bound.protocol)
@@ -191,7 +222,7 @@ def _search(job: Job, view: StateView | None, arguments: argparse.Namespace) -> 
         shown.close()
 
 
-def _write_trace(job: Job, view: StateView, result: Result, arguments: argparse.Namespace) -> None:
+def write_trace(job: Job, view: StateView, result: Result, arguments: argparse.Namespace) -> None:
     """Write the counterexamples; where there is none, no file of an earlier run is left that could be taken for one."""
     from kraftcheck.tlc_trace import write_traces
 
@@ -202,13 +233,13 @@ def _write_trace(job: Job, view: StateView, result: Result, arguments: argparse.
         arguments.trace.unlink()
 
 
-def header(job: Job) -> Iterator[Line]:
-    """Yield the lines that say what is checked."""
+def header(job: Job, how: str = "") -> Iterator[Line]:
+    """Yield the lines that say what is checked, and how: by default in which order of search."""
     protocol, options = job.bound.protocol, job.options
     variant = f" ({protocol.variant})" if protocol.variant else ""
     yield [
         (HEAD, f"{job.model.name}{variant}"),
-        (PLAIN, f", configuration {job.config_name}, engine {job.engine}, {options.search}"),
+        (PLAIN, f", configuration {job.config_name}, engine {job.engine}, {how or options.search}"),
     ]
     constants = ", ".join(f"{name} = {words(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]

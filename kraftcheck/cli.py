@@ -14,6 +14,9 @@ MODEL_HELP = "a name that `kraftcheck models` lists, or path/to/file.py:ClassNam
 EXITS = """\
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 20 nothing violated, but
 the search stopped at a limit; 2 bad input; 130 interrupted"""
+WALK_EXITS = """\
+exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 20 nothing violated, but it stopped at a
+limit; 2 bad input; 130 interrupted"""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
@@ -65,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
     models.set_defaults(run=_models)
     what = "search a model's states for a violation"
     _add_check(commands.add_parser("check", help=what, description=what, epilog=EXITS, allow_abbrev=False))
+    what = "walk at random through a model's states"
+    _add_simulate(commands.add_parser("simulate", help=what, description=what, epilog=WALK_EXITS, allow_abbrev=False))
     return top
 
 
@@ -80,8 +85,30 @@ def _check(arguments: argparse.Namespace) -> int:
     return check_command.run(arguments)
 
 
-def _add_check(check: argparse.ArgumentParser) -> None:
-    check.set_defaults(run=_check)
+def _simulate(arguments: argparse.Namespace) -> int:
+    from kraftcheck import simulate_command
+
+    return simulate_command.run(arguments)
+
+
+def _add_simulate(simulate: argparse.ArgumentParser) -> None:
+    none = dict.fromkeys(("max_depth", "graph", "memory", "checkpoint", "checkpoint_every", "resume"))
+    simulate.set_defaults(run=_simulate, search="bfs", **none)  # of check's options, those that it does not have
+    _add_what(simulate)
+    how = simulate.add_argument_group("how")
+    how.add_argument("--runs", type=_count, default=1000, metavar="N", help="walks (default: 1000)")
+    how.add_argument("--depth", type=_count, default=100, metavar="N", help="states along a walk (default: 100)")
+    how.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
+    how.add_argument("--engine", metavar="NAME", help="the engine: tables")
+    how.add_argument("--workers", type=_count, metavar="N", help="threads")
+    limits = simulate.add_argument_group("where to stop")
+    limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
+    limits.add_argument("--time-limit", type=_seconds, metavar="SECONDS")
+    files = _add_output(simulate)
+    files.add_argument("--out", type=Path, metavar="DIR", help="write each walk as TLC's -simulate does")
+
+
+def _add_what(check: argparse.ArgumentParser) -> None:
     check.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     what = check.add_argument_group("what is checked")
     what.add_argument("--config", metavar="CONFIG", help="a .cfg file, or one of the model's (default: default)")
@@ -94,6 +121,20 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     what.add_argument("--symmetry", action=flag, help="reduce by symmetry, whatever the .cfg says")
     what.add_argument("--continue", dest="keep_going", action="store_true", help="go on after a violation")
     what.add_argument("--check-actions", action="store_true", help="test that actions are pure")
+
+
+def _add_output(check: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    files = check.add_argument_group("output")
+    files.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
+    files.add_argument("--trace", type=Path, metavar="FILE", help="write the counterexample as TLC prints it")
+    files.add_argument("--calls", action="store_true", help="say how often each action had to be called in Python")
+    files.add_argument("--quiet", action="store_true", help="only the verdict, with warnings and counterexamples")
+    return files
+
+
+def _add_check(check: argparse.ArgumentParser) -> None:
+    check.set_defaults(run=_check)
+    _add_what(check)
     how = check.add_argument_group("how")
     how.add_argument("--search", choices=("bfs", "dfs", "iddfs"), default="bfs", help="the order (default: bfs)")
     how.add_argument("--engine", metavar="NAME", help="the engine (default: the first that can do what is asked)")
@@ -107,12 +148,8 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     resuming.add_argument("--checkpoint", type=Path, metavar="DIR", help="where to keep the search's state")
     resuming.add_argument("--checkpoint-every", type=_seconds, metavar="SECONDS")
     resuming.add_argument("--resume", type=Path, metavar="DIR", help="go on with a search from its checkpoint")
-    files = check.add_argument_group("output")
-    files.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
-    files.add_argument("--trace", type=Path, metavar="FILE", help="write the counterexample as TLC prints it")
+    files = _add_output(check)
     files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
-    files.add_argument("--calls", action="store_true", help="say how often each action had to be called in Python")
-    files.add_argument("--quiet", action="store_true", help="only the verdict, with warnings and counterexamples")
 
 
 def _count(text: str) -> int:

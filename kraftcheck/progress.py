@@ -36,8 +36,10 @@ class Silence:
 class Bar:
     """One line, rewritten: states, rate, depth, frontier."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: str = "frontier") -> None:
         from tqdm import tqdm
+
+        self._waiting = waiting
 
         shown = "{n_fmt} distinct states, {rate_fmt}{postfix}, {elapsed}"
         width = shutil.get_terminal_size().columns
@@ -45,7 +47,7 @@ class Bar:
 
     def show(self, progress: Progress) -> None:
         """Rewrite the line, if the last time is long enough ago."""
-        self._bar.set_postfix_str(f"depth {progress.depth}, frontier {progress.frontier:,}", refresh=False)
+        self._bar.set_postfix_str(f"depth {progress.depth}, {self._waiting} {progress.frontier:,}", refresh=False)
         self._bar.update(progress.distinct_states - self._bar.n)
 
     def close(self) -> None:
@@ -56,8 +58,9 @@ class Bar:
 class Lines:
     """A line every `EVERY` seconds, for logs."""
 
-    def __init__(self, write: Callable[[str], object] | None = None) -> None:
+    def __init__(self, write: Callable[[str], object] | None = None, waiting: str = "frontier") -> None:
         self._write = write or sys.stderr.write
+        self._waiting = waiting
         self._next = EVERY
 
     def show(self, progress: Progress) -> None:
@@ -68,15 +71,15 @@ class Lines:
         rate = progress.distinct_states / progress.seconds
         self._write(
             f"{progress.seconds:.0f} s: {progress.distinct_states:,} distinct states, {rate:,.0f} states/s, "
-            f"depth {progress.depth}, frontier {progress.frontier:,}\n"
+            f"depth {progress.depth}, {self._waiting} {progress.frontier:,}\n"
         )
 
     def close(self) -> None:
         """Do nothing."""
 
 
-def meter(*, quiet: bool) -> Meter:
-    """Return what shows progress here."""
+def meter(*, quiet: bool, waiting: str = "frontier") -> Meter:
+    """Return what shows progress here; `waiting` is what is still to be done."""
     if quiet:
         return Silence()
-    return Bar() if sys.stderr.isatty() else Lines()
+    return Bar(waiting) if sys.stderr.isatty() else Lines(waiting=waiting)

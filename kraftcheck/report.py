@@ -88,6 +88,8 @@ def summary(result: Result) -> Line:
         what = "a state has no successor"
     else:
         what = f"violated: {', '.join(broken)}"
+    if result.runs is not None:
+        what += f" on {result.runs:,} {'walk' if result.runs == 1 else 'walks'}"
     if result.limit == INTERRUPTED:
         what += ", interrupted"
     elif result.limit is not None:
@@ -113,6 +115,8 @@ def actions_table(result: Result, *, calls: bool = False) -> Iterator[Line]:
     if not result.actions:
         return
     columns = {"fired": result.actions}
+    if result.runs is not None:
+        columns = {"taken": result.actions}
     if calls:
         columns["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
     width = max(len("action"), *map(len, result.actions))
@@ -126,7 +130,9 @@ def actions_table(result: Result, *, calls: bool = False) -> Iterator[Line]:
 def never_enabled(result: Result) -> Iterator[Line]:
     """Yield the warning that names the actions which never fired."""
     names = result.never_enabled
-    if names:
+    if names and result.runs is not None:
+        yield [(FAINT, f"Note: never taken on these walks: {', '.join(names)}")]
+    elif names:
         when = "in this model" if result.complete else "before the search stopped"
         style = WARNING if result.complete else FAINT
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]

@@ -46,8 +46,7 @@ class Parts(NamedTuple):
 
 
 def split(options: Options) -> Parts:
-    """Tell the properties and constraints that the tables decide from the slow ones.
-    """
+    """Tell the properties and constraints that the tables decide from the slow ones."""
     about_states = [p for p in options.properties if not p.over_steps]
     room = MOST_PROPERTIES - 1  # those for which there is none are slow
     constraints = [c for c in options.constraints if reason(c) is None][:room]

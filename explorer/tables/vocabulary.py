@@ -449,7 +449,8 @@ class Vocabulary:
         shared = self.shared_type(*[self.shared_values[i][control[first + i]] for i in range(len(self.shared_names))])
         replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
         known = len(row) - 1  # a row from before a replica appeared is shorter
-        inboxes = {key: self.decode_content(int(row[1 + s])) for key, s in self.slots.items() if s < known and row[1 + s]}
+        filled = {key: int(row[1 + s]) for key, s in self.slots.items() if s < known and row[1 + s]}
+        inboxes = {key: self.decode_content(content) for key, content in filled.items()}
         return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
 
     def decode_content(self, content: int) -> Value:

@@ -250,10 +250,12 @@ class RandomWalks(TableSearch):
         at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // self.plan.depth))
         for first in range(0, self.plan.runs, at_once):
             walks = self._begun(self.widened(starts), first, min(at_once, self.plan.runs - first))
-            while (walks.status == GOING).any():
-                self._go_on(walks)
-                self.report(self.plan.runs - self.made)
-            self._end(walks)
+            try:
+                while (walks.status == GOING).any():
+                    self._go_on(walks)
+                    self.report(self.plan.runs - self.made)
+            finally:  # at a limit, the walks up to the first that is under way are made
+                self._end(walks, int(np.append(walks.status, GOING).argmin()))
             self.stop_at_max_states()
 
     def _begun(self, starts: Rows, first: int, count: int) -> Walks:
@@ -308,9 +310,8 @@ class RandomWalks(TableSearch):
 
     # What was walked
 
-    def _end(self, walks: Walks) -> None:
-        """Count the walks, up to the first violation unless the simulation goes on, and report what is violated."""
-        count = len(walks.length)
+    def _end(self, walks: Walks, count: int) -> None:
+        """Count the first walks, up to a violation unless the simulation goes on, and report what is violated."""
         violations: dict[str, tuple[int, int]] = {}
         for w in range(count):
             found = self._findings(walks, w)
@@ -340,6 +341,8 @@ class RandomWalks(TableSearch):
 
     def _count(self, walks: Walks, count: int) -> None:
         """Count the first walks, their steps and the states that no walk has seen before."""
+        if count == 0:
+            return
         lengths = walks.length[:count]
         on_the_way = np.arange(walks.depth) < lengths[:, None]
         taken = walks.taken[:count][on_the_way]

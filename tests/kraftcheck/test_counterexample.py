@@ -162,7 +162,8 @@ class Notes(Protocol):
 
 def told(name: str) -> str:
     protocol = Notes()
-    result = check(protocol, properties=[name], deadlock=False, engine="reference")  # of several shortest ones, its first
+    # Of several shortest counterexamples, the reference engine's first.
+    result = check(protocol, properties=[name], deadlock=False, engine="reference")
     return explain(protocol, result.violations[0])
 
 

@@ -443,6 +443,38 @@ def test_brackets_that_do_not_match_are_seen(text: str) -> None:
                 ValueCache().read(end + closing, where="f", line=1, column=1)
 
 
+LONG = "a_name_that_is_long_enough_for_the_text_to_be_cut"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"({LONG} :> 1 @@ {LONG} :> 1)",
+        f"({LONG} :> 1 @@ 1 :> 2 @@ TRUE :> 2)",
+        f"[{LONG} |-> 1, {LONG} |-> 1]",
+        f"[{LONG} |-> 1, 5 |-> 1]",
+        f"{{{LONG}, 1, TRUE}}",
+        f"{{{LONG}, 1,, 2}}",
+        f"({LONG} :> 1 @@ 2)",
+        f"({LONG} @@ 2)",
+        f"({LONG} :> 1 :> 2)",
+        f"({LONG} :> 1 :> 2 @@ 3)",
+        f"[{LONG} |-> 1 |-> 2]",
+        f"[{LONG} |-> 1, a |-> 2 |-> 3, b]",
+        f"[{LONG}]",
+        f"<<{LONG} :> 1>>",
+        f"{{{LONG} @@ 1}}",
+        f"x {{{LONG}, 1}}",
+        f"{{{LONG}, 1}} x",
+    ],
+)
+def test_what_the_grammar_rejects_the_cache_rejects(text: str) -> None:
+    with pytest.raises(TlaSyntaxError) as expected:
+        parse_value(text, where="f", line=3, column=5)
+    with pytest.raises(TraceError, match=re.escape(str(expected.value))):
+        ValueCache().read(text, where="f", line=3, column=5)
+
+
 def test_the_cache_keeps_the_order_of_fields_and_arguments() -> None:
     value, _ = ValueCache().read(
         "[" + ", ".join(f"{name} |-> 1" for name in "zyxwvutsrqponm") + "]", where="", line=1, column=1
