@@ -252,7 +252,7 @@ class Reconfig(ReconfigScenarios, Protocol):
 
     @on(RequestVoteRequest)
     def handle_request_vote_request(self, me: Server, request: RequestVoteRequest) -> Steps:
-        """Any server, an observer too (its configuration may lag), votes once an epoch, for a log not behind its own."""
+        """Any server, an observer too (its configuration may lag), votes once an epoch, for a log not behind it."""
         if request.epoch < me.current_epoch:
             yield consume(me).reply(
                 RequestVoteResponse(
