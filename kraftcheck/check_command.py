@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from explorer.result import INTERRUPTED, Interrupted, Options, Result, Search, Verdict
 from kraftcheck.changes import PLAIN
 from kraftcheck.counterexample import FAINT, HEAD, Line
-from kraftcheck.engines import choose, needed, search
+from kraftcheck.engines import choose, search
 from kraftcheck.models import Model, find_config, find_model
 from kraftcheck.outputs import require_writable, result_as_json, write_json
 from kraftcheck.progress import meter
@@ -135,7 +135,7 @@ def job_of(model: Model, arguments: argparse.Namespace) -> Job:
     bound = bind(model.protocol, override(config, [parse_setting(text, config) for text in arguments.set]))
     given = {name: getattr(arguments, name) for name in ENGINE_OPTIONS if getattr(arguments, name) not in (None, False)}
     symmetry = _symmetry(bound, arguments.symmetry)
-    asked = [*[ENGINE_OPTIONS[name] for name in given], *needed(bound.protocol, symmetry)]
+    asked = [ENGINE_OPTIONS[name] for name in given]
     engine = choose(arguments.engine, arguments.search, asked)
     known = {field.name for field in fields(Options)}
     options = Options(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from explorer.result import Options, Progress, Result, Search, Violation
 from kraftcheck.counterexample import plain, told
-from kraftcheck.engines import choose, needed
+from kraftcheck.engines import choose
 from kraftcheck.engines import search as run_search
 from spec.errors import InputError
 from spec.names import unknown
@@ -119,7 +119,7 @@ def check(
         report=report,
     )
     asked = [option for option, value in (("--check-actions", check_actions), ("--workers", workers)) if value]
-    name = choose(engine, search, [*asked, *needed(protocol, symmetry)])
+    name = choose(engine, search, asked)
     return run_search(name, protocol, options, asked=engine is not None or workers is not None)[1]
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spec.errors import InputError
 from spec.names import unknown
-from spec.network import Network
 
 if TYPE_CHECKING:
     from explorer.result import Options, Result
@@ -44,12 +43,9 @@ class Engine(NamedTuple):
         return function
 
 
-LEARNED_SYMMETRY = "symmetry with first-in first-out channels"
 ENGINES = {
     "tables": Engine("explorer.tables.engine:explore", ("bfs", "dfs", "iddfs"), ("--check-actions", "--workers")),
-    "reference": Engine(
-        "explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph", LEARNED_SYMMETRY)
-    ),
+    "reference": Engine("explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
 }
 """By name, the one to prefer first."""
 
@@ -88,12 +84,6 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     if name is None:
         raise InputError(f"no engine can do all of this together: {', '.join(wanted)}")
     return name
-
-
-def needed(protocol: Protocol, symmetry: str | None) -> list[str]:
-    """Return what a protocol needs of an engine that not every engine has."""
-    counts = type(protocol.network).rule is not Network.rule
-    return [] if symmetry is None or counts else [LEARNED_SYMMETRY]
 
 
 def search(engine: str, protocol: Protocol, options: Options, *, asked: bool = True) -> tuple[str, Result]:

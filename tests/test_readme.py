@@ -16,6 +16,17 @@ TIMES = re.compile(r"[\d.,]+ s; [\d,]+ states/s")
 CONSOLE = re.findall(r"^```console\n\$ (.+)\n((?:.*\n)*?)```$", README.read_text(), re.MULTILINE)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> None:
+    """Compile the kernel: until it is, small searches go to the reference engine, and say so."""
+    from explorer.result import Options
+    from explorer.tables.engine import explore
+    from spec.examples.lock_service import LockService
+    from spec.values import ModelValue
+
+    explore(LockService(clients=frozenset({ModelValue("c1")}), losses=0), Options())
+
+
 def test_there_are_examples() -> None:
     assert len(CONSOLE) == 3
 

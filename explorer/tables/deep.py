@@ -238,11 +238,12 @@ class DepthFirst(TableSearch):
         assert self.slow is not None
         depth = int(self.worker.stats[S_DEPTH])
         self.slow.pruned(self.path, np.array([depth]), self.trace_to)
-        found = [stack[base:top][::-1].copy()]
+        found = [stack[base:top][::-1].copy()] if top > base else []
         self.slow.admit(found, 0, lambda row: self.behaviour([*self.path[1 : depth + 1], row]))
-        kept = found[0][::-1]
-        stack[base : base + len(kept)] = kept
-        return base + len(kept)
+        for kept in found:
+            stack[base : base + len(kept)] = kept[::-1]
+            base += len(kept)
+        return base
 
     def _enter(self, starts: NDArray[np.int32]) -> None:
         self._fit()

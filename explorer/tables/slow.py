@@ -141,6 +141,7 @@ class SlowChecks:
             if not kept.all():
                 self._note_beyond(rows[~kept])
                 found[place] = rows[kept]
+        found[first:] = [rows for rows in found[first:] if len(rows)]
 
     def _admitted(self, row: Any, trace_to: Callable[[Any], Behaviour]) -> bool:
         state = self._search.learner.decode_state(row)

@@ -1,8 +1,8 @@
 """TLC's random behaviours of the published configuration, two of which reject a join request, followed step by step.
 
 In each of their states, the port offers exactly as many different next states by each action as TLC does. These
-numbers (`successors.json.gz`) were made with TLC 2.15 for this test: with every state of a behaviour as an initial state, and
-one step of the specification's Next from each, by action (`-dump dot,actionlabels`).
+numbers (`successors.json.gz`) were made with TLC 2.15 for this test, with every state of a behaviour as an initial
+state and one step of the specification's Next from each, by action (`-dump dot,actionlabels`).
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ def test_limits_and_interrupts() -> None:
     protocol = Wander()
     result = simulate(protocol, replace(QUIET, max_states=50), Plan(10**6, 20))
     assert (result.verdict, result.limit, result.distinct_states) == (Verdict.INCOMPLETE, "max_states", 50)
-    result = simulate(protocol, replace(QUIET, time_limit=0.2), Plan(10**9, 20))
+    result = simulate(protocol, replace(QUIET, time_limit=2.0), Plan(10**9, 20))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
     assert (result.runs or 0) > 0
 

@@ -1,0 +1,25 @@
+"""TLC's counts, by the table engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.result import Options, Search
+from explorer.tables.engine import explore
+from tests.conformance.models import LARGE, MODELS, bound, expected
+
+OURS_ONCE = {"AcceptFetchRequestFromObserver": 14}  # TLC counts these steps twice: see docs/conformance.md
+MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in MODELS]
+
+
+@pytest.mark.parametrize("search", [Search.BFS, Search.DFS])
+@pytest.mark.parametrize("name", MARKED)
+def test_counts_are_tlcs(name: str, search: Search) -> None:
+    model = bound(f"counts/{name}")
+    options = Options(search=search, properties=model.properties, deadlock=model.deadlock)
+    result = explore(model.protocol, options)
+    wanted = expected()[name]
+    assert result.distinct_states == wanted["distinct_states"]
+    assert search is not Search.BFS or result.depth == wanted["depth"]
+    less = OURS_ONCE if name.startswith("grow") else {}
+    assert result.actions == {action: n - less.get(action, 0) for action, n in wanted["actions"].items()}

@@ -1,0 +1,208 @@
+"""Properties and constraints that read whole states: the table engine evaluates them as the reference engine does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from explorer import reference
+from explorer.growth import CallGrowth
+from explorer.result import Options, Result, Search, Verdict
+from explorer.tables import engine
+from explorer.tables.slow import reason, split
+from spec import (
+    Bag,
+    Protocol,
+    Record,
+    State,
+    Steps,
+    action_constraint,
+    become,
+    bound,
+    constraint,
+    consume,
+    internal,
+    invariant,
+    on,
+    projection,
+)
+
+
+class Node(Record):
+    id: int
+    place: int = 0
+    heard: frozenset[int] = frozenset()
+
+
+class Note(Record):
+    source: int
+    dest: int
+    number: int
+
+
+class Shared(Record):
+    pass
+
+
+class Notes(Protocol):
+    """Three nodes go round a circle, and write to the next one where they are."""
+
+    notes: int = bound("Notes", default=1)
+    network = Bag()
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(1), Node(2), Node(3)], Shared())
+
+    @internal
+    def move(self, me: Node) -> Steps:
+        yield become(me.but(place=(me.place + 1) % 4))
+
+    @internal
+    def write(self, me: Node) -> Steps:
+        yield become(me).send(Note(me.id, me.id % 3 + 1, me.place)).spend("notes")
+
+    @on(Note)
+    def read(self, me: Node, note: Note) -> Steps:
+        yield consume(me.but(heard=me.heard | {note.number}))
+
+    @projection
+    def waiting(self, messages: tuple[Note, ...]) -> int:
+        return len(messages)
+
+    @invariant
+    def of_state(self, state: State) -> bool:
+        return sum(node.place for node in state.replicas.values()) < 9
+
+    @invariant
+    def of_message_and_me(self, me: Node, message: Note) -> bool:
+        return message.number != 3 or me.place != 3 or not me.heard
+
+    @invariant(reads=waiting)
+    def of_inboxes(self, waiting: dict[int, int]) -> bool:
+        return sum(waiting.values()) < 2
+
+    @invariant
+    def of_message(self, message: Note) -> bool:
+        return message.number < 3
+
+    @invariant
+    def of_replica(self, me: Node) -> bool:
+        return len(me.heard) < 2
+
+    @constraint
+    def few_away(self, state: State) -> bool:
+        return sum(node.place for node in state.replicas.values()) < 5
+
+    @constraint
+    def not_far(self, me: Node) -> bool:
+        return me.place < 3
+
+    @action_constraint
+    def not_back(self, before: Node, after: Node) -> bool:
+        return after.place >= before.place
+
+
+PROTOCOL = Notes()
+SLOW = ("OfState", "OfMessageAndMe", "OfInboxes")
+CONSTRAINED = [
+    ((), ()),
+    (("FewAway",), ()),
+    (("NotFar",), ()),
+    ((), ("NotBack",)),
+    (("FewAway", "NotFar"), ("NotBack",)),
+]
+
+
+def named(*names: str) -> tuple:
+    return tuple(PROTOCOL.properties[name] for name in names)
+
+
+def both(options: Options, protocol: Protocol = PROTOCOL) -> tuple[Result, Result]:
+    return reference.explore(protocol, options), engine.explore(protocol, options)
+
+
+def test_what_is_slow_and_why() -> None:
+    reasons = {name: reason(prop) for name, prop in PROTOCOL.properties.items()}
+    assert reasons == {
+        "OfState": "whole states",
+        "OfMessageAndMe": "messages together with me",
+        "OfInboxes": "whole inboxes",
+        "OfMessage": None,
+        "OfReplica": None,
+        "FewAway": "whole states",
+        "NotFar": None,
+        "NotBack": None,
+    }
+    many = named("OfReplica") * 50 + named("OfMessage") * 50
+    assert len(split(Options(properties=many)).slow) > 0  # there is no room for all of them in the tables
+
+
+@pytest.mark.parametrize("search", [Search.BFS, Search.DFS])
+@pytest.mark.parametrize(("constraints", "action_constraints"), CONSTRAINED)
+def test_counts_and_violations(search, constraints, action_constraints) -> None:
+    options = Options(
+        search, named(*SLOW, "OfMessage", "OfReplica"), named(*constraints), named(*action_constraints),
+        deadlock=False, keep_going=True,
+    )  # fmt: skip
+    expected, found = both(options)
+    for key in ("verdict", "distinct_states", "generated_states", "depth", "actions", "complete"):
+        assert getattr(found, key) == getattr(expected, key), key
+    assert {v.property for v in found.violations} == {v.property for v in expected.violations}
+    if search is Search.BFS:
+        lengths = [{v.property: len(v.trace) for v in result.violations} for result in (found, expected)]
+        assert lengths[0] == lengths[1]
+    for violation in found.violations:
+        semantics = reference.ReferenceSearch(PROTOCOL, options).semantics
+        assert not semantics.holds(PROTOCOL.properties[violation.property], violation.trace[-1].state)
+        for before, after in zip(violation.trace, violation.trace[1:], strict=False):
+            taken = [(t.action, t.actor, t.message, t.target) for t in semantics.transitions(before.state)]
+            assert (after.action, after.actor, after.message, after.state) in taken
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_the_counterexample_is_a_shortest_one(name) -> None:
+    protocol = Notes(notes=2)
+    expected, found = both(Options(properties=named(name), deadlock=False), protocol)
+    assert found.verdict is Verdict.VIOLATION
+    (violation,), (shown,) = found.violations, expected.violations
+    assert (violation.property, len(violation.trace)) == (name, len(shown.trace))
+    assert found.depth == expected.depth
+    deepening = engine.explore(protocol, Options(Search.IDDFS, named(name), deadlock=False))
+    assert len(deepening.violations[0].trace) == len(expected.violations[0].trace)
+
+
+def test_bounded_depth_first_search_with_a_slow_constraint() -> None:
+    for depth in (3, 6, 9):
+        options = Options(Search.DFS, constraints=named("FewAway"), deadlock=False, max_depth=depth)
+        expected, found = both(options)
+        assert found.distinct_states == expected.distinct_states
+
+
+def test_the_note_says_how_often() -> None:
+    found = engine.explore(PROTOCOL, Options(properties=named("OfState"), deadlock=False, keep_going=True, max_depth=4))
+    assert found.notes == [f"OfState reads whole states: it was evaluated {found.distinct_states:,} times"]
+    assert engine.explore(PROTOCOL, Options(properties=named("OfReplica"), deadlock=False, max_depth=4)).notes == []
+
+
+def test_the_limit_on_states_is_met_exactly() -> None:
+    for search in (Search.BFS, Search.DFS):
+        for number in (1, 2, 50, 1234):
+            for checked in ((), ("OfState",)):
+                options = Options(search, named(*checked), deadlock=False, keep_going=True, max_states=number)
+                expected, found = both(options)
+                assert (found.distinct_states, found.limit) == (number, "max_states")
+                assert found.distinct_states == expected.distinct_states
+
+
+def test_calls_that_grow_with_the_states_are_noted() -> None:
+    growth = CallGrowth()
+    for states in (1_000, 1_500, 2_000, 64_000):
+        growth.sample(states, {"Grows": states, "Settles": 5_000, "Few": states // 1_000})
+    assert growth.notes(128_000, {"Grows": 128_000, "Settles": 5_001, "Few": 128}) == [
+        "Grows was called 128,000 times in Python, and the more the more states there are: "
+        "it reads, or is told, what differs from state to state"
+    ]
+    assert growth.notes(1_000, {"Grows": 9_000}) == []
+    assert replace(Options(), workers=1).workers == 1

@@ -1,0 +1,135 @@
+"""`kraftcheck simulate`: exit codes, the report, the files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spec.binding import bind
+from spec.config import read_config
+from spec.loading import protocol_at
+from spec.semantics import Semantics
+from spec.view import StateView
+from traces import TraceFormat, read_traces
+
+SMOKE = ("reconfig", "--config", "smoke")
+WALKS = ("--runs", 12, "--depth", 15, "--seed", 4)
+
+
+def result_of(run, *arguments, code: int, tmp_path: Path) -> dict:
+    path = tmp_path / "result.json"
+    outcome = run("simulate", *arguments, "--json", path)
+    assert outcome.code == code, outcome
+    assert outcome.err == ""
+    content: dict = json.loads(path.read_text())
+    return content
+
+
+def test_result(run, tmp_path) -> None:
+    found = result_of(run, *SMOKE, *WALKS, code=0, tmp_path=tmp_path)
+    assert (found["result"], found["complete"], found["runs"], found["violations"]) == ("ok", False, 12, [])
+    assert (found["search"], found["engine"], found["seed"], found["depth_limit"]) == ("random", "tables", 4, 15)
+    assert found["generated_states"] == 12 + sum(found["actions"].values())
+    assert 2 < found["depth"] <= 15
+    assert 12 < found["distinct_states"] < found["generated_states"]
+    assert found["never_enabled"] == [name for name, times in found["actions"].items() if times == 0]
+    again = result_of(run, *SMOKE, *WALKS, "--workers", 1, code=0, tmp_path=tmp_path)
+    for key in ("distinct_states", "generated_states", "actions", "depth"):
+        assert again[key] == found[key]
+    other = result_of(run, *SMOKE, "--runs", 12, "--depth", 15, "--seed", -4, code=0, tmp_path=tmp_path)
+    assert other["actions"] != found["actions"]
+
+
+def test_report(run) -> None:
+    lines = run("simulate", *SMOKE, *WALKS, "--calls").out.splitlines()
+    assert lines[0] == "reconfig, configuration smoke, engine tables, 12 random walks, seed 4"
+    assert "action                          taken  handler calls" in lines
+    assert lines[-2].startswith("Note: never taken on these walks: RestartWithoutState, ")
+    assert lines[-1].startswith("OK: nothing is violated on 12 walks; ")
+
+
+def test_walks_as_files_of_tlc(run, tmp_path) -> None:
+    folder = tmp_path / "new" / "walks"
+    found = result_of(run, *SMOKE, *WALKS, "--out", folder, code=0, tmp_path=tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(f"walk_{number}.tla" for number in range(12))
+    reconfig = protocol_at("kraft_model.reconfig:Reconfig")
+    config = read_config(Path("kraft_model/configs/reconfig.smoke.cfg"))
+    protocol = bind(reconfig, config).protocol
+    view, semantics, steps = StateView(protocol), Semantics(protocol), 0
+    for path in folder.iterdir():
+        (trace,) = read_traces(path)
+        assert (trace.format, trace.complete) == (TraceFormat.TLC_SIMULATION, True)
+        assert trace.states[0].action is None
+        states = [view.state(trace_state.variables) for trace_state in trace.states]
+        assert states[0] in semantics.initial()
+        for before, after, written in zip(states, states[1:], trace.states[1:], strict=False):
+            assert (written.action, after) in [(t.action, t.target) for t in semantics.transitions(before)]
+        steps += len(states)
+    assert steps == found["generated_states"]
+
+
+def test_a_violation_ends_it(run, ping, tmp_path) -> None:
+    folder, trace = tmp_path / "walks", tmp_path / "trace.out"
+    arguments = (ping, "--no-deadlock", "--set", "MaxPings=4", *WALKS, "--out", folder, "--trace", trace)
+    found = result_of(run, *arguments, code=12, tmp_path=tmp_path)
+    assert found["result"] == "violation"
+    assert found["violated"] in ("FewPings", "ShortLog")
+    assert len(list(folder.iterdir())) == found["runs"]
+    (written,) = read_traces(trace)
+    assert len(written.states) == found["trace_length"]
+    (last,) = read_traces(folder / f"walk_{found['runs'] - 1}.tla")
+    assert [state.variables for state in last.states] == [state.variables for state in written.states]
+    more = result_of(run, *arguments[:4], "--continue", *WALKS, code=12, tmp_path=tmp_path)
+    assert set(more["violations"]) == {"FewPings", "ShortLog"}
+    assert more["runs"] == 12
+
+
+def test_deadlock_and_limits(run, ping, tmp_path) -> None:
+    (tmp_path / "ping.cfg").write_text("CONSTANT MaxPings = 1")
+    found = result_of(run, ping, *WALKS, code=11, tmp_path=tmp_path)
+    assert (found["result"], found["violated"], found["runs"]) == ("deadlock", "Deadlock", 1)
+    found = result_of(run, ping, "--no-deadlock", "--runs", 10**6, "--max-states", 3, code=20, tmp_path=tmp_path)
+    assert (found["result"], found["limit"], found["distinct_states"]) == ("incomplete", "max_states", 3)
+
+
+def test_constraints_and_properties_of_a_configuration(run, ping, tmp_path) -> None:
+    (tmp_path / "ping.cfg").write_text("CONSTRAINT AtMostOne\nPROPERTY LogGrows\nCHECK_DEADLOCK FALSE")
+    found = result_of(run, ping, "--runs", 50, "--set", "MaxPings=4", code=0, tmp_path=tmp_path)
+    assert found["actions"]["SendPing"] == 100  # each peer once
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--runs", "0"], "argument --runs: expected a number of at least 1, found '0'"),
+        (["--depth", "x"], "argument --depth: expected a number of at least 1, found 'x'"),
+        (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["--engine", "reference"], "--engine reference: random walks are made by the engine tables"),
+        (["--search", "dfs"], "unrecognized arguments: --search dfs"),
+        (["--graph", "x.dot"], "unrecognized arguments: --graph x.dot"),
+        (["--out", "file"], "--out file: expected a folder, found a file"),
+        (["--out", "full"], "--out full: expected a folder that is new or empty, found here in it"),
+        (["--out", "file/x"], "--out file/x: cannot be written: Not a directory"),
+        (["--json", "nowhere/x"], "--json nowhere/x: cannot be written"),
+    ],
+)
+def test_bad_input(run, tmp_path, monkeypatch, arguments, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("full").mkdir()
+    Path("full/here").touch()
+    outcome = run("simulate", *SMOKE, *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.out == ""
+
+
+def test_a_fault_of_the_users_is_named_by_its_line(run, ping) -> None:
+    path = Path(ping.rpartition(":")[0])
+    path.write_text(path.read_text().replace("number = me.pings + 1", "number = me.pings / 0"))
+    outcome = run("simulate", ping)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"kraftcheck: error: {path}:")
+    assert "action SendPing of PingPong raised ZeroDivisionError" in outcome.err
