@@ -10,6 +10,7 @@ from spec.network import Bag, BagWithMemory, Channels, MessageSet, Network
 from spec.property import action_constraint, constraint, invariant, step_invariant
 from spec.protocol import Protocol, bound, constant, hide
 from spec.signature import projection
+from spec.starts import scenario, take
 from spec.state import State
 from spec.step import Step, Steps, become, consume
 from spec.values import Map, ModelValue, Record, Symbol, ordered
@@ -46,5 +47,7 @@ __all__ = [
     "on",
     "ordered",
     "projection",
+    "scenario",
     "step_invariant",
+    "take",
 ]

@@ -132,6 +132,9 @@ class Protocol:
         if variant is None:
             cls.variants = {}
         else:
+            other = cls.variants.get(variant)
+            if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ProtocolError(f"{cls.__qualname__} and {other.__qualname__} are both the variant {variant!r}")
             cls.variants[variant] = cls
         cls.constants = MappingProxyType(
             {**cls.constants, **{c.name: c for c in vars(cls).values() if isinstance(c, Constant)}}

@@ -623,3 +623,18 @@ def test_a_protocol_says_how_it_starts() -> None:
 
 def test_ordered_members_make_a_choice_that_no_process_changes() -> None:
     assert ordered(frozenset({n3, n1, n2})) == [n1, n2, n3]
+
+
+def test_two_variants_of_one_name_are_refused() -> None:
+    class Base(Protocol):
+        pass
+
+    class First(Base, variant="change"):
+        pass
+
+    with pytest.raises(ProtocolError, match=r"First.* 'change'"):
+
+        class Second(Base, variant="change"):
+            pass
+
+    assert Base.variants == {"change": First}
