@@ -177,6 +177,8 @@ class ReferenceSearch:
                     self._violation(prop.name, state, transition)
             if all(self.semantics.holds_over(c, state, transition.target) for c in self.options.action_constraints):
                 yield transition
+            else:
+                self._check(state, transition)  # as TLC does, also what is pruned
         if stuck and self.options.deadlock:
             self._violation(DEADLOCK, state, None)
 
@@ -193,12 +195,17 @@ class ReferenceSearch:
         within = all(self.semantics.holds(constraint, state) for constraint in self.options.constraints)
         if within:
             self._note(identity, source, transition, depth)
-        for prop in self._state_properties:
-            if not self.semantics.holds(prop, state):
-                self._violation(prop.name, source, transition)
+        self._check(source, transition)
         if within and self.result.distinct_states == self.options.max_states:
             self._limit("max_states")
         return within
+
+    def _check(self, source: State, transition: Transition | None) -> None:
+        """Check the invariants in a state."""
+        state = source if transition is None else transition.target
+        for prop in self._state_properties:
+            if not self.semantics.holds(prop, state):
+                self._violation(prop.name, source, transition)
 
     def _note(self, identity: Value, source: State, transition: Transition | None, depth: int) -> None:
         """Count a new state, one that violates a property too: as in TLC it was found, and so was its level."""

@@ -131,6 +131,7 @@ class Action:
         """Types of replica that may take it."""
         if self.kind == "environment":
             return ()
+        assert self.asks is not None  # it is there that missing parameters are refused
         return record_types(self.function, self.function.__code__.co_varnames[1])
 
     def call(

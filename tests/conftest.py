@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Generator
 
 import pytest
 
@@ -18,6 +19,17 @@ def missing(marker: str) -> str | None:
     if importlib.util.find_spec(NEEDS[marker]) is None and not os.environ.get("KRAFTCHECK_TLA2TOOLS"):
         return f"the package {NEEDS[marker]} is not installed"
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test that needs Java and skips itself, where none may be skipped."""
+    report = yield
+    needs_java = any(item.get_closest_marker(marker) for marker in NEEDS)
+    if report.skipped and not hasattr(report, "wasxfail") and needs_java and os.environ.get("KRAFTCHECK_REQUIRE_JAVA"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and KRAFTCHECK_REQUIRE_JAVA asks that no such test is: {report.longrepr}"
+    return report
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

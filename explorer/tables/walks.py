@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 
 from explorer.result import DEADLOCK, Options, Result, TraceStep
 from explorer.tables import hot
-from explorer.tables.engine import Rows, TableSearch, default_workers
+from explorer.tables.engine import Rows, Stop, TableSearch, default_workers
 from explorer.tables.hot import FULL, MISSING, jit, mix
 from explorer.tables.layout import BAD, C_BAD, PRUNED, R_BAD, R_FLAGS, STEP_BAD, STEP_PRUNED
 from explorer.tables.stable import StableNames
+from spec.errors import InputError
 from spec.protocol import Protocol
 
 STATES_AT_ONCE = 1 << 20  # states along the walks that are made together
 WALKS_AT_ONCE = 1 << 10
+MOST_DEPTH = 1_000_000  # states along a walk; each is kept until the walk ends
 STEPS_A_TURN = 1 << 17  # steps that one worker makes between two looks at the clock
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
 GOING, LONG_ENOUGH, STUCK, CUT_OFF = 0, 1, 2, 3  # how a walk stands; the last: every successor is pruned
@@ -79,9 +81,11 @@ def simulate(
     ------
     Interrupted
         Where the user interrupts it; the exception has what was found until then.
-    ProtocolError
-        Where the protocol breaks the language's contract.
+    InputError
+        For walks that are too long, or where the protocol breaks the language's contract.
     """
+    if plan.depth > MOST_DEPTH:
+        raise InputError(f"expected at most {MOST_DEPTH:,} states along a walk, found {plan.depth:,}")
     return RandomWalks(protocol, options, plan, keep).run()
 
 
@@ -254,8 +258,10 @@ class RandomWalks(TableSearch):
                 while (walks.status == GOING).any():
                     self._go_on(walks)
                     self.report(self.plan.runs - self.made)
-            finally:  # at a limit, the walks up to the first that is under way are made
-                self._end(walks, int(np.append(walks.status, GOING).argmin()))
+            except (Stop, KeyboardInterrupt):  # the walks before the first that is under way are made
+                self._end(walks, int((walks.status == GOING).argmax()))
+                raise
+            self._end(walks, len(walks.status))
             self.stop_at_max_states()
 
     def _begun(self, starts: Rows, first: int, count: int) -> Walks:

@@ -603,7 +603,6 @@ def test_protocols_that_make_no_sense() -> None:
         projection(lambda self, me, peer: 0)
 
 
-@pytest.mark.xfail(raises=IndexError, strict=True, reason="Action.actors looks for `me` before Action.asks checks it")
 def test_an_action_of_nobody() -> None:
     @internal
     def takes_nobody(self: Any) -> Steps:
