@@ -12,7 +12,8 @@ import argparse
 import resource
 
 from explorer.result import Options, Progress
-from explorer.tables.engine import BreadthFirst, default_workers
+from explorer.tables.breadth import BreadthFirst
+from explorer.tables.engine import default_workers
 from kraftcheck.models import find_model
 from spec.binding import bind
 from spec.config import override, parse_setting, read_config

@@ -7,6 +7,7 @@ state between calls or changes its input is an `ActionError` that names it.
 from __future__ import annotations
 
 import builtins
+import gc
 import os
 import random
 import sys
@@ -42,12 +43,15 @@ class Watch:
         self.found: str | None = None
 
     def __enter__(self) -> Watch:
-        self._before = sys.getprofile()
+        self._before, self._collects = sys.getprofile(), gc.isenabled()
+        gc.disable()  # whoever is told of collections may well look at the clock
         sys.setprofile(self._look)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
+        if self._collects:
+            gc.enable()
 
     def _look(self, frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call" and self.found is None and _is_impure(function):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from os import PathLike
 from typing import Any
 
 from spec.property import Property
@@ -81,6 +82,15 @@ class Options:
         Name of the start: `Init`, or a scenario's.
     workers
         Threads, or None for as many as the engine finds good.
+    memory
+        Bytes that the states visited, and what is found of them, may take; the rest goes to disk. None for a share of
+        what the machine has.
+    checkpoint
+        The folder to keep a checkpoint of the search in, or None.
+    checkpoint_every
+        Seconds between two checkpoints.
+    resume
+        The folder with the checkpoint to go on from, and to keep up to date, or None.
     report
         Called now and then with the progress.
     """
@@ -99,6 +109,10 @@ class Options:
     time_limit: float | None = None
     init: str = "Init"
     workers: int | None = None
+    memory: int | None = None
+    checkpoint: str | PathLike[str] | None = None
+    checkpoint_every: float = 300.0
+    resume: str | PathLike[str] | None = None
     report: Callable[[Progress], None] | None = None
 
 

@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from explorer.result import Interrupted, Progress, Result, Search, TraceStep, Verdict, Violation
-    from kraftcheck.checking import check, explain
+    from kraftcheck.checking import check, explain, simulate
     from spec import (
         Action,
         ActionError,
@@ -131,6 +131,7 @@ __all__ = [
     "ordered",
     "projection",
     "scenario",
+    "simulate",
     "step_invariant",
     "take",
 ]
@@ -139,7 +140,7 @@ _HOMES = {
     **dict.fromkeys(
         ("Interrupted", "Progress", "Result", "Search", "TraceStep", "Verdict", "Violation"), "explorer.result"
     ),
-    **dict.fromkeys(("check", "explain"), "kraftcheck.checking"),
+    **dict.fromkeys(("check", "explain", "simulate"), "kraftcheck.checking"),
     **dict.fromkeys(("Take", "scenario", "take"), "spec.starts"),
 }
 """Where names come from that do not come from `spec`."""

@@ -15,6 +15,7 @@ from kraftcheck.models import Model, find_config, find_model
 from kraftcheck.outputs import require_writable, result_as_json, write_json
 from kraftcheck.progress import meter
 from kraftcheck.report import WARNING, print_lines, report
+from kraftcheck.resuming import folder_of, how_to_go_on
 from spec.binding import Bound, bind
 from spec.config import override, parse_setting
 from spec.errors import InputError, ProtocolError
@@ -133,7 +134,10 @@ def job_of(model: Model, arguments: argparse.Namespace) -> Job:
     """
     config_name, config = find_config(model, arguments.config)
     bound = bind(model.protocol, override(config, [parse_setting(text, config) for text in arguments.set]))
-    given = {name: getattr(arguments, name) for name in ENGINE_OPTIONS if getattr(arguments, name) not in (None, False)}
+    values = {name: getattr(arguments, name, None) for name in ENGINE_OPTIONS}
+    given = {name: value for name, value in values.items() if value not in (None, False)}
+    if arguments.checkpoint_every and folder_of(arguments) is None:
+        raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
     symmetry = _symmetry(bound, arguments.symmetry)
     asked = [ENGINE_OPTIONS[name] for name in given]
     engine = choose(arguments.engine, arguments.search, asked)
@@ -187,6 +191,7 @@ def _check(job: Job, arguments: argparse.Namespace) -> int:
 
         write_graph(graph, arguments.graph)
     print_lines(report(protocol, result, quiet=arguments.quiet, calls=arguments.calls))
+    print_lines(how_to_go_on(arguments, result))
     return exit_code(result)
 
 
@@ -208,7 +213,7 @@ def _search(job: Job, view: StateView | None, arguments: argparse.Namespace) -> 
     options = replace(job.options, report=shown.show)
     try:
         if view is None:
-            asked = bool(arguments.engine or arguments.workers)
+            asked = bool(arguments.engine or arguments.workers or arguments.memory or folder_of(arguments))
             return *search(job.engine, job.bound.protocol, options, asked=asked), None
         from explorer.graph import explore_graph
         from kraftcheck.tlc_trace import state_text

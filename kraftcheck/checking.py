@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from explorer.result import Options, Progress, Result, Search, Violation
+from explorer.result import Options, Progress, Result, Search, TraceStep, Violation
 from kraftcheck.counterexample import plain, told
 from kraftcheck.engines import choose
 from kraftcheck.engines import search as run_search
@@ -89,23 +89,12 @@ def check(
     """
     if search not in list(Search):
         raise InputError(unknown("search", search, list(Search)))
-    starts = start_names(protocol)
-    for what, name, known in (
-        ("symmetry", symmetry, protocol.symmetries),
-        ("view", view, protocol.views),
-        ("start", init, starts),
-    ):
-        if name is not None and name not in known:
-            raise InputError(unknown(what, name, known, protocol.name()))
-    if properties is None:
-        chosen = [p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant")]
-    else:
-        chosen = _named(protocol, properties, "property")
+    _require_known(protocol, symmetry, view, init)
     options = Options(
         search=Search(search),
-        properties=tuple(chosen),
-        constraints=tuple(_named(protocol, constraints, "constraint", over_steps=False)),
-        action_constraints=tuple(_named(protocol, action_constraints, "action constraint", over_steps=True)),
+        properties=_chosen(protocol, properties),
+        constraints=_named(protocol, constraints, "constraint", over_steps=False),
+        action_constraints=_named(protocol, action_constraints, "action constraint", over_steps=True),
         deadlock=deadlock,
         symmetry=symmetry,
         view=view,
@@ -123,6 +112,76 @@ def check(
     return run_search(name, protocol, options, asked=engine is not None or workers is not None)[1]
 
 
+def simulate(
+    protocol: Protocol,
+    *,
+    runs: int = 1000,
+    depth: int = 100,
+    seed: int = 0,
+    properties: Iterable[str] | None = None,
+    constraints: Iterable[str] = (),
+    action_constraints: Iterable[str] = (),
+    deadlock: bool = True,
+    init: str = "Init",
+    workers: int | None = None,
+    keep_going: bool = False,
+    check_actions: bool = False,
+    time_limit: float | None = None,
+    report: Callable[[Progress], None] | None = None,
+    keep: Callable[[int, tuple[TraceStep, ...]], None] | None = None,
+) -> Result:
+    """Walk at random through the states of a protocol, each enabled successor being as likely as any other.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    runs, depth
+        How many walks to make, and the most states along one.
+    seed
+        What the choices are drawn from; walk `i` depends on the seed and on `i` alone.
+    properties, constraints, action_constraints, deadlock, init, workers, keep_going, check_actions, time_limit, report
+        As for `check`.
+    keep
+        Called with the number and the states of each walk.
+
+    Returns
+    -------
+    Result
+        With `runs`, the walks made: up to the first that violates something, unless `keep_going`. It is never complete.
+
+    Raises
+    ------
+    InputError
+        As for `check`.
+
+    Examples
+    --------
+    >>> from kraftcheck import ModelValue, simulate
+    >>> from spec.examples.lock_service import ImpatientServer
+    >>> clients = frozenset(ModelValue(name) for name in ("c1", "c2"))
+    >>> result = simulate(ImpatientServer(clients=clients, losses=0), runs=100, seed=1)
+    >>> result.verdict, result.violations[0].property
+    (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
+    """
+    from explorer.tables import walks
+
+    _require_known(protocol, None, None, init)
+    options = Options(
+        properties=_chosen(protocol, properties),
+        constraints=_named(protocol, constraints, "constraint", over_steps=False),
+        action_constraints=_named(protocol, action_constraints, "action constraint", over_steps=True),
+        deadlock=deadlock,
+        keep_going=keep_going,
+        check_actions=check_actions,
+        time_limit=time_limit,
+        init=init,
+        workers=workers,
+        report=report,
+    )
+    return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
+
+
 def explain(protocol: Protocol, violation: Violation) -> str:
     """Return a counterexample told step by step: who did what, what changed, which messages are under way.
 
@@ -136,12 +195,30 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     return plain(told(protocol, violation))
 
 
+def _require_known(protocol: Protocol, symmetry: str | None, view: str | None, init: str) -> None:
+    starts = start_names(protocol)
+    for what, name, known in (
+        ("symmetry", symmetry, protocol.symmetries),
+        ("view", view, protocol.views),
+        ("start", init, starts),
+    ):
+        if name is not None and name not in known:
+            raise InputError(unknown(what, name, known, protocol.name()))
+
+
+def _chosen(protocol: Protocol, names: Iterable[str] | None) -> tuple[Property, ...]:
+    """Return the properties of the given names; all invariants where none are given."""
+    if names is not None:
+        return _named(protocol, names, "property")
+    return tuple(p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant"))
+
+
 def _named(
     protocol: Protocol, names: Iterable[str], what: str, over_steps: bool | None = None
-) -> list[Property]:
+) -> tuple[Property, ...]:
     known = {p.name: p for p in protocol.properties.values() if over_steps in (None, p.over_steps)}
     chosen = list(names)
     for name in chosen:
         if name not in known:
             raise InputError(unknown(what, name, known, protocol.name()))
-    return [known[name] for name in chosen]
+    return tuple(known[name] for name in chosen)

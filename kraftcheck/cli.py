@@ -6,7 +6,9 @@ import argparse
 import math
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,8 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     given = parser().parse_args(arguments)
+    given.words = list(sys.argv[1:] if arguments is None else arguments)
     from spec.errors import InputError
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops what Ctrl-C stops, in the same way
     try:
         code: int = given.run(given)
         sys.stdout.flush()
@@ -139,14 +144,16 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     how.add_argument("--search", choices=("bfs", "dfs", "iddfs"), default="bfs", help="the order (default: bfs)")
     how.add_argument("--engine", metavar="NAME", help="the engine (default: the first that can do what is asked)")
     how.add_argument("--workers", type=_count, metavar="N", help="threads")
-    how.add_argument("--memory", type=_size, metavar="SIZE", help="how much memory states may take, such as 4G")
+    how.add_argument("--memory", type=_size, metavar="SIZE", help="for the states, such as 4G; the rest goes to disk")
     limits = check.add_argument_group("where to stop")
     limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
     limits.add_argument("--max-depth", type=_count, metavar="N", help="states along a path; 1: the initial ones alone")
     limits.add_argument("--time-limit", type=_seconds, metavar="SECONDS")
     resuming = check.add_argument_group("stopping and going on")
     resuming.add_argument("--checkpoint", type=Path, metavar="DIR", help="where to keep the search's state")
-    resuming.add_argument("--checkpoint-every", type=_seconds, metavar="SECONDS")
+    resuming.add_argument(
+        "--checkpoint-every", type=_seconds, metavar="SECONDS", help="how often it is written (default: 300)"
+    )
     resuming.add_argument("--resume", type=Path, metavar="DIR", help="go on with a search from its checkpoint")
     files = _add_output(check)
     files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")

@@ -44,7 +44,11 @@ class Engine(NamedTuple):
 
 
 ENGINES = {
-    "tables": Engine("explorer.tables.engine:explore", ("bfs", "dfs", "iddfs"), ("--check-actions", "--workers")),
+    "tables": Engine(
+        "explorer.tables.engine:explore",
+        ("bfs", "dfs", "iddfs"),
+        ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
+    ),
     "reference": Engine("explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
 }
 """By name, the one to prefer first."""

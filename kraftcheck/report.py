@@ -25,7 +25,7 @@ _RICH_STYLES = {
     Verdict.VIOLATION: "bold red",
     Verdict.DEADLOCK: "bold red",
 }
-_LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit"}
+LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit"}
 
 
 def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
@@ -93,7 +93,7 @@ def summary(result: Result) -> Line:
     if result.limit == INTERRUPTED:
         what += ", interrupted"
     elif result.limit is not None:
-        what += f", stopped at {_LIMITS.get(result.limit, result.limit)}"
+        what += f", stopped at {LIMITS.get(result.limit, result.limit)}"
     parts = [
         what,
         f"{result.distinct_states:,} distinct states",

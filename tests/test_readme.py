@@ -28,7 +28,7 @@ def kernel() -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(CONSOLE) == 3
+    assert len(CONSOLE) == 4
 
 
 @pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -31,6 +31,7 @@ from explorer.tables import layout as at
 from explorer.tables.learner import Learner
 from explorer.tables.slow import SlowChecks, split
 from explorer.tables.visited import PARTITIONS, Packing, Partition, insert_rows, packing, repacked
+from spec.errors import InputError
 from spec.protocol import Protocol
 from spec.semantics import Semantics
 from spec.starts import initial_states
@@ -69,11 +70,18 @@ def explore(protocol: Protocol, options: Options) -> Result:
     ------
     Interrupted
         Where the user interrupts it; the exception has what was found until then.
+    InputError
+        For options that the order of search does not allow, or a checkpoint that it cannot go on from.
     ProtocolError
         Where the protocol breaks the language's contract.
     """
     if options.search is Search.BFS:
+        from explorer.tables.breadth import BreadthFirst
+
         return BreadthFirst(protocol, options, options.workers or default_workers()).run()
+    for name in ("checkpoint", "resume", "memory"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name}: only a breadth-first search can do this; expected --search {Search.BFS}")
     from explorer.tables.deep import SEARCHES
 
     return SEARCHES[options.search](protocol, options).run()
@@ -484,90 +492,4 @@ class TableSearch:
         return result
 
 
-class BreadthFirst(TableSearch):
-    """Level by level; the first counterexample found is a shortest one."""
-
-    def __init__(self, protocol: Protocol, options: Options, workers: int) -> None:
-        super().__init__(protocol, options, workers)
-        self.levels: list[list[Rows]] = []
-        self.source_level = 0
-
-    def search(self) -> None:
-        """Search level by level."""
-        self._start()
-        while self.levels[-1]:
-            self.result.depth = len(self.levels)
-            if self.result.depth == self.options.max_depth:
-                self.stop_at("max_depth")
-            self._level()
-
-    def depth(self) -> int:
-        """Return the number of levels in which there are states."""
-        return sum(1 for level in self.levels if level)
-
-    def _start(self) -> None:
-        first = self.identified(self.begin())
-        self.fit_packing()
-        self._fill(self.pool[0], first, self.packing)
-        self.levels.append(self.collect())
-        self.check_starts()
-        self.stop_at_max_states()
-
-    def _level(self) -> None:
-        """Expand the last level into a new one."""
-        self.levels.append([])
-        depth = len(self.levels)
-        waiting = sum(len(rows) for rows in self.levels[-2])
-        for rows in self.levels[-2]:
-            first = 0
-            while first < len(rows):
-                part = rows[first : first + self.batch_size()]
-                first += len(part)
-                which = np.arange(len(part), dtype=np.int64)
-                while len(which):
-                    asked = which
-                    part, which = self.expand(part, which)
-                    known = len(self.levels[-1])
-                    self.levels[-1] += self.collect()
-                    self.source_level = depth - 1
-                    self._events(part)
-                    if self.slow is not None:
-                        self.slow.pruned(part, np.setdiff1d(asked, which, assume_unique=True), self.trace_to)
-                        self.slow.admit(self.levels[-1], known, lambda row: self.path_to(row, depth))
-                    self.stop_at_max_states()
-                waiting -= len(part)
-                self.report(waiting + sum(len(found) for found in self.levels[-1]))
-
-    def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
-        """Return a shortest behaviour to a state that is being expanded."""
-        return self.path_to(rows[index], self.source_level)
-
-    def path_to(self, row: Any, level: int) -> tuple[TraceStep, ...]:
-        """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
-        rows = [np.asarray(row)]
-        for before in range(level - 1, 0, -1):
-            rows.append(self._predecessor(rows[-1], self.levels[before - 1]))
-        return self.behaviour(rows[::-1])
-
-    def _predecessor(self, target: Any, level: Iterable[Rows]) -> Any:
-        """Return the first state of a level that leads to the target."""
-        learner, worker = self.learner, self.pool[0]
-        for stored in level:
-            for first in range(0, len(stored), BATCH):
-                rows = self.widened(stored[first : first + BATCH])
-                while len(rows):
-                    target, rows = self.widened(target[None])[0], self.widened(rows)
-                    worker.fit(len(rows), learner.width, self.copies)
-                    worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
-                    found = hot.find_predecessor(
-                        learner.tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats
-                    )
-                    if found >= 0:
-                        return rows[found]
-                    again = worker.retry[: worker.stats[hot.S_RETRY]].copy()
-                    self._learn(rows, [worker])
-                    rows = rows[again]
-        raise AssertionError("a visited state has no predecessor in the level before")
-
-
-__all__ = ["BreadthFirst", "Search", "TableSearch", "explore"]
+__all__ = ["TableSearch", "explore"]

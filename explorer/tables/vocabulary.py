@@ -397,18 +397,7 @@ class Vocabulary:
     def encode_state(self, state: State) -> list[int]:
         """Return a state's row: the id of its control row, then of each slot's inbox content."""
         if self.shared_type is None:
-            self.shared_type = type(state.shared)
-            self.shared_names = field_names(self.shared_type)
-            self.shared_ids = [{} for _ in self.shared_names]
-            self.shared_values = [[] for _ in self.shared_names]
-            base = len(self.bounds) + len(self.shared_names)
-            self.meta[at.M_SLOT_BASE] = base
-            self.meta[at.M_BOUNDS] = len(self.bounds)
-            self.a["permuted_shared"] = np.zeros((max(1, len(self.group) * len(self.shared_names)), 64), np.int32)
-            self.a["rows"] = np.zeros((len(self.a["rows"]), base), np.int32)
-            for column, name in enumerate(self.bounds):
-                self._set("limits", column, self.protocol.bounds[name])
-            self._hide(base)
+            self.shape(type(state.shared))
         for key in [*state.replicas, *state.inboxes]:
             self.slot(key)
         inboxes = [(self.slots[key], self.content(self.slots[key], inbox)) for key, inbox in state.inboxes.items()]
@@ -421,6 +410,21 @@ class Vocabulary:
         for slot, content in inboxes:
             result[1 + slot] = content
         return result
+
+    def shape(self, shared_type: type[Record]) -> None:
+        """Lay out the columns of control rows: the bounds, the shared record's fields, then the replicas."""
+        self.shared_type = shared_type
+        self.shared_names = field_names(shared_type)
+        self.shared_ids = [{} for _ in self.shared_names]
+        self.shared_values = [[] for _ in self.shared_names]
+        base = len(self.bounds) + len(self.shared_names)
+        self.meta[at.M_SLOT_BASE] = base
+        self.meta[at.M_BOUNDS] = len(self.bounds)
+        self.a["permuted_shared"] = np.zeros((max(1, len(self.group) * len(self.shared_names)), 64), np.int32)
+        self.a["rows"] = np.zeros((len(self.a["rows"]), base), np.int32)
+        for column, name in enumerate(self.bounds):
+            self._set("limits", column, self.protocol.bounds[name])
+        self._hide(base)
 
     def _hide(self, base: int) -> None:
         self.a["hidden"] = np.zeros(max(base, 1), np.int32)

@@ -253,10 +253,10 @@ class RandomWalks(TableSearch):
         self.names = StableNames(self.learner)
         at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // self.plan.depth))
         for first in range(0, self.plan.runs, at_once):
-            walks = self._begun(self.widened(starts), first, min(at_once, self.plan.runs - first))
+            walks = self.begun(self.widened(starts), first, min(at_once, self.plan.runs - first))
             try:
                 while (walks.status == GOING).any():
-                    self._go_on(walks)
+                    self.go_on(walks)
                     self.report(self.plan.runs - self.made)
             except (Stop, KeyboardInterrupt):  # the walks before the first that is under way are made
                 self._end(walks, int((walks.status == GOING).argmax()))
@@ -264,14 +264,15 @@ class RandomWalks(TableSearch):
             self._end(walks, len(walks.status))
             self.stop_at_max_states()
 
-    def _begun(self, starts: Rows, first: int, count: int) -> Walks:
+    def begun(self, starts: Rows, first: int, count: int) -> Walks:
+        """Return walks, from number `first` on, at their initial states."""
         seeds, chosen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         draw_seeds(self.seed, first, seeds, chosen, len(starts))
         return Walks(starts[chosen], seeds, self.plan.depth)
 
     # Walking
 
-    def _go_on(self, walks: Walks) -> None:
+    def go_on(self, walks: Walks) -> None:
         """Let every walk go on until it ends, misses something or has had its turn."""
         walks.path = self.widened(walks.path)
         self.names.update()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -108,6 +109,19 @@ def test_a_cheat_is_named(name, function, problem) -> None:
 def test_what_another_call_left_behind_is_found_in_the_end(search) -> None:
     with pytest.raises(ActionError, match="called twice on the same input"):
         explored("tables", cheats_with(told_by_another_call), search)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_collector_that_looks_at_the_clock_is_no_cheat(name) -> None:
+    before = gc.get_threshold()
+    gc.callbacks.append(lambda phase, info: time.perf_counter())
+    gc.set_threshold(1)
+    try:
+        assert explored(name, Honest()).distinct_states > 10
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.pop()
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from explorer.identity import identity_of
 from explorer.reference import ReferenceSearch
 from explorer.result import Options, Result, Search
-from explorer.tables.engine import BreadthFirst, explore
+from explorer.tables.breadth import BreadthFirst
+from explorer.tables.engine import explore
 from tests.conformance.models import bound
 from tests.explorer.random_protocols import Sample, sample
 

@@ -1,0 +1,43 @@
+"""Stopping a search in order when the user or the system asks for it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption:
+    """Within it Ctrl-C and SIGTERM are noted, once; a second one raises KeyboardInterrupt at once.
+
+    Outside the main thread, where Python allows no signal handlers, it does nothing; nor for a signal that is ignored.
+
+    Attributes
+    ----------
+    asked
+        Whether the search is asked to stop.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            heeded = [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+            self._before = {number: signal.signal(number, self._note) for number in heeded}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True

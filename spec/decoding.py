@@ -1,0 +1,323 @@
+"""Reading values back from their canonical encoding, with a protocol's own classes and no others.
+
+An encoding names record and symbol classes by their qualified names. They are looked up in a `Lexicon`: the
+classes that can be reached from a protocol. Nothing is imported or evaluated because a file says so.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sized
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, get_args
+
+from spec.errors import InputError
+from spec.protocol import Protocol
+from spec.state import State
+from spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, field_values
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Sized)
+ClassName = tuple[str, str]
+"""The module of a class and its qualified name."""
+
+_NUMBER = re.compile("0|-?[1-9][0-9]*")
+
+
+class DecodingError(InputError):
+    """Bytes that are not the canonical encoding of a value."""
+
+
+class Lexicon:
+    """The classes and model values that encodings may name.
+
+    Parameters
+    ----------
+    classes
+        Subclasses of `Record` and `Symbol`.
+    model_values
+        Model values; one that is not among them cannot be decoded, as its place in their order is not known.
+
+    Raises
+    ------
+    InputError
+        Where two classes have one qualified name, so that encodings do not tell them apart.
+    """
+
+    def __init__(self, classes: Iterable[type] = (), model_values: Iterable[ModelValue] = ()) -> None:
+        self.records: dict[str, type[Record]] = {}
+        self.symbols: dict[str, type[Symbol]] = {}
+        self.model_values: dict[str, ModelValue] = {}
+        for cls in classes:
+            self.add(cls)
+        for value in model_values:
+            self.model_values.setdefault(value.name, value)
+
+    @property
+    def classes(self) -> list[type]:
+        """All classes, in the order in which they were added."""
+        return [*self.records.values(), *self.symbols.values()]
+
+    def add(self, cls: type) -> None:
+        """Add a class.
+
+        Raises
+        ------
+        InputError
+            Where another class has its qualified name.
+        """
+        known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
+        other = known.setdefault(cls.__qualname__, cls)
+        if other is not cls:
+            raise InputError(
+                f"two classes are called {cls.__qualname__}: one of {other.__module__} and one of {cls.__module__}; "
+                "encodings cannot tell their values apart"
+            )
+
+    def note(self, value: Value) -> None:
+        """Add the classes and model values that a value is made of.
+
+        Raises
+        ------
+        InputError
+            As `add`.
+        """
+        if type(value) is ModelValue:
+            self.model_values.setdefault(value.name, value)
+            return
+        if isinstance(value, Record | Symbol):
+            self.add(type(value))
+        for part in _parts(value):
+            self.note(part)
+
+
+def _parts(value: Value) -> Iterable[Value]:
+    if isinstance(value, Record):
+        return field_values(value)
+    if isinstance(value, Map):
+        return (item for pair in value.items() for item in pair)
+    return value if type(value) in (tuple, frozenset) else ()
+
+
+# Decoding
+
+
+def decode(data: bytes, lexicon: Lexicon) -> Value:
+    """Return the value that has a canonical encoding; the inverse of `spec.values.encode`.
+
+    Parameters
+    ----------
+    data
+        The encoding.
+    lexicon
+        The classes and model values that it may name.
+
+    Raises
+    ------
+    DecodingError
+        Where the bytes are not the canonical encoding of a value, or name what the lexicon does not have.
+    """
+    reader = _Reader(data, lexicon)
+    value = reader.value()
+    if reader.at != len(data):
+        raise reader.error(f"expected the end, found {len(data) - reader.at} more bytes")
+    return value
+
+
+class _Reader:
+    """Reads one value after the other."""
+
+    def __init__(self, data: bytes, lexicon: Lexicon) -> None:
+        self.data = data
+        self.lexicon = lexicon
+        self.at = 0
+
+    def error(self, problem: str) -> DecodingError:
+        return DecodingError(f"byte {self.at} of an encoded value: {problem}")
+
+    def value(self) -> Value:
+        tag = self.take(1)
+        read = _READERS.get(tag)
+        if read is None:
+            self.at -= 1
+            raise self.error(f"expected a value, found {tag!r}")
+        return read(self)
+
+    def take(self, count: int) -> bytes:
+        found = self.data[self.at : self.at + count]
+        if len(found) < count:
+            raise self.error(f"expected {count} more bytes, found the end")
+        self.at += count
+        return found
+
+    def length(self) -> int:
+        return int.from_bytes(self.take(4), "big")
+
+    def text(self) -> str:
+        try:
+            return self.take(self.length()).decode()
+        except UnicodeDecodeError as error:
+            raise self.error("expected text in UTF-8") from error
+
+    def number(self) -> int:
+        text = self.text()
+        if _NUMBER.fullmatch(text) is None:
+            raise self.error(f"expected a number, found {text!r}")
+        return int(text)
+
+    def model_value(self) -> ModelValue:
+        name = self.text()
+        found = self.lexicon.model_values.get(name)
+        if found is None:
+            raise self.error(f"there is no model value {name!r}")
+        return found
+
+    def symbol(self) -> Symbol:
+        kind = self.text()
+        cls, name = self.lexicon.symbols.get(kind), self.text()
+        if cls is None:
+            raise self.error(f"there are no symbols called {kind!r}")
+        for member in cls:
+            if str(member.value) == name:
+                return member
+        raise self.error(f"{kind} has no member {name!r}")
+
+    def record(self) -> Record:
+        kind = self.text()
+        cls = self.lexicon.records.get(kind)
+        if cls is None:
+            raise self.error(f"there is no record class called {kind!r}")
+        names = field_names(cls)
+        if self.length() != len(names):
+            raise self.error(f"expected the {len(names)} fields of {kind}: {', '.join(names) or 'none'}")
+        return cls(*[self.value() for _ in names])
+
+    def sequence(self) -> tuple[Value, ...]:
+        return tuple([self.value() for _ in range(self.length())])
+
+    def ascending(self, read: Callable[[], T]) -> list[T]:
+        """Return the elements of a set, or the pairs of a map, which stand in the order of their encodings."""
+        found, before = [], b""
+        for _ in range(self.length()):
+            start = self.at
+            found.append(read())
+            encoding = self.data[start : self.at]
+            if encoding <= before:
+                raise self.error("expected elements in the order of their encodings, each once")
+            before = encoding
+        return found
+
+    def pair(self) -> tuple[Value, Value]:
+        return self.value(), self.value()
+
+    def set(self) -> frozenset[Value]:
+        return self.whole(frozenset, self.ascending(self.value))
+
+    def map(self) -> Map[Value, Value]:
+        return self.whole(Map, self.ascending(self.pair))
+
+    def whole(self, kind: Callable[[list[T]], C], items: list[T]) -> C:
+        """Return a collection of items, which are all different: 1 and TRUE are not, in Python."""
+        found = kind(items)
+        if len(found) != len(items):
+            raise self.error("expected each element once")
+        return found
+
+
+_READERS: dict[bytes, Any] = {
+    b"T": lambda reader: True,
+    b"F": lambda reader: False,
+    b"i": _Reader.number,
+    b"s": _Reader.text,
+    b"m": _Reader.model_value,
+    b"y": _Reader.symbol,
+    b"r": _Reader.record,
+    b"(": _Reader.sequence,
+    b"{": _Reader.set,
+    b"[": _Reader.map,
+}
+
+
+# The classes of a protocol
+
+
+def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[ClassName, type]:
+    """Return the record and symbol classes that can be reached from a protocol.
+
+    These are the classes of the values of its initial states, those that its actions and symbols name, those defined
+    in its modules, and those that the fields of any of them are annotated with.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    states
+        Its initial states.
+    """
+    seen = Lexicon()
+    for value in (*states, *protocol.constant_values().values()):
+        seen.note(value)
+    named = [State, *seen.classes, *protocol.symbols]
+    for action in protocol.actions.values():
+        named += [*action.messages, *action.actors]
+    for module in modules_of(type(protocol)):
+        named += [cls for cls in vars(module).values() if isinstance(cls, type)]
+    found: dict[ClassName, type] = {}
+    while named:
+        cls = named.pop(0)
+        name = (cls.__module__, cls.__qualname__)
+        if not issubclass(cls, Record | Symbol) or cls in (Record, Symbol) or name in found:
+            continue
+        found[name] = cls
+        if issubclass(cls, Record):
+            named += [used for annotation in _annotations(cls) for used in _classes_in(annotation)]
+    return found
+
+
+def _annotations(cls: type[Record]) -> list[Any]:
+    try:
+        return list(field_types(cls).values())
+    except NameError:  # a class defined within a function; its values say what it is made of
+        return []
+
+
+def _classes_in(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _classes_in(argument)
+
+
+def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
+    """Return the modules that a protocol is made of: its classes', and what these use of the same folder.
+
+    Parameters
+    ----------
+    protocol
+        The protocol's class.
+    """
+    bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
+    waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
+    folders = {path.parent for path in map(source_of, waiting) if path is not None}
+    found: dict[str, ModuleType] = {}
+    while waiting:
+        module = waiting.pop(0)
+        path = source_of(module)
+        if module.__name__ in found or (module.__name__ != protocol.__module__ and path is None):
+            continue
+        if path is not None and path.parent not in folders:
+            continue
+        found[module.__name__] = module
+        for value in vars(module).values():
+            owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            if isinstance(owner, str) and owner in sys.modules:
+                waiting.append(sys.modules[owner])
+    return [found[name] for name in sorted(found)]
+
+
+def source_of(module: ModuleType) -> Path | None:
+    """Return the file that a module was made of, or None where there is none."""
+    name = getattr(module, "__file__", None)
+    return Path(name).resolve() if isinstance(name, str) else None
