@@ -11,8 +11,8 @@ KERNEL: tuple[Any, ...] = (hot.expand_batch, learning.resolve)
 
 
 def is_compiled() -> bool:
-    """Return whether Numba has the kernel's compiled code in its cache, made from the source as it is now."""
+    """Return whether Numba has the kernel's compiled code, in this process or in its cache."""
     try:
-        return all(function._cache._cache_file._load_index() for function in KERNEL)
+        return all(function.signatures or function._cache._cache_file._load_index() for function in KERNEL)
     except (AttributeError, OSError):  # a Numba that keeps its cache in another way: take it to be there
         return True

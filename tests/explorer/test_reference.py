@@ -579,7 +579,7 @@ def test_a_description_makes_the_same_protocol_again() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_random_protocols_exercise_the_language() -> None:
     samples = list(sample(300))
     sizes = [taken.result.distinct_states for taken in samples]
