@@ -283,7 +283,7 @@ def test_tlc_files(path: Path) -> None:
 
 
 def test_there_are_tlc_files() -> None:
-    assert len(TLC_CONFIGS) == 21
+    assert len(TLC_CONFIGS) == 25
 
 
 def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:

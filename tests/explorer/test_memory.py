@@ -1,0 +1,194 @@
+"""Searches within little memory: the visited states go to disk, and nothing else changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from explorer.result import Options, Result, Search
+from explorer.tables.archive import Archive
+from explorer.tables.breadth import BreadthFirst
+from explorer.tables.budget import LEAST_BATCH, Budget, available_memory
+from explorer.tables.engine import BATCH, REST_BITS, explore
+from explorer.tables.visited import PARTITIONS, Partition, packing
+from kraft_model.reconfig import Reconfig
+from spec.binding import bind
+from spec.config import override, parse_setting, read_config
+from spec.errors import InputError
+from spec.protocol import Protocol
+from tests.conformance.models import COUNTS, bound, expected
+from tests.conformance.test_counterexamples import MCReconfig
+from tests.explorer.random_protocols import sample
+
+TEN_MILLION = ("three-voters-remove", ("MaxValuesPerEpoch=2", "Value={v1,v2}"), 11_566_762, 29_736_980, 67)
+"""A configuration of counts/, settings, and what a search finds: distinct and generated states, and the depth."""
+
+
+def found(result: Result) -> dict[str, object]:
+    """Return all that memory must not change."""
+    return {
+        "verdict": result.verdict,
+        "distinct": result.distinct_states,
+        "generated": result.generated_states,
+        "depth": result.depth,
+        "actions": result.actions,
+        "violations": {v.property: len(v.trace) for v in result.violations},
+    }
+
+
+class Watched(BreadthFirst):
+    """Notes the most that it holds in memory, how often it settles, and how often it packs anew on disk."""
+
+    def __init__(self, protocol: Protocol, options: Options, workers: int, batch: int = BATCH) -> None:
+        super().__init__(protocol, options, workers, batch)
+        self.most_visited = self.most_rows = self.settlements = self.repackings = 0
+
+    def _pause(self) -> None:
+        self.most_visited = max(self.most_visited, sum(partition.nbytes for partition in self.partitions))
+        self.most_rows = max(self.most_rows, self.levels.nbytes, self.candidates.nbytes)
+        super()._pause()
+
+    def settle(self) -> None:
+        self.settlements += self.archive is not None
+        super().settle()
+
+    def fit_packing(self) -> None:
+        before = self.archive
+        super().fit_packing()
+        self.repackings += before is not None and self.archive is not before
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10**9), memory=st.sampled_from((1, 20_000, 100_000)), workers=st.integers(1, 2))
+def test_random_protocols(seed: int, memory: int, workers: int) -> None:
+    for drawn in sample(1, seed=seed, large=300, most=2_000):
+        options = drawn.description.options(drawn.protocol)
+        search = Watched(drawn.protocol, replace(options, memory=memory), workers, Random(seed).choice((7, 40, 300)))
+        assert found(search.run()) == found(drawn.result), drawn.description
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("symmetry", [None, "symmHostsAndValues"])
+def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
+    protocol = bound("counts/two-voters-two-values-remove").protocol
+    options = Options(properties=tuple(protocol.properties.values()), deadlock=False, symmetry=symmetry)
+    roomy = Watched(protocol, options, workers)
+    whole = roomy.run()
+    assert roomy.archive is None
+    if symmetry is None:
+        assert whole.distinct_states == expected()["two-voters-two-values-remove"]["distinct_states"]
+    memory = (roomy.most_visited + roomy.most_rows) // 10
+    search = Watched(protocol, replace(options, memory=memory), workers)
+    assert found(search.run()) == found(whole)
+    assert search.archive is not None
+    assert search.archive.count == whole.distinct_states
+    assert search.settlements > 20
+    assert search.repackings > 0
+    assert search.most_rows <= memory // 8
+    assert search.most_visited <= max(memory // 2, PARTITIONS * Partition(1).nbytes * 1.4)
+
+
+@pytest.mark.slow
+def test_a_tenth_of_what_ten_million_states_need() -> None:
+    name, given_settings, distinct, generated, depth = TEN_MILLION
+    config = read_config(COUNTS / f"{name}.cfg")
+    protocol = bind(Reconfig, override(config, [parse_setting(text, config) for text in given_settings])).protocol
+    options = Options(deadlock=False)
+    roomy = Watched(protocol, options, 2)
+    whole = roomy.run()
+    assert (whole.distinct_states, whole.generated_states, whole.depth) == (distinct, generated, depth)
+    memory = (roomy.most_visited + 4 * roomy.learner.width * distinct) // 10
+    search = Watched(protocol, replace(options, memory=memory), 2)
+    assert found(search.run()) == found(whole)
+    assert search.most_visited <= memory // 2
+
+
+def test_counterexamples_are_shortest_and_the_first_ends_the_search() -> None:
+    protocol = bound("counts/two-voters-remove").protocol
+    properties = tuple(p for p in protocol.properties.values() if p.name == "NoIllegalState")
+    config = bound("counterexamples/joined", MCReconfig)
+    for options in (
+        Options(properties=properties, keep_going=True),
+        Options(properties=config.properties, deadlock=False),
+    ):
+        searched = protocol if options.properties is properties else config.protocol
+        whole = BreadthFirst(searched, options, 1).run()
+        assert whole.violations
+        result = BreadthFirst(searched, replace(options, memory=1), 1).run()
+        assert [(v.property, len(v.trace)) for v in result.violations] == [
+            (v.property, len(v.trace)) for v in whole.violations
+        ]
+        assert result.verdict == whole.verdict
+
+
+def test_limit_on_states() -> None:
+    protocol = bound("counts/two-voters-restart").protocol
+    result = BreadthFirst(protocol, Options(deadlock=False, memory=1, max_states=3_000), 1, batch=50).run()
+    assert (result.distinct_states, result.limit) == (3_000, "max_states")
+
+
+def test_depth_first_searches_have_no_limit_of_memory() -> None:
+    protocol = bound("counts/two-voters").protocol
+    with pytest.raises(InputError, match="--memory: only a breadth-first search can do this; expected --search bfs"):
+        explore(protocol, Options(search=Search.DFS, memory=1 << 20))
+
+
+# The pieces
+
+
+def words_of(numbers: range, whole: int) -> np.ndarray:
+    """Return the packed words of made-up states; those of a number are always the same."""
+    words = np.random.default_rng(7).integers(0, 1 << 62, (numbers.stop, whole + 1), dtype=np.uint64)
+    words[:, whole] &= np.uint64((1 << REST_BITS) - 1)
+    return words[numbers.start :]
+
+
+@pytest.mark.parametrize("whole", [1, 3])
+def test_an_archive_knows_its_states(whole: int, tmp_path: Path) -> None:
+    archive, partition = Archive(whole, tmp_path), Partition(whole)
+    for first in range(0, 40_000, 1_000):  # in pieces, among those of other partitions
+        archive.append(3, words_of(range(first, first + 1_000), whole))
+        archive.append(5, words_of(range(first, first + 7), whole))
+    assert archive.count == 40_280
+    assert sum(map(len, archive.chunks(3))) == 40_000
+    partition.add_words(words_of(range(39_000, 42_000), whole))
+    known = archive.known(3, partition)
+    assert known.sum() == 1_000
+    partition.add_words(words_of(range(500, 510), whole))
+    assert archive.known(3, partition).sum() == 1_010
+    assert archive.known(4, partition).sum() == 0
+    assert list(tmp_path.iterdir()) == []
+    archive.close()
+
+
+def test_an_archive_is_packed_anew() -> None:
+    old, new = packing([20, 30, 20], 0), packing([25, 40, 30, 7], REST_BITS)
+    archive = Archive(old.words)
+    random = np.random.default_rng(3)
+    low = random.integers(0, 1 << 62, 5_000, dtype=np.uint64)
+    words = np.stack([low, np.zeros_like(low), np.zeros_like(low)], axis=1)[:, : old.words + 1]
+    for p in range(PARTITIONS):
+        archive.append(p, np.ascontiguousarray(words[p::PARTITIONS]))
+    again = archive.repacked(old, new)
+    assert again.count == 5_000
+    assert sum(len(chunk) for p in range(PARTITIONS) for chunk in again.chunks(p)) == 5_000
+    assert len({bytes(row) for p in range(PARTITIONS) for chunk in again.chunks(p) for row in chunk}) == 5_000
+    again.close()
+
+
+def test_budgets() -> None:
+    budget = Budget.of(80 << 20)
+    assert budget == Budget(40 << 20, 10 << 20, 20 << 20)
+    assert budget.entries(1) * 10 < budget.visited
+    assert budget.batch(BATCH, columns=4, workers=2) == (20 << 20) // (2 * 2 * 12 * 4 * 4)
+    assert Budget.of(1).batch(BATCH, columns=4, workers=2) == LEAST_BATCH
+    assert Budget.of(1).batch(50, columns=4, workers=2) == 50
+    everything = Budget.of(None)
+    assert 1 << 24 < everything.visited < available_memory()
+    assert everything.rows <= 1 << 28

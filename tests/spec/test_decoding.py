@@ -1,0 +1,179 @@
+"""Reading values back from their canonical encoding."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer.reference import ReferenceSearch
+from explorer.result import Options
+from spec import Map, ModelValue, Protocol, Record, State, Symbol
+from spec.decoding import DecodingError, Lexicon, decode, modules_of, reachable_classes
+from spec.errors import InputError
+from spec.examples.two_phase_commit import TwoPhaseCommit
+from spec.loading import load
+from spec.semantics import Semantics
+from spec.values import Value, encode
+from tests.conformance.models import bound
+
+
+class Colour(Symbol):
+    RED = "Red"
+    GREEN = "Green"
+
+
+class Point(Record):
+    x: Any
+    y: Any = 0
+
+
+class Nothing(Record):
+    pass
+
+
+MODEL_VALUES = tuple(ModelValue(name, number) for number, name in enumerate(("n2", "n1", "ü")))
+LEXICON = Lexicon((Colour, Point, Nothing), MODEL_VALUES)
+SCALARS = st.one_of(
+    st.integers(), st.booleans(), st.text(), st.sampled_from(MODEL_VALUES), st.sampled_from(Colour), st.just(Nothing())
+)
+
+
+def _extended(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
+    few = st.lists(values, max_size=4)
+    return st.one_of(
+        few.map(tuple),
+        few.map(frozenset),
+        st.builds(Point, values, values),
+        st.lists(st.tuples(values, values), max_size=4).map(Map),
+    )
+
+
+VALUES = st.recursive(SCALARS, _extended, max_leaves=12)
+
+
+@given(VALUES)
+def test_decoding_is_the_inverse_of_encoding(value: Value) -> None:
+    found = decode(encode(value), LEXICON)
+    assert found == value
+    assert type(found) is type(value)
+    assert encode(found) == encode(value)  # 1 and True are equal, and not the same value
+
+
+def test_model_values_get_their_place_back() -> None:
+    assert [decode(encode(ModelValue(v.name)), LEXICON).index for v in MODEL_VALUES] == [0, 1, 2]
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_canonical_or_refused(data: bytes) -> None:
+    try:
+        value = decode(data, LEXICON)
+    except DecodingError:
+        return
+    assert encode(value) == data
+
+
+@given(VALUES, st.data())
+def test_changed_encodings_are_canonical_or_refused(value: Value, data: st.DataObject) -> None:
+    changed = bytearray(encode(value))
+    for _ in range(data.draw(st.integers(1, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(changed[: data.draw(st.integers(0, len(changed)))])
+    for tried in (bytes(changed), cut, bytes(changed) + cut):
+        test_bytes_are_canonical_or_refused.hypothesis.inner_test(tried)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "byte 0 of an encoded value: expected 1 more bytes, found the end"),
+        (b"?", "byte 0 of an encoded value: expected a value, found b'?'"),
+        (b"TT", "byte 1 of an encoded value: expected the end, found 1 more bytes"),
+        (b"i\0\0\0\x0201", "byte 7 of an encoded value: expected a number, found '01'"),
+        (b"i\0\0\0\x02-0", "byte 7 of an encoded value: expected a number, found '-0'"),
+        (b"s\0\0\0\x01\xff", "byte 6 of an encoded value: expected text in UTF-8"),
+        (encode(ModelValue("n9")), "byte 7 of an encoded value: there is no model value 'n9'"),
+        (b"y\0\0\0\x05Shade\0\0\0\0", "byte 14 of an encoded value: there are no symbols called 'Shade'"),
+        (b"y\0\0\0\x06Colour\0\0\0\x04Blue", "byte 19 of an encoded value: Colour has no member 'Blue'"),
+        (b"r\0\0\0\x04Line", "byte 9 of an encoded value: there is no record class called 'Line'"),
+        (b"r\0\0\0\x05Point\0\0\0\x01T", "byte 14 of an encoded value: expected the 2 fields of Point: x, y"),
+        (b"{\0\0\0\x02TF", "byte 7 of an encoded value: expected elements in the order of their encodings, each once"),
+        (b"{\0\0\0\x02TT", "byte 7 of an encoded value: expected elements in the order of their encodings, each once"),
+        (b"{\0\0\0\x02Ti\0\0\0\x011", "byte 12 of an encoded value: expected each element once"),
+    ],
+)
+def test_what_is_wrong_is_said(data: bytes, message: str) -> None:
+    with pytest.raises(DecodingError) as caught:
+        decode(data, LEXICON)
+    assert str(caught.value) == message
+
+
+def test_what_a_value_is_made_of_is_noted() -> None:
+    lexicon = Lexicon()
+    value = Map({MODEL_VALUES[0]: (Point(Colour.RED, frozenset([MODEL_VALUES[1]])),)})
+    lexicon.note(value)
+    assert lexicon.classes == [Point, Colour]
+    assert set(lexicon.model_values) == {"n2", "n1"}
+    assert decode(encode(value), lexicon) == value
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    def another() -> type[Record]:
+        class Twin(Record):
+            pass
+
+        return Twin
+
+    lexicon = Lexicon([another()])
+    lexicon.note((1, "a"))
+    with pytest.raises(InputError, match=r"two classes are called .*another.<locals>.Twin: one of tests.spec"):
+        lexicon.note(another()())
+
+
+@pytest.mark.parametrize("name", ["reconfig", "two-phase commit"])
+def test_the_classes_of_every_value_of_a_search_can_be_reached(name: str) -> None:
+    protocol: Protocol = TwoPhaseCommit(resource_managers=frozenset(MODEL_VALUES))
+    if name == "reconfig":
+        protocol = bound("counts/grow-and-shrink-with-election").protocol
+    search = ReferenceSearch(protocol, Options(max_states=2_000, deadlock=False))
+    search.run()
+    lexicon = Lexicon()
+    for state in search.states():
+        lexicon.note(state)
+    found = reachable_classes(protocol, Semantics(protocol).initial())
+    assert set(lexicon.classes) <= set(found.values())
+    assert found[State.__module__, "State"] is State
+    assert all((cls.__module__, cls.__qualname__) == name for name, cls in found.items())
+
+
+def test_a_users_file_and_what_is_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "records_beside.py").write_text("from kraftcheck import *\nclass Unused(Record):\n    at: int\n")
+    (tmp_path / "mine.py").write_text(
+        "import json\nfrom kraftcheck import *\nimport records_beside\nfrom records_beside import Unused\n"
+        "class Mine(Protocol):\n    pass\n"
+    )
+    try:
+        protocol = load(tmp_path / "mine.py", "Mine")
+        assert [module.__name__ for module in modules_of(protocol)] == ["kraftcheck_user_mine", "records_beside"]
+        assert ("records_beside", "Unused") in reachable_classes(protocol(), [])
+    finally:
+        sys.modules.pop("records_beside", None)
+
+
+def test_annotations_that_cannot_be_resolved_are_left_out() -> None:
+    class Inner(Record):
+        at: int
+
+    class Outer(Record):
+        inner: Inner
+
+    class Shared(Record):
+        outer: Outer
+
+    state = State(Map(), Map(), Shared(Outer(Inner(1))), Map())
+    found = reachable_classes(TwoPhaseCommit(resource_managers=frozenset()), [state])
+    assert {Inner, Outer, Shared} <= set(found.values())
