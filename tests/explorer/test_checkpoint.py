@@ -1,0 +1,243 @@
+"""Searches that end before their time, and go on from their checkpoint to the same result."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from explorer.result import Interrupted, Options, Progress, Result
+from explorer.tables.breadth import BreadthFirst
+from spec.errors import InputError
+from tests.conformance.models import COUNTS, bound, expected
+from tests.conformance.test_counterexamples import MCReconfig
+from tests.explorer.random_protocols import sample
+from tests.explorer.test_memory import TEN_MILLION, found
+
+ALWAYS, NEVER = 0.0, 1e9  # seconds between two checkpoints
+
+
+class Stopper:
+    """Interrupts a search, as Ctrl-C does, after it has reported some times."""
+
+    def __init__(self, reports: int) -> None:
+        self.left = reports
+
+    def __call__(self, progress: Progress) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+def in_pieces(search: BreadthFirst, reports: int) -> Result | None:
+    """Run a search until it is over (then return its result) or has reported some times since it last stood."""
+    search.options = replace(search.options, report=Stopper(reports))
+    try:
+        return search.run()
+    except Interrupted:
+        return None
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**9), st.sampled_from((None, 20_000)), st.sampled_from((ALWAYS, NEVER)))
+def test_random_protocols_go_on_to_the_same_result(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, memory: int | None, every: float
+) -> None:
+    random = Random(seed)
+    for drawn in sample(1, seed=seed, large=300, most=2_000):
+        folder = tmp_path_factory.mktemp("search") / "checkpoint"
+        options = replace(drawn.description.options(drawn.protocol), memory=memory, checkpoint_every=every)
+        batch = max(drawn.result.distinct_states // 20, 3)
+        result = in_pieces(BreadthFirst(drawn.protocol, replace(options, checkpoint=folder), 1, batch), 3)
+        pieces = 1
+        while result is None:
+            reports = random.choice((1, 5)) + drawn.result.distinct_states // batch + 40  # those of rebuilding count
+            search = BreadthFirst(drawn.protocol, replace(options, resume=folder), 1, batch)
+            result = in_pieces(search, reports)
+            pieces += 1
+        assert found(result) == found(drawn.result), drawn.description
+        assert result.complete == drawn.result.complete
+
+
+def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] = ()) -> tuple[Any, Options]:
+    """Leave a checkpoint of a search that is under way; return its protocol and its options."""
+    protocol = bound("counts/two-voters-remove", MCReconfig, *constants).protocol
+    options = Options(properties=tuple(protocol.properties.values()), deadlock=False, keep_going=True)
+    search = BreadthFirst(protocol, replace(options, checkpoint=folder), 1, batch=100)
+    assert in_pieces(search, reports) is None
+    return protocol, options
+
+
+def test_violations_come_back(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    protocol, options = interrupted(folder, reports=60)
+    whole = BreadthFirst(protocol, options, 1).run()
+    result = BreadthFirst(protocol, replace(options, resume=folder), 1).run()
+    assert found(result) == found(whole)
+    assert [v.trace for v in result.violations][:1] == [v.trace for v in whole.violations][:1]
+    assert result.violations
+
+
+def test_a_search_that_is_over_gives_its_result_again(tmp_path: Path) -> None:
+    protocol = bound("counts/two-voters").protocol
+    options = Options(deadlock=False, checkpoint=tmp_path / "c")
+    whole = BreadthFirst(protocol, options, 1).run()
+    again = BreadthFirst(protocol, replace(options, checkpoint=None, resume=tmp_path / "c"), 1).run()
+    assert found(again) == found(whole)
+    assert whole.distinct_states == expected()["two-voters"]["distinct_states"]
+
+
+def test_a_limit_can_be_raised(tmp_path: Path) -> None:
+    protocol = bound("counts/two-voters").protocol
+    options = Options(deadlock=False, checkpoint=tmp_path / "c", max_depth=7)
+    assert BreadthFirst(protocol, options, 1).run().limit == "max_depth"
+    further = replace(options, checkpoint=None, resume=tmp_path / "c", max_depth=None)
+    result = BreadthFirst(protocol, further, 1).run()
+    counts = expected()["two-voters"]
+    assert (result.distinct_states, result.depth) == (counts["distinct_states"], counts["depth"])
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("name", ["states.bin", "values.bin", "controls.bin", "inboxes.bin", "inbox_items.bin"])
+def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "c"
+    protocol, options = interrupted(folder)
+    whole = (folder / name).read_bytes()
+    for number in range(12):
+        place = Random(number).randrange(len(whole))
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << number % 8
+        (folder / name).write_bytes(damaged if number % 2 else whole[:place])
+        with pytest.raises(InputError, match=rf"--resume .*: the checkpoint is damaged: .*{name}: (expected|its)"):
+            BreadthFirst(protocol, replace(options, resume=folder), 1)
+    (folder / name).unlink()
+    with pytest.raises(InputError, match=rf"damaged: .*{name}: it is missing"):
+        BreadthFirst(protocol, replace(options, resume=folder), 1)
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    protocol, options = interrupted(folder)
+    path = folder / "manifest.json"
+    whole = path.read_bytes()
+    for number in range(60):
+        place = Random(number).randrange(len(whole) - 1)
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << number % 7
+        path.write_bytes(damaged if number % 2 else whole[:place])
+        with pytest.raises(InputError, match=r"--resume .*: the checkpoint (is damaged: .*manifest|has format)"):
+            BreadthFirst(protocol, replace(options, resume=folder), 1)
+
+
+def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    protocol, options = interrupted(folder)
+    other = bound("counts/two-voters-remove", MCReconfig, "MaxElections=2").protocol
+    with pytest.raises(InputError, match="another search: the constant MaxElections: 1 in the checkpoint, now 2"):
+        BreadthFirst(other, replace(options, resume=folder), 1)
+    with pytest.raises(InputError, match="another search: deadlock: false in the checkpoint, now true"):
+        BreadthFirst(protocol, replace(options, resume=folder, deadlock=True), 1)
+    with pytest.raises(InputError, match=r"--checkpoint .*: it holds the checkpoint .*go on with --resume"):
+        BreadthFirst(protocol, replace(options, checkpoint=folder), 1)
+    with pytest.raises(InputError, match=r"--resume .*: there is no such folder"):
+        BreadthFirst(protocol, replace(options, resume=tmp_path / "none"), 1)
+    first = BreadthFirst(protocol, replace(options, resume=folder), 1)
+    with pytest.raises(InputError, match=r"it is in use by another search \(process \d+\)"):
+        BreadthFirst(protocol, replace(options, resume=folder), 1)
+    first.close()
+
+
+# Killed processes
+
+
+def command(folder: Path, report: Path, *arguments: str) -> list[str]:
+    option = "--resume" if (folder / "manifest.json").exists() else "--checkpoint"
+    return [
+        *(sys.executable, "-m", "kraftcheck", "check", "reconfig", *arguments, "--engine", "tables", "--no-deadlock"),
+        *(option, str(folder), "--checkpoint-every", "0.5", "--json", str(report), "--quiet"),
+    ]  # fmt: skip
+
+
+def counts_of(report: Path) -> tuple[str, int, int, int]:
+    content = json.loads(report.read_text())
+    return content["result"], content["distinct_states"], content["generated_states"], content["depth"]
+
+
+def killed_at_random(
+    folder: Path, arguments: tuple[str, ...], most: float, random: Random
+) -> tuple[str, int, int, int]:
+    """Start a search and kill it at a random moment, up to three times; then let it go to its end."""
+    report = folder.parent / "report.json"
+    for _ in range(random.randint(1, 3)):
+        process = subprocess.Popen(command(folder, report, *arguments), stdout=subprocess.DEVNULL)
+        time.sleep(random.uniform(0.3, most))
+        process.kill()
+        if process.wait() != -signal.SIGKILL:  # it was over before
+            break
+    if not report.exists():
+        subprocess.run(command(folder, report, *arguments), check=True, stdout=subprocess.DEVNULL, timeout=600)
+    return counts_of(report)
+
+
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    name = "three-voters-remove"
+    arguments = ("--config", str(COUNTS / f"{name}.cfg"))
+    counts = expected()[name]
+    for run in range(2):
+        (tmp_path / str(run)).mkdir()
+        outcome = killed_at_random(tmp_path / str(run) / "c", arguments, 2.5, Random(run))
+        assert outcome == ("ok", counts["distinct_states"], counts["generated_states"], counts["depth"])
+
+
+def ten_million(tmp_path: Path, runs: range) -> None:
+    name, given_settings, distinct, generated, depth = TEN_MILLION
+    arguments = ["--config", str(COUNTS / f"{name}.cfg"), *(w for text in given_settings for w in ("--set", text))]
+    for run in runs:
+        (tmp_path / str(run)).mkdir()
+        outcome = killed_at_random(tmp_path / str(run) / "c", tuple(arguments), 20, Random(run))
+        assert outcome == ("ok", distinct, generated, depth), run
+
+
+@pytest.mark.slow
+def test_ten_million_states_killed_and_resumed(tmp_path: Path) -> None:
+    ten_million(tmp_path, range(2))
+
+
+@pytest.mark.exhaustive
+def test_ten_million_states_killed_and_resumed_twenty_times(tmp_path: Path) -> None:
+    ten_million(tmp_path, range(20))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_path: Path, number: int) -> None:
+    folder, report = tmp_path / "c", tmp_path / "report.json"
+    words = command(folder, report, "--config", "large")
+    process = subprocess.Popen([w for w in words if w != "--quiet"], stdout=subprocess.PIPE, text=True)
+    while not (folder / "manifest.json").exists():
+        time.sleep(0.05)
+        assert process.poll() is None
+    time.sleep(2)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    (line,) = [line for line in out.splitlines() if line.startswith("To go on: kraftcheck ")]
+    before = counts_of(report)
+    assert before[0] == "incomplete"
+    again = [sys.executable, "-m", *shlex.split(line.removeprefix("To go on: ")), "--max-states", str(before[1] + 1000)]
+    done = subprocess.run(again, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 20, done.stderr
+    after = counts_of(report)
+    assert after[1] == before[1] + 1000
