@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Union, get_args, get_origin
 
@@ -63,6 +64,11 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     str or None
         "log[2].epoch: expected a number, found ...", or None where the value is of the type.
     """
+    return None if _checker(kind)(value) else _explain(value, kind, path)
+
+
+def _explain(value: Value, kind: Any, path: str) -> str | None:
+    """Say where a value is not of a type; slower than to find out whether it is."""
     if kind is Any or kind is object:
         return _not_a_value(value, path)
     origin = get_origin(kind)
@@ -95,16 +101,76 @@ def _plain_mismatch(value: Value, kind: Any, path: str) -> str | None:
     if not isinstance(value, kind):
         return _wrong(value, kind, path)
     if isinstance(value, Record):
-        if "_well_typed" in value.__dict__:
-            return None
         types_of = field_types(type(value))
-        problem = _first(mismatch(getattr(value, name), types_of[name], _join(path, name)) for name in types_of)
-        if problem is None:
-            value.__dict__["_well_typed"] = True
-        return problem
+        return _first(mismatch(getattr(value, name), types_of[name], _join(path, name)) for name in types_of)
     if issubclass(kind, Symbol):
         return None
     return _not_a_value(value, path)
+
+
+Check = Callable[[Any], bool]
+
+
+@cache
+def _checker(kind: Any) -> Check:
+    """Return a function that says whether a value is of a type."""
+    if kind is Any or kind is object:
+        return lambda value: _not_a_value(value, "") is None
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is None:
+        return _plain_checker(kind)
+    if origin in (Union, types.UnionType):
+        choices = [_checker(argument) for argument in arguments]
+        return lambda value: any(check(value) for check in choices)
+    if origin is frozenset:
+        element = _checker(arguments[0])
+        return lambda value: type(value) is frozenset and all(map(element, value))
+    if origin is tuple:
+        return _tuple_checker(arguments)
+    if origin is Map:
+        key, item = map(_checker, arguments)
+        return lambda value: type(value) is Map and all(key(k) and item(v) for k, v in value.items())
+    return lambda value: type(value) is origin
+
+
+def _tuple_checker(arguments: tuple[Any, ...]) -> Check:
+    if arguments[-1] is Ellipsis:
+        element = _checker(arguments[0])
+        return lambda value: type(value) is tuple and all(map(element, value))
+    elements = [_checker(argument) for argument in arguments]
+    return lambda value: (
+        type(value) is tuple
+        and len(value) == len(elements)
+        and all(check(item) for check, item in zip(elements, value, strict=True))
+    )
+
+
+def _plain_checker(kind: Any) -> Check:
+    if not isinstance(kind, type):
+        return lambda value: True
+    if kind in SCALARS:
+        return lambda value: type(value) is kind
+    if issubclass(kind, Record):
+        return lambda value: isinstance(value, kind) and _has_good_fields(value)
+    return lambda value: _plain_mismatch(value, kind, "") is None
+
+
+def _has_good_fields(record: Record) -> bool:
+    """Whether every field is of its type; remembered, since records do not change."""
+    known = record.__dict__
+    if "_well_typed" in known:
+        return True
+    cls: Any = type(record)
+    for name, check in _field_checkers(cls):
+        if not check(known[name]):
+            return False
+    known["_well_typed"] = True
+    return True
+
+
+@cache
+def _field_checkers(cls: Any) -> list[tuple[str, Check]]:
+    return [(name, _checker(kind)) for name, kind in field_types(cls).items()]
 
 
 def _not_a_value(value: Value, path: str) -> str | None:

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.tables.directory import contents_of, row_info_of
 from explorer.tables.files import GrowingFile
-from explorer.tables.hot import hash_words, jit, pack
-from explorer.tables.visited import PARTITIONS, Packing, Partition, base_place, locate, repack
+from explorer.tables.hot import pack
+from explorer.tables.native import bare, jit
+from explorer.tables.visited import PARTITIONS, Packing, Partition, home_of, locate, repack
 
 Words = NDArray[np.uint64]
 Flags = NDArray[np.uint8]
@@ -29,46 +31,31 @@ CHUNK = 1 << 14  # entries read at a time
 
 @jit
 def mark(keys: Any, places: Any, words: Any, known: Any) -> None:
-    """Note which entries of a partition are among these packed words.
-
-    It is `locate` for many, written out because it runs once for every visited state in every settlement.
-    """
-    capacity, stored = len(places), words.shape[1] - 1
+    """Note which entries of a partition are among these packed words."""
+    keys, places, words, known = bare(keys), bare(places), bare(words), bare(known)
+    capacity = len(places)
     for i in range(len(words)):
-        at = base_place(hash_words(words[i]), capacity) + np.int64(words[i, stored])
-        if at >= capacity:
-            at -= capacity
-        distance, found = np.int64(1), np.int64(places[at])
-        while found >= distance:
-            if found == distance:
-                same = True
-                for w in range(stored):
-                    if keys[at, w] != words[i, w]:
-                        same = False
-                        break
-                if same:
-                    known[at] = 1
-                    break
-            distance += 1
-            at += 1
-            if at == capacity:
-                at = 0
-            found = np.int64(places[at])
+        at = locate(keys, places, words, i, home_of(words, i, capacity))
+        if at >= 0:
+            known[at] = 1
 
 
 @jit
 def sift(
-    info: Any, contents: Any, position: Any, width: Any, rows: Any, identity: Any, which: Any, keys: Any, places: Any,
-    known: Any, fresh: Any, words: Any,
+    t: Any, position: Any, width: Any, rows: Any, identity: Any, which: Any, keys: Any, places: Any, known: Any,
+    fresh: Any, words: Any,
 ) -> Any:  # fmt: skip
     """Find which of rows[which] are not known; write their numbers and their packed words, return how many.
 
     All are entries of the partition; what identifies a row stands from column `identity` on.
     """
-    n = 0
+    contents, row_info = contents_of(t), row_info_of(t)
+    position, width, rows, which, known = bare(position), bare(width), bare(rows), bare(which), bare(known)
+    keys, places, fresh, words = bare(keys), bare(places), bare(fresh), bare(words)
+    capacity, n = len(places), 0
     for i in which:
-        pack(info, contents, position, width, rows, i, identity, words[n])
-        if not known[locate(keys, places, words[n])]:
+        pack(row_info, contents, position, width, rows, i, identity, words, n)
+        if not known[locate(keys, places, words, n, home_of(words, n, capacity))]:
             fresh[n] = i
             n += 1
     return n

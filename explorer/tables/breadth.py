@@ -218,7 +218,7 @@ class BreadthFirst(SpillingSearch):
             rows = self.widened(stored)
             while len(rows):
                 target, rows = self.widened(target[None])[0], self.widened(rows)
-                worker.fit(len(rows), learner.width, self.copies)
+                worker.fit(len(rows), learner.width, self.copies, self.packing.words + 1)
                 worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
                 found = hot.find_predecessor(
                     learner.tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats

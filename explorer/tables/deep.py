@@ -9,10 +9,19 @@ from numpy.typing import NDArray
 
 from explorer.result import Options, Search, TraceStep
 from explorer.tables import hot
+from explorer.tables.directory import (
+    contents_of,
+    meta_of,
+    permuted_contents_of,
+    permuted_rows_of,
+    permuted_slots_of,
+    row_info_of,
+)
 from explorer.tables.engine import Stop, TableSearch
-from explorer.tables.hot import FULL, MISSING, S_DONE, S_EVENTS, jit, pack
+from explorer.tables.hot import FULL, MISSING, S_DONE, S_EVENTS, hash_words, pack, put_bits
 from explorer.tables.layout import BAD, C_BAD, M_PERMUTATIONS, PRUNED, R_BAD, R_FLAGS, STEP_BAD, STEP_PRUNED
-from explorer.tables.visited import MAX_LOAD, Packing, base_place, insert, locate, repack
+from explorer.tables.native import bare, inlined, jit
+from explorer.tables.visited import MAX_LOAD, Packing, base_place, home_of, insert, locate, take_bits
 from spec.protocol import Protocol
 
 STATES_A_TURN = 50_000  # states expanded between two looks at the clock
@@ -32,10 +41,15 @@ def descend(
 
     The column behind an entry's words holds the depth at which the state was met first, or nearer since.
     """
-    words = np.zeros(stored + 1, np.uint64)
+    meta, contents, row_info = meta_of(t), contents_of(t), row_info_of(t)
+    stack, depths, path, succ, image = bare(stack), bare(depths), bare(path), bare(succ), bare(image)
+    position, width, keys, places = bare(position), bare(width), bare(keys), bare(places)
+    fired, events, needs, stats = bare(fired), bare(events), bare(needs), bare(stats)
+    own_words = np.zeros((1, stored + 1), np.uint64)
+    words = bare(own_words)
     columns = stack.shape[1]
     room = np.int64(len(places) * MAX_LOAD)
-    permutations = t.meta[M_PERMUTATIONS]
+    permutations = meta[M_PERMUTATIONS]
     expanded = 0
     while top > 0:
         if expanded >= turn:
@@ -53,15 +67,11 @@ def descend(
                 top -= 1
                 continue
             identify(t, permutations, path, depth, 0, image, position, width, words, needs, stats)
-            if np.int64(keys[locate(keys, places, words), stored]) < depth:
+            home = home_of(words, 0, len(places))
+            if np.int64(keys[locate(keys, places, words, 0, home), stored]) < depth:
                 top -= 1  # met again nearer to the start since it was put here
                 continue
-        n = hot.expand(
-            t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations, t.operations, t.messages, t.operated,
-            t.contents, t.content_items, t.views, t.inbox_views, t.rows, t.row_info, t.row_items, t.changed,
-            t.bundle_of, t.bundle_items, t.network_steps, t.network_operations, path, depth, succ, needs,
-            stats,
-        )  # fmt: skip
+        n = hot.expand(t, path, depth, succ, needs, stats)
         for k in range(n):
             if not identify(t, permutations, succ, k, 2, image, position, width, words, needs, stats):
                 n = MISSING
@@ -77,10 +87,10 @@ def descend(
         for k in range(n - 1, -1, -1):
             fired[succ[k, 0]] += 1
             step_flags = np.int64(succ[k, 1])
-            flags = t.row_info[succ[k, 2], R_FLAGS]
-            bad = t.row_info[succ[k, 2], R_BAD] if flags & BAD else np.int64(0)
+            flags = row_info[succ[k, 2], R_FLAGS]
+            bad = row_info[succ[k, 2], R_BAD] if flags & BAD else np.int64(0)
             for c in range(3, 2 + columns):
-                bad |= t.contents[succ[k, c], C_BAD]
+                bad |= contents[succ[k, c], C_BAD]
             if bad & ~stats[hot.S_SEEN]:
                 stats[hot.S_SEEN] |= bad
                 hot.note(events, stats, depth, 1, bad)
@@ -90,11 +100,12 @@ def descend(
             if step_flags & STEP_PRUNED or flags & PRUNED:
                 continue
             identify(t, permutations, succ, k, 2, image, position, width, words, needs, stats)
-            place = insert(keys, places, words, MAX_PLACE)
+            home = home_of(words, 0, len(places))
+            place = insert(keys, places, words, 0, home, MAX_PLACE)
             if place >= 0:
                 count += 1
             elif limit > 0:
-                place = locate(keys, places, words)
+                place = locate(keys, places, words, 0, home)
                 if np.int64(keys[place, stored]) <= depth + 1:
                     continue
             else:
@@ -109,22 +120,43 @@ def descend(
     return DONE, top, count
 
 
-@jit
+@inlined
 def identify(
     t: Any, permutations: Any, states: Any, at: Any, column: Any, image: Any, position: Any, width: Any, words: Any,
     needs: Any, stats: Any,
 ) -> bool:  # fmt: skip
     """Pack what identifies a state; False where its images are not known."""
+    contents, row_info = contents_of(t), row_info_of(t)
+    known = True
     if permutations == 1:
-        pack(t.row_info, t.contents, position, width, states, at, column, words)
-        return True
-    if not hot.canonical(
-        permutations, t.row_info, t.permuted_rows, t.permuted_contents, t.permuted_slots, states[at, column:],
-        image[0], needs, stats,
-    ):  # fmt: skip
-        return False
-    pack(t.row_info, t.contents, position, width, image, 0, 0, words)
-    return True
+        pack(row_info, contents, position, width, states, at, column, words, 0)
+    else:
+        known = hot.canonical(
+            permutations, row_info, permuted_rows_of(t), permuted_contents_of(t), permuted_slots_of(t), states, at,
+            column, image.shape[1], image, 0, 0, image[1], needs, stats,
+        )  # fmt: skip
+        if known:
+            pack(row_info, contents, position, width, image, 0, 0, words, 0)
+    return known
+
+
+@jit
+def enter(
+    t: Any, rows: Any, column: Any, position: Any, width: Any, words: Any, keys: Any, places: Any
+) -> Any:
+    """Insert states, which stand in rows from a column on, at depth 1; return how many are new."""
+    contents, row_info = contents_of(t), row_info_of(t)
+    position, width, rows, words, keys, places = (
+        bare(position), bare(width), bare(rows), bare(words), bare(keys), bare(places)
+    )  # fmt: skip
+    count = 0
+    for i in range(len(rows)):
+        pack(row_info, contents, position, width, rows, i, column, words, 0)
+        place = insert(keys, places, words, 0, home_of(words, 0, len(places)), MAX_PLACE)
+        if place >= 0:
+            keys[place, words.shape[1] - 1] = 1
+            count += 1
+    return count
 
 
 @jit
@@ -133,9 +165,10 @@ def move(
     new_position: Any, new_width: Any, new_stored: Any,
 ) -> None:  # fmt: skip
     """Insert every entry of one set into another, which may be packed differently."""
-    words = np.zeros((1, stored + 1), np.uint64)
-    again = np.zeros((1, new_stored + 1), np.uint64)
-    owner = np.zeros(1, np.int64)
+    keys, places, new_keys, new_places = bare(keys), bare(places), bare(new_keys), bare(new_places)
+    position, width, new_position, new_width = bare(position), bare(width), bare(new_position), bare(new_width)
+    own_words, own_again = np.zeros((1, stored + 1), np.uint64), np.zeros((1, new_stored + 1), np.uint64)
+    words, again = bare(own_words), bare(own_again)
     capacity = len(places)
     for at in range(capacity):
         if places[at] == 0:
@@ -145,13 +178,15 @@ def move(
         home = at - (np.int64(places[at]) - 1)
         if home < 0:
             home += capacity
-        rest = home - base_place(hot.hash_words(words[0]), capacity)
+        rest = home - base_place(hash_words(words, 0), capacity)
         if rest < 0:
             rest += capacity
         words[0, stored] = np.uint64(rest)
-        again[:] = 0
-        repack(words, position, width, again, new_position, new_width, owner)
-        place = insert(new_keys, new_places, again[0], MAX_PLACE)
+        for w in range(new_stored + 1):
+            again[0, w] = np.uint64(0)
+        for f in range(len(position)):
+            put_bits(again, 0, new_position[f], new_width[f], take_bits(words, 0, position[f], width[f]))
+        place = insert(new_keys, new_places, again, 0, home_of(again, 0, len(new_places)), MAX_PLACE)
         new_keys[place, new_stored] = keys[at, stored]
 
 
@@ -193,10 +228,10 @@ class DepthFirst(TableSearch):
         turns = 0
         while True:
             stack, self.path = self.widened(stack), self.widened(self.path)
-            worker.fit(0, learner.width, self.copies)
+            worker.fit(0, learner.width, self.copies, 0)
             worker.stats[hot.S_NEEDS], worker.stats[S_BASE] = 0, -1
             self._fit()
-            image = np.zeros((1, learner.width), np.int32)
+            image = np.zeros((2, learner.width), np.int32)
             code, top, self.count = descend(
                 learner.tables, stack, depths, top, self.path, worker.succ, image, self.packing.position,
                 self.packing.width, self.packing.words, self.keys, self.places, self.count, limit, worker.fired,
@@ -247,17 +282,13 @@ class DepthFirst(TableSearch):
 
     def _enter(self, starts: NDArray[np.int32]) -> None:
         self._fit()
-        learner, words = self.learner, np.zeros(self.packing.words + 1, np.uint64)
-        rows = np.ascontiguousarray(self.identified(starts)[:, -learner.width :])
-        for i in range(len(rows)):
-            pack(
-                learner.tables.row_info, learner.tables.contents, self.packing.position, self.packing.width, rows, i, 0,
-                words,
-            )  # fmt: skip
-            place = insert(self.keys, self.places, words, MAX_PLACE)
-            if place >= 0:
-                self.keys[place, self.packing.words] = 1
-                self.count += 1
+        learner, layout = self.learner, self.packing
+        rows = self.identified(starts)
+        words = np.zeros((1, layout.words + 1), np.uint64)
+        self.count += enter(
+            learner.tables, rows, rows.shape[1] - learner.width, layout.position, layout.width, words, self.keys,
+            self.places,
+        )  # fmt: skip
 
     def _fit(self) -> None:
         new = self.next_packing()

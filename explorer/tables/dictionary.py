@@ -226,7 +226,6 @@ class Dictionary:
         a["inbox_views"] = np.full((len(a["inbox_views"]), capacity), -1, np.int32)
         learner.meta[at.M_CONTENTS] = n
         learner.meta[at.M_CONTENT_ITEMS] = len(items)
-        learner.refresh()
         learning.rehash_contents(learner.tables)
 
     def _load_learned(self, inboxes: list[tuple[int, Value]]) -> None:
@@ -259,7 +258,6 @@ class Dictionary:
         a["permuted_rows"] = np.full((capacity, a["permuted_rows"].shape[1]), -1, np.int32)
         a["row_table"] = np.full(max(len(a["row_table"]), 2 * capacity), -1, np.int32)
         learner.meta[at.M_ROWS] = n
-        learner.refresh()
         learning.rehash_rows(learner.tables)
 
 

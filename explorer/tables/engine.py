@@ -102,17 +102,26 @@ class Worker:
         self.needs = np.zeros((1 << 14, 6), np.int64)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.out = np.zeros((PARTITIONS, 0, 0), np.int32)
+        self.words = np.zeros((PARTITIONS, 0, 0), np.uint64)  # of each row of `out`, packed
         self.out_n = np.zeros(PARTITIONS, np.int64)
 
-    def fit(self, states: int, width: int, copies: int) -> None:
-        """Make the buffers fit a batch of this many states of this width; two copies where states are symmetric."""
-        room = max(len(self.succ) + 1, states * ROOM // PARTITIONS + 64)
-        if self.out.shape[1] < room or self.out.shape[2] != width * copies:
-            larger = np.zeros((PARTITIONS, max(room, self.out.shape[1]), width * copies), np.int32)
+    def fit(self, states: int, width: int, copies: int, stored: int) -> None:
+        """Make the buffers fit a batch of this many states of this width; two copies where states are symmetric.
+
+        `stored` is how many words a packed state takes.
+        """
+        room = max(len(self.succ) + 1, states * ROOM // PARTITIONS + 64, self.out.shape[1])
+        if self.out.shape[1:] != (room, width * copies):
+            larger = np.zeros((PARTITIONS, room, width * copies), np.int32)
             kept, old = self.out_n.max(), self.out.shape[2] // copies
             for copy in range(copies):
                 larger[:, :kept, copy * width : copy * width + old] = self.out[:, :kept, copy * old : (copy + 1) * old]
             self.out = larger
+        if self.words.shape[1:] != (room, stored):
+            packed = np.zeros((PARTITIONS, room, stored), np.uint64)
+            if self.words.shape[2] == stored:
+                packed[:, : self.words.shape[1]] = self.words
+            self.words = packed
         if self.succ.shape[1] != width + 2:
             self.succ = np.zeros((len(self.succ), width + 2), np.int32)
         if len(self.retry) < states:
@@ -187,17 +196,20 @@ class TableSearch:
 
     def _fill(self, worker: Worker, rows: Rows, layout: Packing) -> None:
         """Put rows into a worker's buffers, each where its partition is."""
-        parts = np.zeros(len(rows), np.int64)
-        tables, width = self.learner.tables, self.learner.width
-        seen = np.ascontiguousarray(rows[:, -width:])
-        hot.owners(tables.row_info, tables.contents, layout.position, layout.width, layout.words, seen, parts)
+        parts, words = np.zeros(len(rows), np.int64), np.zeros((len(rows), layout.words + 1), np.uint64)
+        column = rows.shape[1] - self.learner.width
+        hot.pack_all(self.learner.tables, layout.position, layout.width, rows, column, words, parts)
         counts = np.bincount(parts, minlength=PARTITIONS)
-        if worker.out.shape[1] < counts.max() or worker.out.shape[2] != rows.shape[1]:
-            worker.out = np.zeros((PARTITIONS, max(worker.out.shape[1], int(counts.max())), rows.shape[1]), np.int32)
-        ordered = rows[np.argsort(parts, kind="stable")]
+        room = max(worker.out.shape[1], int(counts.max()))
+        if worker.out.shape[1:] != (room, rows.shape[1]):
+            worker.out = np.zeros((PARTITIONS, room, rows.shape[1]), np.int32)
+        if worker.words.shape[1:] != (room, words.shape[1]):
+            worker.words = np.zeros((PARTITIONS, room, words.shape[1]), np.uint64)
+        order = np.argsort(parts, kind="stable")
         ends = np.concatenate([[0], np.cumsum(counts)])
         for p in range(PARTITIONS):
-            worker.out[p, : counts[p]] = ordered[ends[p] : ends[p + 1]]
+            mine = order[ends[p] : ends[p + 1]]
+            worker.out[p, : counts[p]], worker.words[p, : counts[p]] = rows[mine], words[mine]
         worker.out_n[:] = counts
 
     def identified(self, rows: Rows) -> Rows:
@@ -229,10 +241,10 @@ class TableSearch:
             rows = self.widened(rows)
             parts = self._shares(which)
             workers = self.pool[: len(parts)]
-            for worker, part in zip(workers, parts, strict=True):
-                worker.fit(len(part), self.learner.width, self.copies)
-                worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
             self.fit_packing()
+            for worker, part in zip(workers, parts, strict=True):
+                worker.fit(len(part), self.learner.width, self.copies, self.packing.words + 1)
+                worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
             self._together(partial(self._run, rows, parts), len(parts))
             retry = []
             for worker, part in zip(workers, parts, strict=True):
@@ -255,7 +267,7 @@ class TableSearch:
         worker = self.pool[number]
         hot.expand_batch(
             self.learner.tables, rows, parts[number], worker.succ, self.packing.position, self.packing.width,
-            self.packing.words, worker.out, worker.out_n, worker.fired, worker.retry, worker.events, worker.needs,
+            worker.out, worker.words, worker.out_n, worker.fired, worker.retry, worker.events, worker.needs,
             worker.stats, self.options.deadlock,
         )  # fmt: skip
 
@@ -296,7 +308,7 @@ class TableSearch:
                 for worker in self.pool:
                     n = int(worker.out_n[p])
                     if n:
-                        new_n = self._insert(self.partitions[p], worker.out[p], n, new, new_n)
+                        new_n = self._insert(self.partitions[p], worker.out[p], worker.words[p], n, new, new_n)
             if new_n:
                 found.append(new[:new_n])
 
@@ -305,14 +317,15 @@ class TableSearch:
             worker.out_n[:] = 0
         return found
 
-    def _insert(self, partition: Partition, rows: Rows, n: int, new: Rows, new_n: int) -> int:
-        tables, layout, done = self.learner.tables, self.packing, 0
+    @staticmethod
+    def _insert(
+        partition: Partition, rows: Rows, words: NDArray[np.uint64], n: int, new: Rows, new_n: int
+    ) -> int:
+        done = 0
         while done < n:
-            done, partition.count, new_n = insert_rows(
-                tables.row_info, tables.contents, layout.position, layout.width, rows,
-                rows.shape[1] - new.shape[1], done, n,
-                partition.count, partition.keys, partition.places, new, new_n,
-            )  # fmt: skip
+            done, partition.count, new_n, _ = insert_rows(
+                rows, words, done, n, new.shape[1], partition.count, partition.keys, partition.places, new, new_n
+            )
             if done < n:
                 partition.grow()
         return new_n
@@ -378,7 +391,6 @@ class TableSearch:
         self.starts = starts = initial_states(self.semantics, self.options.init)
         self.initial_count = len(starts)
         encoded = [self.learner.encode_state(state) for state in starts]
-        self.learner.refresh()
         rows = [row + [0] * (self.learner.width - len(row)) for row in encoded]
         within = [all(self.semantics.holds(c, state) for c in self.options.constraints) for state in starts]
         first = np.array([row for row, kept in zip(rows, within, strict=True) if kept], np.int32)

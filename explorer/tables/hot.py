@@ -12,8 +12,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from explorer.tables.directory import (
+    branches_of,
+    bundle_items_of,
+    bundles_of,
+    changed_of,
+    content_items_of,
+    contents_of,
+    inbox_views_of,
+    meta_of,
+    network_operations_of,
+    network_steps_of,
+    nodes_of,
+    operated_of,
+    operations_of,
+    outcome_operations_of,
+    outcomes_of,
+    permuted_contents_of,
+    permuted_rows_of,
+    permuted_slots_of,
+    row_info_of,
+    row_items_of,
+    rows_of,
+    views_of,
+)
 from explorer.tables.layout import (
     ACTION,
     BAD,
@@ -57,6 +80,7 @@ from explorer.tables.layout import (
     B,
     N,
 )
+from explorer.tables.native import bare, inlined, jit
 
 REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
 FLAG_SHIFT = 40
@@ -65,11 +89,8 @@ PARTITION_BITS = 6
 BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
 BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
 
-jit = njit(cache=True, nogil=True, boundscheck=False)
-inlined = njit(inline="always")
 
-
-@jit
+@inlined
 def mix(key: Any) -> Any:
     """Spread the bits of a 64-bit number; a bijection."""
     x = np.uint64(key)
@@ -81,14 +102,14 @@ def mix(key: Any) -> Any:
     return x
 
 
-@jit
+@inlined
 def spread(key: Any) -> Any:
     """Spread the bits of a map's key; cheaper than `mix`, and enough for keys that are two ids."""
     x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(x ^ (x >> np.uint64(32)))
 
 
-@jit
+@inlined
 def find(pairs: Any, key: Any) -> Any:
     """Return the value of a key, or MISSING."""
     mask = np.int64(len(pairs) - 1)
@@ -136,34 +157,40 @@ def walk(
             return MISSING
 
 
-@jit
-def put_bits(words: Any, position: Any, width: Any, value: Any) -> None:
+@inlined
+def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> None:
     w, s = position >> 6, position & 63
-    words[w] |= value << np.uint64(s)
+    words[place, w] |= value << np.uint64(s)
     if s + width > 64:
-        words[w + 1] |= value >> np.uint64(64 - s)
+        words[place, w + 1] |= value >> np.uint64(64 - s)
 
 
-@jit
-def hash_words(words: Any) -> Any:
-    """Hash packed words, the rest (the last one) left out."""
-    h = mix(words[0] ^ np.uint64(0x9E3779B97F4A7C15))
-    for w in range(1, len(words) - 1):
-        h = mix(h ^ words[w])
+@inlined
+def hash_words(words: Any, place: Any) -> Any:
+    """Hash the packed words of a place, the rest (the last one) left out."""
+    h = mix(words[place, 0] ^ np.uint64(0x9E3779B97F4A7C15))
+    for w in range(1, words.shape[1] - 1):
+        h = mix(h ^ words[place, w])
     return h
 
 
-@jit
+@inlined
+def owner_of(words: Any, place: Any) -> Any:
+    """Return the partition that owns packed words."""
+    return np.int64(hash_words(words, place) >> np.uint64(64 - PARTITION_BITS))
+
+
+@inlined
 def pack(
-    row_info: Any, contents: Any, position: Any, width: Any, states: Any, at: Any, column: Any, words: Any
+    row_info: Any, contents: Any, position: Any, width: Any, states: Any, at: Any, column: Any, words: Any, place: Any
 ) -> None:
     """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
-    for w in range(len(words)):
-        words[w] = np.uint64(0)
+    for w in range(words.shape[1]):
+        words[place, w] = np.uint64(0)
     for f in range(len(position)):
-        field = states[at, column + f]
+        field = np.int64(states[at, column + f])
         value = np.uint64(row_info[field, R_IDENTITY] if f == 0 else contents[field, C_NUMBER])
-        put_bits(words, position[f], width[f], value)
+        put_bits(words, place, position[f], width[f], value)
 
 
 @inlined
@@ -222,16 +249,31 @@ def emit(
 
 
 @inlined
-def expand(
-    meta: Any, nodes: Any, branches: Any, outcomes: Any, outcome_operations: Any, operations: Any, messages: Any,
-    operated: Any, contents: Any, content_items: Any, views: Any, inbox_views: Any, rows: Any, row_info: Any,
-    row_items: Any, changed: Any, bundle_of: Any, bundle_items: Any, network_steps: Any,
-    network_operations: Any, states: Any, at: Any, succ: Any, needs: Any, stats: Any,
-) -> Any:  # fmt: skip
+def expand(t: Any, states: Any, at: Any, succ: Any, needs: Any, stats: Any) -> Any:
     """Write all successors of a state as rows (action, flags, control row, inboxes ...).
 
-    Returns how many there are, MISSING where something was not known (and is noted), or FULL where `succ` is.
+    Returns how many there are, MISSING where something was not known (and is noted), or FULL where `succ` is. Arrays
+    must be bare.
     """
+    meta = meta_of(t)
+    nodes = nodes_of(t)
+    branches = branches_of(t)
+    outcomes = outcomes_of(t)
+    outcome_operations = outcome_operations_of(t)
+    operations = operations_of(t)
+    operated = operated_of(t)
+    contents = contents_of(t)
+    content_items = content_items_of(t)
+    views = views_of(t)
+    inbox_views = inbox_views_of(t)
+    rows = rows_of(t)
+    row_info = row_info_of(t)
+    row_items = row_items_of(t)
+    changed = changed_of(t)
+    bundles = bundles_of(t)
+    bundle_items = bundle_items_of(t)
+    network_steps = network_steps_of(t)
+    network_operations = network_operations_of(t)
     row = np.int64(states[at, 0])
     base, slots = meta[M_SLOT_BASE], meta[M_SLOTS]
     n = np.int64(0)
@@ -254,7 +296,7 @@ def expand(
             if inbox == 0:
                 continue
             if local != 0:
-                bundle = find(bundle_of, (local << 32) | inbox)
+                bundle = find(bundles, (local << 32) | inbox)
                 if bundle < 0:
                     need(needs, stats, NEED_BUNDLE, local, inbox, s, 0, 0)
                     missing = True
@@ -339,39 +381,42 @@ def expand(
     return MISSING if missing else n
 
 
-@jit
+@inlined
 def canonical(
-    permutations: Any, row_info: Any, permuted_rows: Any, permuted_contents: Any, permuted_slots: Any, state: Any,
-    best: Any, needs: Any, stats: Any,
-) -> bool:  # fmt: skip
-    """Write the least of a state's images under the symmetry group; False where an image is not known."""
-    row = row_info[state[0], R_IDENTITY]
-    columns = len(state)
+    permutations: Any, row_info: Any, permuted_rows: Any, permuted_contents: Any, permuted_slots: Any, states: Any,
+    at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any, needs: Any, stats: Any,
+) -> Any:  # fmt: skip
+    """Write the least of a state's images under the symmetry group to best[place, to:]; False where one is not known.
+
+    The state stands in states[at, column:]; `image` has room for as many columns.
+    """
+    row = row_info[states[at, column], R_IDENTITY]
+    known = True
     if permuted_rows[row, 0] < 0:
         need(needs, stats, NEED_IMAGES, row, 0, 0, 0, 0)
-        return False
-    for s in range(1, columns):
-        if state[s] != 0 and permuted_contents[state[s], 0] < 0:
-            need(needs, stats, NEED_IMAGES_OF, state[s], 0, 0, 0, 0)
-            return False
-    best[0] = -1
-    image = np.empty(columns, np.int32)
-    for g in range(permutations):
+        known = False
+    for c in range(1, columns):
+        content = np.int64(states[at, column + c])
+        if known and content != 0 and permuted_contents[content, 0] < 0:
+            need(needs, stats, NEED_IMAGES_OF, content, 0, 0, 0, 0)
+            known = False
+    for g in range(permutations if known else 0):
         image[0] = permuted_rows[row, g]
-        if best[0] >= 0 and image[0] > best[0]:
+        if g > 0 and image[0] > best[place, to]:
             continue
-        for s in range(columns - 1):
-            image[1 + permuted_slots[g, s]] = 0 if state[1 + s] == 0 else permuted_contents[state[1 + s], g]
-        smaller = best[0] < 0 or image[0] < best[0]
+        for c in range(1, columns):
+            content = np.int64(states[at, column + c])
+            image[1 + permuted_slots[g, c - 1]] = 0 if content == 0 else permuted_contents[content, g]
+        smaller = g == 0 or image[0] < best[place, to]
         if not smaller:
             for c in range(1, columns):
-                if image[c] != best[c]:
-                    smaller = image[c] < best[c]
+                if image[c] != best[place, to + c]:
+                    smaller = image[c] < best[place, to + c]
                     break
         if smaller:
             for c in range(columns):
-                best[c] = image[c]
-    return True
+                best[place, to + c] = image[c]
+    return known
 
 
 @inlined
@@ -386,42 +431,42 @@ def note(events: Any, stats: Any, state: Any, kind: Any, mask: Any) -> None:
 
 @jit
 def expand_batch(
-    t: Any, states: Any, which: Any, succ: Any, position: Any, width: Any, stored: Any, out: Any, out_n: Any,
+    t: Any, states: Any, which: Any, succ: Any, position: Any, width: Any, out: Any, out_words: Any, out_n: Any,
     fired: Any, retry: Any, events: Any, needs: Any, stats: Any, deadlocks: Any,
 ) -> None:  # fmt: skip
     """Expand states[which], each wholly or not at all.
 
-    Successors go to `out[partition]`; states for which something was not known to `retry`, and what that is to
-    `needs`; deadlocks and violations of properties not seen before to `events`, as (state, kind, properties).
-    `stats[S_DONE]` is how far it came: less than all where an array is full, which `stats[S_CODE]` names.
+    Successors go to `out[partition]`, their packed identities to `out_words[partition]`; states for which something
+    was not known go to `retry`, and what that is to `needs`; deadlocks and violations of properties not seen before to
+    `events`, as (state, kind, properties). `stats[S_DONE]` is how far it came: less than all where an array is full,
+    which `stats[S_CODE]` names.
     """
-    meta, nodes, branches, outcomes, outcome_operations = t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations
-    operations, messages, operated, contents = t.operations, t.messages, t.operated, t.contents
-    content_items, views, inbox_views, rows, row_info = t.content_items, t.views, t.inbox_views, t.rows, t.row_info
-    row_items, changed, bundle_of, bundle_items = t.row_items, t.changed, t.bundle_of, t.bundle_items
-    network_steps, network_operations = t.network_steps, t.network_operations
-    permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
+    meta, contents, row_info = meta_of(t), contents_of(t), row_info_of(t)
+    permuted_rows, permuted_contents = permuted_rows_of(t), permuted_contents_of(t)
+    permuted_slots = permuted_slots_of(t)
+    states, which, succ, retry = bare(states), bare(which), bare(succ), bare(retry)
+    out, out_words, out_n = bare(out), bare(out_words), bare(out_n)
+    position, width, fired = bare(position), bare(width), bare(fired)
+    events, needs, stats = bare(events), bare(needs), bare(stats)
     permutations = meta[M_PERMUTATIONS]
-    words = np.zeros(stored + 1, np.uint64)
+    stored = out_words.shape[2]
     columns = states.shape[1]
+    own_words, own_image = np.zeros((1, stored), np.uint64), np.zeros(columns, np.int32)
+    own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
+    words, image, images = bare(own_words), bare(own_image), bare(own_images)
     room = out.shape[1]
     stats[S_CODE] = OK
-    fullest = out_n.max()
-    images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
+    fullest = np.int64(0)
+    for p in range(len(out_n)):
+        fullest = max(fullest, out_n[p])
     for i in range(len(which)):
-        n = expand(
-            meta, nodes, branches, outcomes, outcome_operations, operations, messages, operated, contents,
-            content_items, views, inbox_views, rows, row_info, row_items, changed, bundle_of, bundle_items,
-            network_steps, network_operations, states, which[i], succ, needs, stats,
-        )  # fmt: skip
-        if n > 0 and permutations > 1:
-            if len(images) < n:
-                images = np.zeros((len(succ), columns), np.int32)
+        n = expand(t, states, which[i], succ, needs, stats)
+        if permutations > 1:
             known = True
             for k in range(n):
                 known &= canonical(
-                    permutations, row_info, permuted_rows, permuted_contents, permuted_slots, succ[k, 2:], images[k],
-                    needs, stats,
+                    permutations, row_info, permuted_rows, permuted_contents, permuted_slots, succ, k, 2, columns,
+                    images, k, 0, image, needs, stats,
                 )  # fmt: skip
             if not known:
                 n = MISSING
@@ -452,15 +497,17 @@ def expand_batch(
             if step_flags & STEP_PRUNED or flags & PRUNED:
                 continue
             if permutations > 1:
-                pack(row_info, contents, position, width, images, k, 0, words)
+                pack(row_info, contents, position, width, images, k, 0, words, 0)
             else:
-                pack(row_info, contents, position, width, succ, k, 2, words)
-            p = np.int64(hash_words(words) >> np.uint64(64 - PARTITION_BITS))
+                pack(row_info, contents, position, width, succ, k, 2, words, 0)
+            p = owner_of(words, 0)
             at = out_n[p]
             for c in range(columns):
                 out[p, at, c] = succ[k, 2 + c]
                 if permutations > 1:
                     out[p, at, columns + c] = images[k, c]
+            for w in range(stored):
+                out_words[p, at, w] = words[0, w]
             out_n[p] = at + 1
             fullest = max(fullest, at + 1)
         stats[S_GENERATED] += n
@@ -468,25 +515,35 @@ def expand_batch(
 
 
 @jit
-def owners(row_info: Any, contents: Any, position: Any, width: Any, stored: Any, states: Any, owner: Any) -> None:
-    """Write for each state, given by what identifies it, the partition that owns it."""
-    words = np.zeros(stored + 1, np.uint64)
+def pack_all(
+    t: Any, position: Any, width: Any, states: Any, column: Any, words: Any, owner: Any
+) -> None:
+    """Write the packed identity of each state, which stands from a column on, and the partition that owns it."""
+    contents, row_info = contents_of(t), row_info_of(t)
+    position, width, states = bare(position), bare(width), bare(states)
+    words, owner = bare(words), bare(owner)
     for i in range(len(states)):
-        pack(row_info, contents, position, width, states, i, 0, words)
-        owner[i] = hash_words(words) >> np.uint64(64 - PARTITION_BITS)
+        pack(row_info, contents, position, width, states, i, column, words, i)
+        owner[i] = owner_of(words, i)
 
 
 @jit
 def identify_all(t: Any, states: Any, out: Any, needs: Any, stats: Any) -> Any:
     """Write each state's canonical image beside it; the number of states whose images are not known."""
+    meta, row_info = meta_of(t), row_info_of(t)
+    permuted_rows, permuted_contents = permuted_rows_of(t), permuted_contents_of(t)
+    permuted_slots = permuted_slots_of(t)
+    states, out, needs, stats = bare(states), bare(out), bare(needs), bare(stats)
     columns = states.shape[1]
+    own_image = np.zeros(columns, np.int32)
+    image = bare(own_image)
     unknown = 0
     for i in range(len(states)):
         for c in range(columns):
             out[i, c] = states[i, c]
         if not canonical(
-            t.meta[M_PERMUTATIONS], t.row_info, t.permuted_rows, t.permuted_contents, t.permuted_slots, states[i],
-            out[i, columns:], needs, stats,
+            meta[M_PERMUTATIONS], row_info, permuted_rows, permuted_contents, permuted_slots, states, i, 0, columns,
+            out, i, columns, image, needs, stats,
         ):  # fmt: skip
             unknown += 1
     return unknown
@@ -495,12 +552,10 @@ def identify_all(t: Any, states: Any, out: Any, needs: Any, stats: Any) -> Any:
 @jit
 def find_predecessor(t: Any, states: Any, target: Any, succ: Any, retry: Any, needs: Any, stats: Any) -> Any:
     """Return the index of the first state that has the target among its successors, or -1."""
+    states, target, succ = bare(states), bare(target), bare(succ)
+    retry, needs, stats = bare(retry), bare(needs), bare(stats)
     for i in range(len(states)):
-        n = expand(
-            t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations, t.operations, t.messages, t.operated,
-            t.contents, t.content_items, t.views, t.inbox_views, t.rows, t.row_info, t.row_items, t.changed,
-            t.bundle_of, t.bundle_items, t.network_steps, t.network_operations, states, i, succ, needs, stats,
-        )  # fmt: skip
+        n = expand(t, states, i, succ, needs, stats)
         if n < 0:
             stats[S_CODE] = MANY_SUCCESSORS if n == FULL else OK
             retry[stats[S_RETRY]] = i

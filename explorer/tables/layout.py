@@ -96,7 +96,7 @@ class Tables(NamedTuple):
     row_items: Ints  # outcome or root, target or -1, step flags or slot
     hidden: Ints  # columns that a VIEW leaves out
     changed: Longs  # (control row, delta) -> control row with flags
-    bundle_of: Longs  # (local, inbox) -> start and number of the bundle's items
+    bundles: Longs  # (local, inbox) -> start and number of the bundle's items
     bundle_items: Ints  # outcome or node, whether a node, inbox without the message
     properties: Ints  # root, kind, whether a constraint
     step_properties: Ints  # root, whether a constraint
@@ -109,6 +109,53 @@ class Tables(NamedTuple):
     permuted_messages: Ints  # permutation, message
     permuted_shared: Ints  # permutation and shared column, value
     misses: Longs
+
+
+VARIABLE = -1  # columns: as many as there are slots, views or permutations
+
+COLUMNS = {
+    "meta": 0,
+    "nodes": 4,
+    "branches": 2,
+    "roots": 2,
+    "lists": 2,
+    "list_nodes": 0,
+    "outcomes": 5,
+    "outcome_operations": 0,
+    "deltas": 4,
+    "assignments": 2,
+    "spendings": 2,
+    "limits": 0,
+    "operations": 6,
+    "messages": 2,
+    "operated": 2,
+    "contents": 5,
+    "content_items": 2,
+    "content_table": 0,
+    "slot_contents": 0,
+    "views": VARIABLE,
+    "inbox_views": VARIABLE,
+    "rows": VARIABLE,
+    "row_table": 0,
+    "row_info": 5,
+    "row_items": 3,
+    "hidden": 0,
+    "changed": 2,
+    "bundles": 2,
+    "bundle_items": 3,
+    "properties": 3,
+    "step_properties": 2,
+    "network_steps": 2,
+    "network_operations": VARIABLE,
+    "permuted_rows": VARIABLE,
+    "permuted_contents": VARIABLE,
+    "permuted_slots": VARIABLE,
+    "permuted_locals": VARIABLE,
+    "permuted_messages": VARIABLE,
+    "permuted_shared": VARIABLE,
+    "misses": 6,
+}
+"""Columns of each table; 0 where it has one dimension only."""
 
 
 def new_map(capacity: int) -> Longs:

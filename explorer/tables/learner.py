@@ -98,7 +98,6 @@ class Learner(Vocabulary):
         for j, (name, _, spends) in enumerate(own):
             outcome = self._outcome(self.action_index[name], 0, False, [])
             self._set("network_steps", j, (outcome, self._delta((), self._spending(Step(spends=spends)))))
-        self.refresh()
 
     def _property_root(self, prop: Property) -> int:
         node = self._node()
@@ -139,7 +138,6 @@ class Learner(Vocabulary):
                 self._answer_path(a, b, c, d, e, states)
             elif kind == at.MISS_OPERATION:
                 self._answer_operation(a, b)
-        self.refresh()
 
     def _answer_roots(self, local: int, number: int) -> None:
         me = self.locals[local]

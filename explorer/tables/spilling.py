@@ -117,8 +117,8 @@ class SpillingSearch(TableSearch):
         pairs = self.identified(self.widened(rows))
         tables, layout, identity = self.learner.tables, self.packing, pairs.shape[1] - self.learner.width
         parts = np.zeros(len(rows), np.int64)
-        seen = np.ascontiguousarray(pairs[:, identity:])
-        hot.owners(tables.row_info, tables.contents, layout.position, layout.width, layout.words, seen, parts)
+        packed = np.empty((len(rows), layout.words + 1), np.uint64)
+        hot.pack_all(tables, layout.position, layout.width, pairs, identity, packed, parts)
         order = np.argsort(parts, kind="stable")
         ends = np.searchsorted(parts[order], np.arange(PARTITIONS + 1))
         fresh, words = np.empty(len(rows), np.int64), np.empty((len(rows), layout.words + 1), np.uint64)
@@ -127,7 +127,7 @@ class SpillingSearch(TableSearch):
             which = order[ends[p] : ends[p + 1]]
             if len(which):
                 n = sift(
-                    tables.row_info, tables.contents, layout.position, layout.width, pairs, identity, which,
+                    tables, layout.position, layout.width, pairs, identity, which,
                     partition.keys, partition.places, known[p], fresh[total:], words,
                 )  # fmt: skip
                 archive.append(p, words[:n])

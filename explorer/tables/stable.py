@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.tables import layout as at
-from explorer.tables.hot import jit, mix
+from explorer.tables.hot import mix
 from explorer.tables.layout import C_N, C_START, M_BOUNDS, M_SLOT_BASE, M_SLOTS, grown
+from explorer.tables.native import jit
 from explorer.tables.vocabulary import Vocabulary
 from spec.values import Value, encode
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from explorer.identity import permutation_group, permuted
 from explorer.tables import layout as at
 from explorer.tables import learning
-from explorer.tables.layout import Tables, grown, new_map
+from explorer.tables.layout import COLUMNS, Tables, grown, new_map
+from explorer.tables.native import ENTRY
 from spec.errors import ProtocolError
 from spec.property import Property
 from spec.protocol import Protocol
@@ -21,34 +22,15 @@ from spec.state import State
 from spec.values import Map, Record, Value, field_names
 
 MISS_ROOM = 1 << 14
+LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the processor's caches
 WHOLE = 0  # the view that is the local state itself
-COLUMNS = {
-    "nodes": 4,
-    "lists": 2,
-    "outcomes": 5,
-    "deltas": 4,
-    "assignments": 2,
-    "spendings": 2,
-    "operations": 6,
-    "messages": 2,
-    "contents": 5,
-    "content_items": 2,
-    "row_info": 5,
-    "row_items": 3,
-    "bundle_items": 3,
-    "properties": 3,
-    "step_properties": 2,
-    "network_steps": 2,
-    "rows": 1,
-    "misses": 6,
-}
 ROOM = {"rows": 10, "row_info": 10, "row_items": 12, "contents": 11, "content_items": 14, "bundle_items": 14}
 MAPS = {
     "branches": at.M_BRANCHES,
     "roots": at.M_ROOTS,
     "operated": at.M_OPERATIONS,
     "changed": at.M_DELTAS,
-    "bundle_of": at.M_BUNDLES,
+    "bundles": at.M_BUNDLES,
 }
 
 
@@ -106,7 +88,9 @@ class Vocabulary:
         sets = protocol.symmetry_sets(symmetry) if symmetry is not None else ()
         self.group = permutation_group(sets)
         self._make_arrays()
-        self.tables = self._tuple()
+        self._noted: list[NDArray[Any] | None] = [None] * len(Tables.__annotations__)
+        self._directory = np.zeros((len(Tables.__annotations__), ENTRY), np.int64)
+        self._address = self._directory.ctypes.data
         self._add_view(("whole", ""), lambda record: record)
 
     # Arrays
@@ -115,7 +99,7 @@ class Vocabulary:
         self.a: dict[str, NDArray[Any]] = {}
         for name, kind in Tables.__annotations__.items():
             size = 1 << ROOM.get(name, 6)
-            shape = (size, COLUMNS[name]) if name in COLUMNS else (size,)
+            shape = (size,) if COLUMNS[name] == 0 else (size, max(COLUMNS[name], 1))
             self.a[name] = np.zeros(shape, np.int64 if "Longs" in str(kind) else np.int32)
         for name in MAPS:
             self.a[name] = new_map(1 << 10)
@@ -135,12 +119,15 @@ class Vocabulary:
             self.a[name] = np.zeros((order, 64), np.int32)
         self.used: Counter[str] = Counter()
 
-    def _tuple(self) -> Tables:
-        return Tables(**self.a)
-
-    def refresh(self) -> None:
-        """Give the kernel the arrays as they are now."""
-        self.tables = self._tuple()
+    @property
+    def tables(self) -> int:
+        """The address of the directory, by which the kernel finds the arrays as they are now."""
+        for number, name in enumerate(Tables.__annotations__):
+            array = self.a[name]
+            if self._noted[number] is not array:  # the old one lives until here
+                self._noted[number] = array
+                self._directory[number] = array.ctypes.data, len(array), array.shape[-1]
+        return self._address
 
     def _set(self, name: str, index: int, value: Any) -> None:
         """Set a row of an array, which grows as needed."""
@@ -165,13 +152,14 @@ class Vocabulary:
 
     def _put(self, name: str, key: int, value: int) -> None:
         """Set a map's value."""
-        if (self.meta[MAPS[name]] + 2) * 2 > len(self.a[name]):
+        if learning.is_full.py_func(self.meta[MAPS[name]], self.a[name]):
             self._grow_map(name)
-        if learning.store(self.a[name], np.int64(key), np.int64(value)):
+        if learning.put(self.a[name], np.int64(key), np.int64(value)):
             self.meta[MAPS[name]] += 1
 
     def _grow_map(self, name: str) -> None:
-        larger = new_map(4 * len(self.a[name]))
+        size = len(self.a[name])
+        larger = new_map((4 if size < LARGE_MAP else 2) * size)
         learning.copy_map(self.a[name], larger)
         self.a[name] = larger
 
@@ -182,7 +170,7 @@ class Vocabulary:
         a = self.a
         if wanted & at.GROW_MAP:
             for name, count in MAPS.items():
-                if (self.meta[count] + 2) * 2 > len(a[name]):
+                if learning.is_full.py_func(self.meta[count], a[name]):
                     self._grow_map(name)
         if wanted & at.GROW_ITEMS:
             self._double("row_items")
@@ -191,7 +179,7 @@ class Vocabulary:
                 self._double("rows", "row_info", "permuted_rows")
             if len(a["row_table"]) < 2 * len(a["rows"]):
                 a["row_table"] = np.full(2 * len(a["row_table"]), -1, np.int32)
-                learning.rehash_rows(self._tuple())
+                learning.rehash_rows(self.tables)
         if wanted & at.GROW_CONTENTS:
             if len(a["contents"]) < 4 * self.meta[at.M_CONTENTS] + 16:
                 self._double("contents", "permuted_contents")
@@ -201,10 +189,9 @@ class Vocabulary:
             self._double("content_items")
             if len(a["content_table"]) < 2 * len(a["contents"]):
                 a["content_table"] = np.full(2 * len(a["content_table"]), -1, np.int32)
-                learning.rehash_contents(self._tuple())
+                learning.rehash_contents(self.tables)
         if wanted & at.GROW_BUNDLES:
             self._double("bundle_items")
-        self.refresh()
 
     def _double(self, *names: str) -> None:
         for name in names:
@@ -246,7 +233,7 @@ class Vocabulary:
             self.a["rows"] = wider
             self.a["hidden"] = grown(self.a["hidden"], columns)
             self.a["row_table"][:] = -1
-            learning.rehash_rows(self._tuple())
+            learning.rehash_rows(self.tables)
         self.slot_added()
 
     def slot_added(self) -> None:
@@ -361,7 +348,7 @@ class Vocabulary:
             free = int(self.meta[at.M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(self.a["content_items"]):
                 self.a["content_items"][free : free + len(items)] = items
-                found = int(learning.intern_content(self._tuple(), slot, len(items)))
+                found = int(learning.intern_content(self.tables, slot, len(items)))
                 if found >= 0:
                     return found
             self.meta[at.M_GROW] |= at.GROW_CONTENTS
@@ -439,7 +426,7 @@ class Vocabulary:
             fresh = int(self.meta[at.M_ROWS])
             if fresh < len(self.a["rows"]):
                 self.a["rows"][fresh] = values
-                found = int(learning.intern_row(self._tuple(), fresh))
+                found = int(learning.intern_row(self.tables, fresh))
                 if found >= 0:
                     return found
             self.meta[at.M_GROW] |= at.GROW_ROWS

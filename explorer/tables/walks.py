@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from explorer.result import DEADLOCK, Options, Result, TraceStep
 from explorer.tables import hot
+from explorer.tables.directory import contents_of, row_info_of
 from explorer.tables.engine import Rows, Stop, TableSearch, default_workers
-from explorer.tables.hot import FULL, MISSING, jit, mix
+from explorer.tables.hot import FULL, MISSING, mix
 from explorer.tables.layout import BAD, C_BAD, PRUNED, R_BAD, R_FLAGS, STEP_BAD, STEP_PRUNED
+from explorer.tables.native import bare, inlined, jit
 from explorer.tables.stable import StableNames
 from spec.errors import InputError
 from spec.protocol import Protocol
@@ -99,6 +101,10 @@ def walk_on(
     `path[w * depth + i]` is state `i` of walk `w`, `taken[w, i]` the action that led there, `broken[w, p]` the first
     place at which property `p` is violated, or -1.
     """
+    contents, row_info = contents_of(t), row_info_of(t)
+    of_rows, of_contents, path, taken = bare(of_rows), bare(of_contents), bare(path), bare(taken)
+    length, status, refused, broken = bare(length), bare(status), bare(refused), bare(broken)
+    seeds, succ, order, keys, needs, stats = bare(seeds), bare(succ), bare(order), bare(keys), bare(needs), bare(stats)
     depth, columns = taken.shape[1], path.shape[1]
     stats[hot.S_CODE] = hot.OK
     for w in range(first, last):
@@ -108,17 +114,13 @@ def walk_on(
             if status[w] != GOING:
                 break
             at = w * depth + length[w] - 1
-            n = hot.expand(
-                t.meta, t.nodes, t.branches, t.outcomes, t.outcome_operations, t.operations, t.messages, t.operated,
-                t.contents, t.content_items, t.views, t.inbox_views, t.rows, t.row_info, t.row_items, t.changed,
-                t.bundle_of, t.bundle_items, t.network_steps, t.network_operations, path, at, succ, needs, stats,
-            )  # fmt: skip
+            n = hot.expand(t, path, at, succ, needs, stats)
             if n == MISSING:
                 break
             if n == FULL:
                 stats[hot.S_CODE] = hot.MANY_SUCCESSORS
                 return
-            fitting = sort_successors(t.row_info, of_rows, of_contents, succ, n, columns, order, keys)
+            fitting = sort_successors(row_info, of_rows, of_contents, succ, n, columns, order, keys)
             if fitting <= refused[w]:
                 status[w] = STUCK if n == 0 else CUT_OFF
                 break
@@ -126,7 +128,7 @@ def walk_on(
             for c in range(columns):
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
-            note_broken(t.row_info, t.contents, succ, k, columns, broken, w, length[w])
+            note_broken(row_info, contents, succ, k, columns, broken, w, length[w])
             length[w] += 1
 
 
@@ -138,7 +140,7 @@ def draw_seeds(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> N
         chosen[w] = np.int64(((mix(seeds[w]) >> np.uint64(32)) * np.uint64(starts)) >> np.uint64(32))
 
 
-@jit
+@inlined
 def sort_successors(
     row_info: Any, of_rows: Any, of_contents: Any, succ: Any, n: Any, columns: Any, order: Any, keys: Any
 ) -> Any:
@@ -161,7 +163,7 @@ def sort_successors(
     return fitting
 
 
-@jit
+@inlined
 def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
     """Return what comes behind the first `refused` of a random order: each of the others is as likely as any."""
     for q in range(refused + 1):
@@ -171,7 +173,7 @@ def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
     return order[refused]
 
 
-@jit
+@inlined
 def note_broken(
     row_info: Any, contents: Any, succ: Any, k: Any, columns: Any, broken: Any, w: Any, place: Any
 ) -> None:
@@ -278,7 +280,7 @@ class RandomWalks(TableSearch):
         self.names.update()
         bounds = np.linspace(0, len(walks.length), self.workers + 1).astype(int).tolist()
         for worker in self.pool:
-            worker.fit(0, self.learner.width, self.copies)
+            worker.fit(0, self.learner.width, self.copies, 0)
             worker.stats[hot.S_NEEDS] = 0
         before = walks.length.copy()
         self._together(partial(self._run_walks, walks, bounds), self.workers)

@@ -24,6 +24,7 @@ from tests.conformance.models import COUNTS, bound, expected
 from tests.conformance.test_counterexamples import MCReconfig
 from tests.explorer.random_protocols import sample
 from tests.explorer.test_memory import TEN_MILLION, found
+from tests.kraftcheck.test_check import heed_interrupts
 
 ALWAYS, NEVER = 0.0, 1e9  # seconds between two checkpoints
 
@@ -225,7 +226,9 @@ def test_ten_million_states_killed_and_resumed_twenty_times(tmp_path: Path) -> N
 def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_path: Path, number: int) -> None:
     folder, report = tmp_path / "c", tmp_path / "report.json"
     words = command(folder, report, "--config", "large")
-    process = subprocess.Popen([w for w in words if w != "--quiet"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [w for w in words if w != "--quiet"], stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     while not (folder / "manifest.json").exists():
         time.sleep(0.05)
         assert process.poll() is None

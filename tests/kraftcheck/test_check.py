@@ -294,7 +294,14 @@ def test_state_graph_ends_where_the_search_does(run, ping, tmp_path) -> None:
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "kraftcheck", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
+
+
+def heed_interrupts() -> None:
+    """Let SIGINT reach a process even where these tests run in the background of a shell, which ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
