@@ -15,8 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numba
+import numpy as np
 from numba import njit, types
 from numba.core import cgutils as llvm_utilities
 from numba.core import imputils
