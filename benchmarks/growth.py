@@ -61,7 +61,7 @@ def main() -> None:
     given = parser.parse_args()
     config = read_config(given.config)
     config = override(config, [parse_setting(text, config) for text in given.set])
-    bound = bind(find_model(given.model).load(), config)
+    bound = bind(find_model(given.model).protocol, config)
     table = Table()
     options = Options(
         properties=bound.properties, deadlock=bound.deadlock, max_states=given.max_states, report=table

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from operator import itemgetter
 from typing import Any, Self, TypeVar, dataclass_transform, get_type_hints
 
 Value = Any  # a recursive union that mypy cannot express; `check_value` is its definition at run time
@@ -104,8 +105,8 @@ class Record:
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        assert isinstance(other, Record)
-        return field_values(self) == field_values(other)
+        values = _fields_getter(type(self))
+        return values(self.__dict__) == values(other.__dict__)
 
     def __hash__(self) -> int:
         try:
@@ -125,8 +126,18 @@ class Record:
 
 def field_values(record: Record) -> tuple[Value, ...]:
     """Return the values of a record's fields, in the order of their declaration."""
-    held = record.__dict__
-    return tuple([held[name] for name in field_names(type(record))])
+    return _fields_getter(type(record))(record.__dict__)
+
+
+def _make_fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Value, ...]]:
+    names = field_names(cls)
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda held: tuple([held[name] for name in names])
+
+
+FieldsGetter = Callable[[dict[str, Value]], tuple[Value, ...]]
+_fields_getter: Callable[[type[Record]], FieldsGetter] = cache(_make_fields_getter)  # type: ignore[assignment]
 
 
 def _field_names(cls: type[Record]) -> tuple[str, ...]:

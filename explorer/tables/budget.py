@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from explorer.tables.visited import SMALL
+
 SHARE = 0.6  # of the machine's memory, where the user sets no limit
 MOST_ROWS = 1 << 28  # bytes of rows in memory, however much there is: history is seldom read
 LEAST_BATCH, ROOM = 1 << 12, 12
+FAST_SHARE = 1 << 14  # bytes of the visited set for each place up to which its parts grow fast
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -44,6 +47,11 @@ class Budget(NamedTuple):
     def entries(self, words: int) -> int:
         """Return how many states of so many words the set in memory may hold: while it grows it takes more."""
         return max(1 << 10, int(self.visited * 0.55) // (8 * words + 2))
+
+    @property
+    def small(self) -> int:
+        """Up to how many places a part of that set may grow fast: where memory is short, not far."""
+        return min(SMALL, self.visited // FAST_SHARE)
 
     def batch(self, most: int, columns: int, workers: int) -> int:
         """Return how many states of so many columns one worker may expand at a time, at most `most`."""

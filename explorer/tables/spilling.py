@@ -40,6 +40,8 @@ class SpillingSearch(TableSearch):
         place = options.resume if options.checkpoint is None else options.checkpoint
         self.folder = None if place is None else Path(place)
         self.budget = Budget.of(options.memory)
+        for partition in self.partitions:
+            partition.small = self.budget.small
         self.levels = Levels(self.budget.rows, folder=self.folder)
         self.candidates = Levels(self.budget.rows, folder=self.folder)
         self.archive: Archive | None = None
@@ -143,7 +145,8 @@ class SpillingSearch(TableSearch):
         self.fit_packing()
         share = min(states, self.budget.entries(self.packing.words)) / PARTITIONS
         capacity = max(FIRST_CAPACITY, int(share * SPARE / MAX_LOAD))
-        self.partitions = [Partition(self.packing.words, capacity) for _ in range(PARTITIONS)]
+        small = self.budget.small
+        self.partitions = [Partition(self.packing.words, capacity, small) for _ in range(PARTITIONS)]
 
     def enter(self, rows: Rows) -> None:
         """Put states of a level that is complete into the visited set again."""

@@ -241,9 +241,12 @@ class Partition:
         Whole words of an entry.
     capacity
         Entries for which there are places at first.
+    small
+        Up to how many places it grows fast.
     """
 
-    def __init__(self, words: int, capacity: int = FIRST_CAPACITY) -> None:
+    def __init__(self, words: int, capacity: int = FIRST_CAPACITY, small: int = SMALL) -> None:
+        self.small = small
         self.keys: NDArray[np.uint64] = np.zeros((capacity, words), np.uint64)
         self.places: NDArray[np.uint8] = np.zeros(capacity, np.uint8)
         self.count = 0
@@ -263,7 +266,7 @@ class Partition:
         """Make room for more entries."""
         words, capacity = self.words(), len(self.places)
         while True:
-            capacity = int(capacity * (EARLY_GROWTH if capacity < SMALL else GROWTH)) + 1
+            capacity = int(capacity * (EARLY_GROWTH if capacity < self.small else GROWTH)) + 1
             self.keys = np.zeros((capacity, self.keys.shape[1]), np.uint64)
             self.places = np.zeros(capacity, np.uint8)
             if insert_words(self.keys, self.places, words, 0, 0) == len(words):
@@ -290,7 +293,7 @@ def repacked(partitions: list[Partition], old: Packing, new: Packing) -> list[Pa
     old, new
         How it is packed and how it shall be.
     """
-    fresh = [Partition(new.words, max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16)) for p in partitions]
+    fresh = [Partition(new.words, max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16), p.small) for p in partitions]
     fields = len(old.position)  # fields that are new are empty: their bits are 0
     for index in range(len(partitions)):
         words = partitions[index].words()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from explorer.identity import permutation_group, permuted
 from explorer.tables import layout as at
 from explorer.tables import learning
+from explorer.tables.images import Images
 from explorer.tables.layout import COLUMNS, Tables, grown, new_map
 from explorer.tables.native import ENTRY
 from spec.errors import ProtocolError
@@ -87,6 +89,8 @@ class Vocabulary:
         self._view_name = view
         sets = protocol.symmetry_sets(symmetry) if symmetry is not None else ()
         self.group = permutation_group(sets)
+        self.images = Images(self.group)
+        self._orbits: dict[tuple[str, int], list[tuple[int, Value]]] = {}
         self._make_arrays()
         self._noted: list[NDArray[Any] | None] = [None] * len(Tables.__annotations__)
         self._directory = np.zeros((len(Tables.__annotations__), ENTRY), np.int64)
@@ -207,21 +211,35 @@ class Vocabulary:
             self._set("slot_contents", found, 0)
             self.meta[at.M_SLOTS] = len(self.slots)
             self._widen()
-            self._images("permuted_slots", 0, found, key, self.slot)
+            self._images("permuted_slots", 0, 1, found, key, self.slot)
         return found
 
-    def _images(self, name: str, first: int, index: int, value: Value, intern: Callable[[Value], int]) -> None:
-        """Note the ids of a value's images under every permutation, in rows `first`, `first + 1` ... of an array."""
+    def _images(
+        self, name: str, first: int, apart: int, index: int, value: Value, intern: Callable[[Value], int]
+    ) -> None:
+        """Note the ids of a value's images under every permutation `g`, in rows `first + g * apart` of an array.
+
+        The whole orbit is interned and noted at once; while it is, `intern` comes here again for its members.
+        """
         if len(self.group) == 1:
             return
-        for g, permutation in enumerate(self.group):
-            image = intern(permuted(value, permutation)) if g else index
-            array = self.a[name]
-            if index >= array.shape[1]:
-                wider = np.zeros((len(array), 2 * max(index, array.shape[1])), np.int32)
-                wider[:, : array.shape[1]] = array
-                array = self.a[name] = wider
-            array[first + g, index] = image
+        orbit = self._orbits.get((name, first))
+        if orbit is not None:
+            orbit.append((index, value))
+            return
+        orbit = self._orbits[name, first] = [(index, value)]
+        under = {number: [intern(image(member)) for image in self.images.generators] for number, member in orbit}
+        del self._orbits[name, first]
+        array, most = self.a[name], max(under)
+        if most >= array.shape[1]:
+            wider = np.zeros((len(array), 2 * max(most, array.shape[1])), np.int32)
+            wider[:, : array.shape[1]] = array
+            array = self.a[name] = wider
+        for number in under:
+            numbers = [number] * len(self.group)
+            for g, generator, before in self.images.products:
+                numbers[g] = under[numbers[before]][generator]
+            array[first : first + apart * len(self.group) : apart, number] = numbers
 
     def _widen(self) -> None:
         """Add a column for a new slot."""
@@ -257,7 +275,7 @@ class Vocabulary:
                 views = self.a["views"] = wider
             for index, view in enumerate(self.view_list):
                 views[index, found] = self._viewed(view, record)
-            self._images("permuted_locals", 0, found, record, self.local)
+            self._images("permuted_locals", 0, 1, found, record, self.local)
         return found
 
     def _add_view(self, key: Any, function: Callable[[Record], Value]) -> int:
@@ -287,20 +305,9 @@ class Vocabulary:
         if found is None:
             found = ids[keyed] = len(ids)
             self.shared_values[column].append(value)
-            if len(self.group) > 1:
-                self._shared_images(column, found, value)
+            columns = len(self.shared_names)
+            self._images("permuted_shared", column, columns, found, value, partial(self.shared_id, column))
         return found
-
-    def _shared_images(self, column: int, index: int, value: Value) -> None:
-        columns = len(self.shared_names)
-        for g, permutation in enumerate(self.group):
-            image = self.shared_id(column, permuted(value, permutation)) if g else index
-            table = self.a["permuted_shared"]
-            if index >= table.shape[1]:
-                wider = np.zeros((len(table), 2 * table.shape[1]), np.int32)
-                wider[:, : table.shape[1]] = table
-                table = self.a["permuted_shared"] = wider
-            table[g * columns + column, index] = image
 
     def message(self, message: Record) -> int:
         """Return the id of a message."""
@@ -320,7 +327,7 @@ class Vocabulary:
                 table = self.a["network_operations"] = wider
             for j, operation in enumerate(self.network_operations):
                 self.a["network_operations"][j, found] = self.operation(operation, found)
-            self._images("permuted_messages", 0, found, message, self.message)
+            self._images("permuted_messages", 0, 1, found, message, self.message)
         return found
 
     def operation(self, name: str, message: int) -> int:
