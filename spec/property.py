@@ -166,7 +166,9 @@ class Property:
         except Exception as error:
             raise ProtocolError(f"property {self.name} raised {type(error).__name__}: {error}") from error
         if type(result) is not bool:
-            raise ProtocolError(f"property {self.name} returned {result!r}; expected True or False")
+            code = self.function.__code__
+            place = f"{code.co_filename}:{code.co_firstlineno}"
+            raise ProtocolError(f"{place}: property {self.name} returned {result!r}; expected True or False")
         return result
 
 

@@ -10,6 +10,7 @@ import pytest
 import kraft_model
 from explorer.reference import ReferenceSearch, explore
 from explorer.result import Options, Result, TraceStep, Verdict
+from explorer.tables.engine import explore as explore_tables
 from kraft_model.reconfig import Reconfig
 from kraft_model.reconfig_records import Role, Server, ServerId, ServerState
 from spec.binding import Bound, bind
@@ -102,6 +103,15 @@ def test_a_fault_is_caught_by_its_invariant(fault: Fault) -> None:
     assert first_step_not_offered(bind(Reconfig, fault.config), violation.trace) is not None
 
 
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.variant)
+def test_the_table_engine_finds_a_shortest_counterexample_too(fault: Fault) -> None:
+    bound = bind(fault.protocol, fault.config)
+    found = explore_tables(bound.protocol, Options(properties=bound.properties, deadlock=False, init=bound.init))
+    (violation,) = found.violations
+    assert (violation.property, len(violation.trace)) == (fault.invariant, fault.length)
+    assert first_step_not_offered(bound, violation.trace) is None
+
+
 @each_fault(SLOW_BASE)
 def test_the_base_holds_where_the_fault_shows(fault: Fault) -> None:
     complete = COMPLETE_BASE.get(fault.variant)
@@ -160,9 +170,10 @@ def restart_search(variant: str | None, *settings: str) -> ReferenceSearch:
 
 @pytest.mark.parametrize(("variant", "fired", "states"), [(None, 0, 1_891), (CORRECTED, 20, 1_917)])
 def test_restart_without_state_fires_only_where_it_is_corrected(variant: str | None, fired: int, states: int) -> None:
-    found = restart_search(variant).run()
-    assert found.verdict is Verdict.OK
-    assert (found.actions["RestartWithoutState"], found.distinct_states) == (fired, states)
+    search = restart_search(variant)
+    for found in (search.run(), explore_tables(search.protocol, search.options)):
+        assert found.verdict is Verdict.OK
+        assert (found.actions["RestartWithoutState"], found.distinct_states) == (fired, states)
 
 
 def test_a_zombie_runs_on_and_no_other_old_identity_does() -> None:

@@ -187,7 +187,7 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         ),
         (
             HEAD + START + ACTION + FINE + "return 1\n",
-            "property Fine returned 1; expected True or False",
+            ":13: property Fine returned 1; expected True or False",
         ),
     ],
 )
