@@ -1,0 +1,354 @@
+"""Traces walked through a protocol: does it do the same, and if not, where do the two part?
+
+Memory does not grow with a file: states are read, compared with what the protocol does next, and let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from os import PathLike, fspath
+
+from spec.protocol import Protocol
+from spec.semantics import Semantics, Transition
+from spec.starts import initial_states
+from spec.state import State
+from spec.symmetry import Permutation, permutation_group, permuted
+from spec.values import Value
+from spec.view import StateView, ViewError
+from spec.words import words
+from traces.divergence import Divergence, Judge, Wanted
+from traces.model import TraceEnd, TraceError, TraceFormat, TraceHead, TraceState
+from traces.places import place_of
+from traces.read import stream_traces
+from traces.text import DEFAULT_LIMIT
+from traces.value_cache import ValueCache
+
+LARGEST_GROUP = 50_000
+"""Permutations that are tried."""
+
+
+class Verdict(StrEnum):
+    """What became of a trace."""
+
+    CONFORMS = "conforms"
+    DIVERGES = "diverges"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What became of one trace.
+
+    Attributes
+    ----------
+    file, index
+        The file, and the trace's place among those of the file, from 0.
+    format
+        Its format; None where the file could not be read so far.
+    steps
+        Transitions of the trace, that back to an earlier state included.
+    verdict
+        Whether it conforms.
+    actions
+        The protocol's action for each step, as far as it conforms.
+    divergence
+        Where and why it diverges, or None.
+    problem
+        Why it could not be read, or could not be read to its end; or None.
+    notes
+        What was seen besides, such as a permutation of hosts.
+    violated
+        The name of the property that the trace violates, where it names one.
+    """
+
+    file: str
+    index: int
+    format: TraceFormat | None
+    steps: int
+    verdict: Verdict
+    actions: tuple[str, ...] = ()
+    divergence: Divergence | None = None
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+    violated: str | None = None
+
+    @property
+    def diverged_at(self) -> int | None:
+        """The number of the state that cannot follow, as the trace numbers it; or None."""
+        return None if self.divergence is None else self.divergence.number
+
+    @property
+    def reason(self) -> str | None:
+        """Why the trace does not conform, or could not be read; None where it does."""
+        return self.problem if self.divergence is None else self.divergence.reason
+
+
+class Replayer:
+    """Walks traces through a protocol.
+
+    A step conforms when an action of the protocol leads from the state before to exactly the next one, and has the
+    name that the trace gives it. What was learned of one trace is used for the next.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    init
+        Where traces begin: "Init", or the name of a scenario.
+    symmetry
+        The name of the symmetry under which the traces were made, or None: then a step may lead to a permutation of
+        a next state. An initial state may always be a permutation of ours, under any symmetry of the protocol.
+    limit_bytes
+        What a file may unpack to.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        *,
+        init: str = "Init",
+        symmetry: str | None = None,
+        limit_bytes: int = DEFAULT_LIMIT,
+    ) -> None:
+        self.protocol = protocol
+        self.limit_bytes = limit_bytes
+        self.semantics = Semantics(protocol)
+        self.view = StateView(protocol)
+        self.judge = Judge(self.semantics, self.view)
+        self.starts = initial_states(self.semantics, init)
+        self._cache = ValueCache()
+        self._groups: dict[str | None, list[Permutation]] = {None: []}
+        self.symmetry = symmetry
+
+    def replay(self, path: str | PathLike[str]) -> Iterator[Replay]:
+        """Walk the traces of a file, in memory that does not grow with the file.
+
+        Parameters
+        ----------
+        path
+            The file, of any format that `traces.read_traces` takes.
+
+        Yields
+        ------
+        Replay
+            What became of each trace. Where the file cannot be read, or not to its end, the last one says so.
+
+        Raises
+        ------
+        ProtocolError
+            Where the protocol breaks the language's contract.
+        """
+        walk: _Walk | None = None
+        index = 0
+        try:
+            for event in stream_traces(path, limit_bytes=self.limit_bytes, cache=self._cache):
+                if isinstance(event, TraceHead):
+                    walk = _Walk(self, event)
+                    continue
+                assert walk is not None
+                if isinstance(event, TraceState):
+                    walk.take(event)
+                else:
+                    yield walk.end(event)
+                    walk, index = None, index + 1
+        except TraceError as error:
+            if walk is None:
+                yield Replay(fspath(path), index, None, 0, Verdict.UNREADABLE, problem=str(error))
+            else:
+                yield walk.broken(error)
+
+    def group(self, symmetry: str | None) -> list[Permutation]:
+        """Return the permutations of a symmetry but the identity; none where there are too many to try."""
+        found = self._groups.get(symmetry)
+        if found is None:
+            assert symmetry is not None
+            sets = self.protocol.symmetry_sets(symmetry)
+            found = self._groups[symmetry] = [] if _order(sets) > LARGEST_GROUP else permutation_group(sets)[1:]
+        return found
+
+    @property
+    def widest_symmetry(self) -> str | None:
+        """The protocol's widest symmetry."""
+        known = self.protocol.symmetries
+        return max(known, key=lambda name: len(known[name]), default=None)
+
+    def state(self, variables: Mapping[str, Value], *, untyped: bool) -> State:
+        """Return the protocol's state that has these variables."""
+        return self.view.state(variables, untyped=untyped)
+
+
+class _Walk:
+    """One trace, state by state."""
+
+    def __init__(self, replayer: Replayer, head: TraceHead) -> None:
+        self._of = replayer
+        self._head = head
+        self._state: State | None = None
+        self._number = 0
+        self._actions: list[str] = []
+        self._divergence: Divergence | None = None
+        self._problem: str | None = None
+        self._notes: dict[str, None] = {}
+
+    def take(self, found: TraceState) -> None:
+        """Take the next state."""
+        self._number = found.number
+        if self._divergence is not None or self._problem is not None:
+            return
+        try:
+            self._follow(found)
+        except TraceError as error:
+            self._problem = str(error)
+
+    def end(self, end: TraceEnd) -> Replay:
+        """Return what became of the trace."""
+        steps = max(0, self._number - 1)
+        if end.ending is not None and end.ending.back_to is not None:
+            steps += 1
+            if self._divergence is None and self._problem is None:
+                self._back(end.ending.back_to, end.ending.action)
+        if not end.complete:
+            self._notes[f"the file ends after state {self._number}, before the trace is seen to end"] = None
+        if end.ending is not None and end.ending.back_to is None:
+            self._notes["it stutters for ever in the last state, which no action need do"] = None
+        return self._replay(steps)
+
+    def broken(self, error: TraceError) -> Replay:
+        """Return what became of a trace whose file cannot be read further."""
+        if self._problem is None:
+            self._problem = str(error)
+        return self._replay(max(0, self._number - 1))
+
+    def _replay(self, steps: int) -> Replay:
+        head = self._head
+        verdict = Verdict.CONFORMS
+        if self._divergence is not None:
+            verdict = Verdict.DIVERGES
+        elif self._problem is not None:
+            verdict = Verdict.UNREADABLE
+        return Replay(
+            head.file,
+            head.index,
+            head.format,
+            steps,
+            verdict,
+            tuple(self._actions),
+            self._divergence,
+            self._problem,
+            tuple(self._notes),
+            head.violated,
+        )
+
+    def _follow(self, found: TraceState) -> None:
+        self._require_variables(found)
+        before = None if self._state is None else found.number - 1
+        try:
+            target = self._of.state(found.variables, untyped=self._head.untyped)
+        except ViewError as error:
+            if error.wrong_kind:
+                raise self._at(found, error) from None
+            variables = None if self._head.untyped else found.variables
+            self._diverge(Wanted(found.number, found.line, before, found.action, variables, error))
+            return
+        if self._state is None:
+            self._start(found, target)
+        else:
+            self._step(found, found.number - 1, found.action, target)
+
+    def _step(self, found: TraceState, before: int, action: str | None, target: State) -> None:
+        """Go on to a state, if it follows."""
+        assert self._state is not None
+        steps = list(self._of.semantics.transitions(self._state))
+        leading = [step for step in steps if step.target == target]
+        exactly = bool(leading)
+        if not exactly:
+            leading = self._permuted(steps, before, found.number, target)
+        fitting = [step for step in leading if action in (None, step.action)]
+        if fitting:
+            self._actions.append(fitting[0].action)
+            self._state = fitting[0].target if exactly else target
+            return
+        wanted = Wanted(found.number, found.line, before, action, self._of.view.variables(target))
+        if leading:
+            self._divergence = self._of.judge.other_name(wanted, self._state, steps, leading)
+        else:
+            self._divergence = self._of.judge.no_step(wanted, self._state, steps)
+
+    def _start(self, found: TraceState, target: State) -> None:
+        self._state = target
+        if target in self._of.starts:
+            return
+        for permutation in self._of.group(self._of.widest_symmetry):
+            if permuted(target, permutation) in self._of.starts:
+                self._notes[f"it begins in an initial state in which {_in_words(permutation)}"] = None
+                return
+        wanted = Wanted(found.number, found.line, None, None, self._of.view.variables(target))
+        self._divergence = self._of.judge.no_start(wanted, self._of.starts)
+
+    def _permuted(self, steps: list[Transition], before: int, number: int, target: State) -> list[Transition]:
+        """Return the steps that lead to a permutation of a state, all by the same one."""
+        targets = {step.target for step in steps}
+        for permutation in self._of.group(self._of.symmetry):
+            image = permuted(target, permutation)
+            if image in targets:
+                where = f"from state {before} to state {number} under SYMMETRY"
+                self._notes[f"{where}: in the latter {_in_words(permutation)}"] = None
+                return [step for step in steps if step.target == image]
+        return []
+
+    def _diverge(self, wanted: Wanted) -> None:
+        if self._state is None:
+            self._divergence = self._of.judge.no_start(wanted, self._of.starts)
+        else:
+            steps = list(self._of.semantics.transitions(self._state))
+            self._divergence = self._of.judge.no_step(wanted, self._state, steps)
+
+    def _back(self, number: int, action: str | None) -> None:
+        """Follow the step from the last state back to an earlier one, which is read again."""
+        count = -1
+        for event in stream_traces(self._head.file, limit_bytes=self._of.limit_bytes):
+            count += isinstance(event, TraceHead)
+            if count == self._head.index and isinstance(event, TraceState) and event.number == number:
+                target = self._of.state(event.variables, untyped=self._head.untyped)
+                self._step(event, self._number, action, target)
+                return
+
+    def _require_variables(self, found: TraceState) -> None:
+        """Check that a state has the protocol's variables.
+
+        Raises
+        ------
+        TraceError
+            Some are missing, or it has others: it is a trace of another specification.
+        """
+        names = self._of.view.names
+        missing = [name for name in names if name not in found.variables]
+        unknown = [name for name in found.variables if name not in names]
+        if missing or unknown:
+            parts = [f"without {', '.join(missing)}"] if missing else []
+            parts += [f"with {', '.join(unknown)}"] if unknown else []
+            expected = f"the variables of {self._of.protocol.name()}"
+            raise TraceError(self._head.file, found.line, 1, f"a state {' and '.join(parts)}", expected)
+
+    def _at(self, found: TraceState, error: ViewError) -> TraceError:
+        """Return the error of a variable with its place in the file."""
+        limit = self._of.limit_bytes
+        line, column = place_of(self._head.file, found.line, error.variable, limit_bytes=limit)
+        expected = f"{error.expected} for {error.path} in state {found.number}"
+        return TraceError(self._head.file, line, column, error.found, expected)
+
+
+def _in_words(permutation: Permutation) -> str:
+    """Say which values stand for which: the permutation leads from the trace's state to ours."""
+    moved = [f"{words(value)} stands for our {words(image)}" for value, image in permutation.items() if value != image]
+    return ", ".join(moved)
+
+
+def _order(sets: tuple[tuple[Value, ...], ...]) -> int:
+    result = 1
+    for values in sets:
+        for number in range(2, len(values) + 1):
+            result *= number
+    return result
