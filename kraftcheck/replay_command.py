@@ -117,7 +117,7 @@ def _show(replay: Replay, *, quiet: bool) -> None:
         print_lines(told(replay, quiet=quiet))
 
 
-def told(replay: Replay, *, quiet: bool = False) -> Iterator[Line]:
+def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
     """Yield the lines that say what became of a trace that could be read.
 
     Parameters
@@ -126,8 +126,11 @@ def told(replay: Replay, *, quiet: bool = False) -> Iterator[Line]:
         What became of it.
     quiet
         Whether to leave out all but the verdict.
+    name
+        What to call it; by default its file.
     """
-    which = replay.file if replay.index == 0 else f"{replay.file}, trace {replay.index + 1}"
+    which = name or replay.file
+    which = which if replay.index == 0 else f"{which}, trace {replay.index + 1}"
     found = replay.divergence
     if found is None:
         steps = f"{replay.steps} {'step' if replay.steps == 1 else 'steps'}"
@@ -138,14 +141,23 @@ def told(replay: Replay, *, quiet: bool = False) -> Iterator[Line]:
         yield [(HEAD, which), (PLAIN, ": "), (OLD, "diverges"), (PLAIN, place)]
         yield [(PLAIN, f"  {found.headline}")]
         if not quiet:
-            yield from _details(found)
+            yield from details(found)
     for note in replay.notes:
         yield [(FAINT, f"  Note: {note}")]
 
 
-def _details(found: Divergence) -> Iterator[Line]:
+def details(found: Divergence, *, who: str = "the trace") -> Iterator[Line]:
+    """Yield what differs where a trace diverges, why the action that it names is not enabled, and which are.
+
+    Parameters
+    ----------
+    found
+        Where and why it diverges.
+    who
+        What to call the trace.
+    """
     if found.differences:
-        yield from _table(found.differences)
+        yield from table(found.differences, who=who)
     if found.why is not None:
         for line in found.why.splitlines():
             yield [(PLAIN, f"  {line}")]
@@ -155,10 +167,10 @@ def _details(found: Divergence) -> Iterator[Line]:
         yield from (_enabled(item, width) for item in found.enabled)
 
 
-def _table(differences: Iterable[Difference]) -> Iterator[Line]:
-    """Yield the differences as columns: the place, the trace, the protocol."""
+def table(differences: Iterable[Difference], *, who: str = "the trace") -> Iterator[Line]:
+    """Yield differences as columns: the place, the trace, the protocol."""
     rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
-    heads = ("where", "in the trace", "by the protocol")
+    heads = ("where", f"in {who}", "by the protocol")
     widths = [min(60, max(len(row[column]) for row in [heads, *rows])) for column in (0, 1)]
     yield [(FAINT, f"{_INDENT}{heads[0]:{widths[0]}}  {heads[1]:{widths[1]}}  {heads[2]}")]
     for path, trace, protocol in rows:
@@ -169,14 +181,15 @@ def _table(differences: Iterable[Difference]) -> Iterator[Line]:
 def _text(difference: Difference, value: str | None) -> str:
     if value is None:
         return "-"
-    return _cut(f"has {value}" if difference.is_element else value)
+    return cut(f"has {value}" if difference.is_element else value)
 
 
 def _enabled(item: Enabled, width: int) -> Line:
-    return [(PLAIN, _INDENT), (ACTION, f"{item.action:{width}}"), (PLAIN, f"  {_cut('; '.join(item.ways))}")]
+    return [(PLAIN, _INDENT), (ACTION, f"{item.action:{width}}"), (PLAIN, f"  {cut('; '.join(item.ways))}")]
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Return a text, cut where it is too long to be read."""
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 

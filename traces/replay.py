@@ -5,7 +5,7 @@ Memory does not grow with a file: states are read, compared with what the protoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike, fspath
@@ -20,8 +20,8 @@ from spec.view import StateView, ViewError
 from spec.words import words
 from traces.divergence import Divergence, Judge, Wanted
 from traces.model import TraceEnd, TraceError, TraceFormat, TraceHead, TraceState
-from traces.places import place_of
 from traces.read import stream_traces
+from traces.reader import StateReader
 from traces.text import DEFAULT_LIMIT
 from traces.value_cache import ValueCache
 
@@ -174,9 +174,10 @@ class Replayer:
         known = self.protocol.symmetries
         return max(known, key=lambda name: len(known[name]), default=None)
 
-    def state(self, variables: Mapping[str, Value], *, untyped: bool) -> State:
-        """Return the protocol's state that has these variables."""
-        return self.view.state(variables, untyped=untyped)
+    def reader(self, head: TraceHead) -> StateReader:
+        """Return what reads the states of a trace."""
+        limit, name = self.limit_bytes, self.protocol.name()
+        return StateReader(self.view, name, head.file, limit_bytes=limit, untyped=head.untyped)
 
 
 class _Walk:
@@ -185,6 +186,7 @@ class _Walk:
     def __init__(self, replayer: Replayer, head: TraceHead) -> None:
         self._of = replayer
         self._head = head
+        self._reader = replayer.reader(head)
         self._state: State | None = None
         self._number = 0
         self._actions: list[str] = []
@@ -242,17 +244,12 @@ class _Walk:
         )
 
     def _follow(self, found: TraceState) -> None:
-        self._require_variables(found)
-        before = None if self._state is None else found.number - 1
-        try:
-            target = self._of.state(found.variables, untyped=self._head.untyped)
-        except ViewError as error:
-            if error.wrong_kind:
-                raise self._at(found, error) from None
+        target = self._reader.state(found)
+        if isinstance(target, ViewError):
+            before = None if self._state is None else found.number - 1
             variables = None if self._head.untyped else found.variables
-            self._diverge(Wanted(found.number, found.line, before, found.action, variables, error))
-            return
-        if self._state is None:
+            self._diverge(Wanted(found.number, found.line, before, found.action, variables, target))
+        elif self._state is None:
             self._start(found, target)
         else:
             self._step(found, found.number - 1, found.action, target)
@@ -311,33 +308,10 @@ class _Walk:
         for event in stream_traces(self._head.file, limit_bytes=self._of.limit_bytes):
             count += isinstance(event, TraceHead)
             if count == self._head.index and isinstance(event, TraceState) and event.number == number:
-                target = self._of.state(event.variables, untyped=self._head.untyped)
+                target = self._reader.state(event)
+                assert isinstance(target, State)  # it was when it was walked through
                 self._step(event, self._number, action, target)
                 return
-
-    def _require_variables(self, found: TraceState) -> None:
-        """Check that a state has the protocol's variables.
-
-        Raises
-        ------
-        TraceError
-            Some are missing, or it has others: it is a trace of another specification.
-        """
-        names = self._of.view.names
-        missing = [name for name in names if name not in found.variables]
-        unknown = [name for name in found.variables if name not in names]
-        if missing or unknown:
-            parts = [f"without {', '.join(missing)}"] if missing else []
-            parts += [f"with {', '.join(unknown)}"] if unknown else []
-            expected = f"the variables of {self._of.protocol.name()}"
-            raise TraceError(self._head.file, found.line, 1, f"a state {' and '.join(parts)}", expected)
-
-    def _at(self, found: TraceState, error: ViewError) -> TraceError:
-        """Return the error of a variable with its place in the file."""
-        limit = self._of.limit_bytes
-        line, column = place_of(self._head.file, found.line, error.variable, limit_bytes=limit)
-        expected = f"{error.expected} for {error.path} in state {found.number}"
-        return TraceError(self._head.file, line, column, error.found, expected)
 
 
 def _in_words(permutation: Permutation) -> str:
