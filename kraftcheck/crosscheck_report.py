@@ -10,7 +10,7 @@ from explorer.result import Result, TraceStep, Verdict
 from kraftcheck.changes import OLD, PLAIN
 from kraftcheck.counterexample import FAINT, HEAD, Line
 from kraftcheck.replay_command import as_json as replay_as_json
-from kraftcheck.replay_command import cut, details, table
+from kraftcheck.replay_command import details, table
 from kraftcheck.replay_command import told as told_replay
 from kraftcheck.report import WARNING
 from spec.protocol import Protocol
@@ -275,7 +275,7 @@ def _told_stranger(stranger: Stranger) -> Iterator[Line]:
     found = stranger.found
     yield [(HEAD, f"{_INDENT}state {found.number} of the dump (line {found.line})")]
     if stranger.divergence is not None:
-        yield [(PLAIN, f"{_INDENT}{cut(stranger.divergence.headline)}")]
+        yield [(PLAIN, f"{_INDENT}{stranger.divergence.headline}")]
         yield from details(stranger.divergence, who="the dump")
         return
     if stranger.problem is not None:
@@ -286,7 +286,7 @@ def _told_stranger(stranger: Stranger) -> Iterator[Line]:
 
 
 def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
-    what = "labelled steps" if edges.labelled else "steps (the dump does not name the actions)"
+    what = f"{'labelled ' if edges.labelled else ''}steps, between states that both have,"
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     if edges.only_ours:
@@ -298,7 +298,7 @@ def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
         for step in edges.theirs_examples:
             yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
             if step.divergence is not None:
-                yield [(PLAIN, f"{_INDENT}{cut(step.divergence.headline)}")]
+                yield [(PLAIN, f"{_INDENT}{step.divergence.headline}")]
                 yield from details(step.divergence, who="the dump")
     if edges.only_ours or edges.only_theirs:
         yield []

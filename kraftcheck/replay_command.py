@@ -171,7 +171,7 @@ def table(differences: Iterable[Difference], *, who: str = "the trace") -> Itera
     """Yield differences as columns: the place, the trace, the protocol."""
     rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
     heads = ("where", f"in {who}", "by the protocol")
-    widths = [min(60, max(len(row[column]) for row in [heads, *rows])) for column in (0, 1)]
+    widths = [min(100, max(len(row[column]) for row in [heads, *rows])) for column in (0, 1)]
     yield [(FAINT, f"{_INDENT}{heads[0]:{widths[0]}}  {heads[1]:{widths[1]}}  {heads[2]}")]
     for path, trace, protocol in rows:
         left = f"{_INDENT}{path:{widths[0]}}  "

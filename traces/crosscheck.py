@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import networkx as nx
 
@@ -13,7 +13,7 @@ from spec.state import State
 from spec.values import Value
 from spec.view import StateView, ViewError
 from traces.differences import Difference, differences
-from traces.divergence import Divergence, Judge, Wanted
+from traces.divergence import Divergence, Judge, Wanted, short_names
 from traces.model import TraceState
 from traces.reader import StateReader
 
@@ -166,7 +166,9 @@ class Comparison:
         self._view = view
         self._reader = reader
         self._judge = Judge(space.semantics, view)
+        self._known = list(space.states.values())
         self._numbers = {identity: number for number, identity in enumerate(space.states)}
+        self._strangers: dict[Value, int] = {}
 
     def states(self, found: Iterable[TraceState]) -> States:
         """Compare sets of states.
@@ -186,44 +188,16 @@ class Comparison:
         TraceError
             The file cannot be read, or is about another specification.
         """
-        return self._states(found)[0]
-
-    def _states(self, found: Iterable[TraceState]) -> tuple[States, list[int | None]]:
-        """Compare sets of states; return also the number of each as one of ours, or None."""
-        result = States(len(self._space.states))
-        seen: dict[Value, int | None] = {}
-        numbers: list[int | None] = []
-        strangers: list[tuple[TraceState, ViewError | None]] = []
+        strangers: list[Stranger] = []
+        counts: Counter[int] = Counter()
         for state in found:
-            read = self._reader.state(state)
-            if isinstance(read, ViewError):
-                number = None
-                result.theirs += 1
-            else:
-                identity = self._space.identity(read)
-                number = self._numbers.get(identity)
-                result.same += identity in seen
-                result.theirs += identity not in seen
-                if identity in seen:
-                    numbers.append(number)
-                    continue
-                seen[identity] = number
-            numbers.append(number)
-            if number is None:
-                result.only_theirs += 1
-                if len(strangers) < EXAMPLES:
-                    strangers.append((state, read if isinstance(read, ViewError) else None))
-        missing = [state for identity, state in self._space.states.items() if identity not in seen]
-        result.only_ours = len(missing)
-        result.ours_examples = missing[:EXAMPLES]
-        near = (missing or list(self._space.states.values()))[:LOOKED_AT] if strangers else []
-        result.theirs_examples = [self._stranger(state, problem, near) for state, problem in strangers]
-        return result, numbers
-
-    def _stranger(self, found: TraceState, problem: ViewError | None, near: list[State]) -> Stranger:
-        ours = (differences(found.variables, self._view.variables(state)) for state in near)
-        nearest = min(ours, key=len, default=[])
-        return Stranger(found, None if problem is None else str(problem), tuple(nearest))
+            number, problem = self._number(state)
+            counts[number] += 1
+            if number < 0 and counts[number] == 1 and len(strangers) < EXAMPLES:
+                strangers.append(Stranger(state, problem))
+        result = self._compared(counts)
+        result.theirs_examples = self._with_differences(strangers, result)
+        return result
 
     def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[States, Edges]:
         """Compare state graphs.
@@ -244,37 +218,96 @@ class Comparison:
             The file is about another specification.
         """
         within = [node for node, known in graph.nodes(data="within_constraints") if known]
-        states, numbers = self._states(graph.nodes[node]["state"] for node in within)
-        number_of = dict(zip(within, numbers, strict=True))
-        in_file = {number: graph.nodes[node]["state"] for node, number in number_of.items() if number is not None}
-        labelled = any(action is not None for _, _, action in _edges_of(graph))
-        edges = Edges(labelled)
-        ours, theirs = set(self._edges(labelled)), set(_common(graph, number_of, labelled))
-        edges.ours, edges.theirs = len(ours), len(theirs)
-        more, less = sorted(ours - theirs, key=_in_order), sorted(theirs - ours, key=_in_order)
-        edges.only_ours, edges.only_theirs = len(more), len(less)
-        known = list(self._space.states.values())
-        edges.ours_examples = [Step(known[s], action, known[t]) for s, action, t in more[:EXAMPLES]]
-        edges.theirs_examples = [
-            self._refused(known[s], action, known[t], in_file[s], in_file[t]) for s, action, t in less[:EXAMPLES]
-        ]
-        initial = {number_of[node] for node in within if graph.nodes[node]["initial"]}
+        found: dict[int, TraceState] = {node: graph.nodes[node]["state"] for node in within}
+        read = {node: self._number(state) for node, state in found.items()}
+        numbers = {node: number for node, (number, _) in read.items()}
+        states = self._compared(Counter(numbers.values()))
+        strange = [node for node in within if numbers[node] < 0]
+        reached = [node for node in strange if any(numbers.get(n, -1) >= 0 for n in graph.predecessors(node))]
+        chosen = list(dict.fromkeys([*reached, *strange]))[:EXAMPLES]
+        told = [self._reached(Stranger(found[node], read[node][1]), node, graph, numbers) for node in chosen]
+        states.theirs_examples = self._with_differences(told, states)
+        edges = self._compared_edges(graph, numbers, found)
+        initial = {numbers[node] for node in within if graph.nodes[node]["initial"]}
         edges.initial_differ = initial != {self._numbers[identity] for identity in self._space.initial}
-        states.theirs_examples = [self._reached(stranger, graph, number_of) for stranger in states.theirs_examples]
         return states, edges
 
+    def _number(self, found: TraceState) -> tuple[int, str | None]:
+        """Return a state's number among ours, or one below 0; and why it can be no state of the protocol."""
+        read = self._reader.state(found)
+        if isinstance(read, ViewError):
+            return self._strangers.setdefault(found.number, -1 - len(self._strangers)), str(read)
+        identity = self._space.identity(read)
+        number = self._numbers.get(identity)
+        if number is None:
+            number = self._strangers.setdefault(identity, -1 - len(self._strangers))
+        return number, None
+
+    def _compared(self, counts: Counter[int]) -> States:
+        """Compare the numbers of the file's states with ours."""
+        result = States(len(self._known), len(counts), same=counts.total() - len(counts))
+        result.only_theirs = sum(number < 0 for number in counts)
+        missing = [state for number, state in enumerate(self._known) if number not in counts]
+        result.only_ours, result.ours_examples = len(missing), missing[:LOOKED_AT]
+        return result
+
+    def _with_differences(self, strangers: list[Stranger], result: States) -> list[Stranger]:
+        """Say of states that only they have, and do not show how to reach, where they differ from one of ours."""
+        near = result.ours_examples or self._known[:LOOKED_AT]
+        result.ours_examples = result.ours_examples[:EXAMPLES]
+        return [s if s.divergence else replace(s, differences=self._nearest(s.found, near)) for s in strangers]
+
+    def _nearest(self, found: TraceState, near: list[State]) -> tuple[Difference, ...]:
+        ours = [differences(found.variables, self._view.variables(s), short_names(self._view, s)) for s in near]
+        return tuple(min(ours, key=len)) if ours else ()
+
+    def _reached(
+        self, stranger: Stranger, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
+    ) -> Stranger:
+        """Say of a state that only they have why the protocol does not go there from one that both have."""
+        found = stranger.found
+        into: Iterable[tuple[int, int, str | None]] = graph.in_edges(node, data="action")
+        for source, _, action in into:
+            number = numbers.get(source, -1)
+            if number >= 0:
+                before: TraceState = graph.nodes[source]["state"]
+                wanted = Wanted(found.number, found.line, before.number, action, found.variables)
+                steps = list(self._space.semantics.transitions(self._known[number]))
+                return replace(stranger, divergence=self._judge.no_step(wanted, self._known[number], steps))
+        return stranger
+
+    def _compared_edges(
+        self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
+    ) -> Edges:
+        labelled = any(action is not None for _, _, action in _edges_of(graph))
+        ours = set(self._edges(labelled))
+        theirs = {
+            (numbers[source], action if labelled else None, numbers[target])
+            for source, target, action in _edges_of(graph)
+            if source in numbers and target in numbers
+        }
+        both = set(numbers.values())
+        more = sorted((edge for edge in ours - theirs if edge[0] in both and edge[2] in both), key=_in_order)
+        less = sorted((edge for edge in theirs - ours if edge[0] >= 0 and edge[2] >= 0), key=_in_order)
+        result = Edges(labelled, len(ours), len(theirs), len(more), len(less))
+        result.ours_examples = [Step(self._known[s], action, self._known[t]) for s, action, t in more[:EXAMPLES]]
+        in_file = {number: found[node] for node, number in numbers.items()}
+        result.theirs_examples = [self._refused(edge, in_file) for edge in less[:EXAMPLES]]
+        return result
+
     def _edges(self, labelled: bool) -> Iterator[Edge]:
+        """Yield our steps between states within the constraints."""
         space = self._space
-        for number, state in enumerate(space.states.values()):
+        for number, state in enumerate(self._known):
             for step in space.semantics.transitions(state):
                 reached = self._numbers.get(space.identity(step.target))
                 if reached is not None and space.allowed(state, step.target):
                     yield number, step.action if labelled else None, reached
 
-    def _refused(
-        self, before: State, action: str | None, after: State, source: TraceState, target: TraceState
-    ) -> Step:
+    def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> Step:
         """Return a step of theirs with why the protocol has none such."""
+        before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
+        source, target = in_file[edge[0]], in_file[edge[2]]
         steps = list(self._space.semantics.transitions(before))
         wanted = Wanted(target.number, target.line, source.number, action, self._view.variables(after))
         leading = [step for step in steps if step.target == after]
@@ -282,36 +315,10 @@ class Comparison:
             return Step(before, action, after, self._judge.other_name(wanted, before, steps, leading))
         return Step(before, action, after, self._judge.no_step(wanted, before, steps))
 
-    def _reached(
-        self, stranger: Stranger, graph: nx.MultiDiGraph[int], number_of: Mapping[int, int | None]
-    ) -> Stranger:
-        """Add to a state that only they have why the protocol does not go there, from where both have been."""
-        found = stranger.found
-        node = next(node for node in number_of if graph.nodes[node]["state"] is found)
-        known = list(self._space.states.values())
-        into: Iterable[tuple[int, int, str | None]] = graph.in_edges(node, data="action")
-        for source, _, action in into:
-            number = number_of.get(source)
-            if number is not None:
-                before = graph.nodes[source]["state"].number
-                wanted = Wanted(found.number, found.line, before, action, found.variables)
-                steps = list(self._space.semantics.transitions(known[number]))
-                divergence = self._judge.no_step(wanted, known[number], steps)
-                return Stranger(found, stranger.problem, stranger.differences, divergence)
-        return stranger
-
 
 def _edges_of(graph: nx.MultiDiGraph[int]) -> Iterable[tuple[int, int, str | None]]:
     edges: Iterable[tuple[int, int, str | None]] = graph.edges(data="action")
     return edges
-
-
-def _common(graph: nx.MultiDiGraph[int], number_of: Mapping[int, int | None], labelled: bool) -> Iterator[Edge]:
-    """Yield the steps of a graph between states that both sides have."""
-    for source, target, action in _edges_of(graph):
-        before, after = number_of.get(source), number_of.get(target)
-        if before is not None and after is not None:
-            yield before, action if labelled else None, after
 
 
 def _in_order(edge: Edge) -> tuple[int, str, int]:

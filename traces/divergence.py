@@ -219,13 +219,7 @@ class Judge:
     def _differences(self, wanted: Wanted, state: State) -> list[Difference]:
         if wanted.variables is None:
             return []
-        ours = self._view.variables(state)
-        return differences(wanted.variables, ours, self._names(state))
-
-    def _names(self, state: State) -> dict[Value, str]:
-        """Return short names for the identities of replicas, where these are records."""
-        ids = {replica.id for replica in state.replicas.values() if isinstance(replica.id, Record)}
-        return {self._view.encode(key): words(key) for key in ids}
+        return differences(wanted.variables, self._view.variables(state), short_names(self._view, state))
 
     def _nearest(self, wanted: Wanted, steps: Sequence[Transition]) -> tuple[Transition | None, list[Difference]]:
         """Return the step that leads most nearly to a state, of the named action if it has any; and what differs."""
@@ -259,6 +253,12 @@ class Judge:
         kind = type(step.message)
         sender = f" from {words(step.message.source)}" if "source" in field_names(kind) else ""  # type: ignore[attr-defined]
         return f"{who} on {kind.__name__}{sender}"
+
+
+def short_names(view: StateView, state: State) -> dict[Value, str]:
+    """Return short names for the identities of replicas as they stand in variables, where these are records."""
+    ids = [key for key in state.replicas if isinstance(key, Record)]
+    return {view.encode(key): words(key) for key in ids}
 
 
 def _listed(found: Sequence[Difference]) -> str:
