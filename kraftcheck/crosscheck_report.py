@@ -257,15 +257,15 @@ def _number(count: int | None) -> str:
 
 def _told_states(outcome: Outcome, states: States) -> Iterator[Line]:
     if states.same:
-        yield [(WARNING, f"{states.same:,} states of the dump count here as one that it has already")]
+        yield [(WARNING, f"{_many(states.same, 'state')} of the dump that count here as one that it has already")]
     if states.only_ours:
-        yield [(OLD, f"{states.only_ours:,} states only kraftcheck has"), (PLAIN, _some(states.only_ours))]
+        yield [(OLD, f"{_many(states.only_ours, 'state')} that only kraftcheck has"), (PLAIN, _some(states.only_ours))]
         for state in states.ours_examples:
             path = outcome.search.path_to(state) if outcome.search is not None else ()
             yield [(PLAIN, f"{_INDENT}{len(path)} states: {' > '.join(_way(step) for step in path)}")]
         yield []
     if states.only_theirs:
-        yield [(OLD, f"{states.only_theirs:,} states only the dump has"), (PLAIN, _some(states.only_theirs))]
+        yield [(OLD, f"{_many(states.only_theirs, 'state')} that only the dump has"), (PLAIN, _some(states.only_theirs))]
         for stranger in states.theirs_examples:
             yield from _told_stranger(stranger)
         yield []
@@ -276,30 +276,31 @@ def _told_stranger(stranger: Stranger) -> Iterator[Line]:
     yield [(HEAD, f"{_INDENT}state {found.number} of the dump (line {found.line})")]
     if stranger.divergence is not None:
         yield [(PLAIN, f"{_INDENT}{stranger.divergence.headline}")]
-        yield from details(stranger.divergence, who="the dump")
+        yield from details(stranger.divergence)
         return
     if stranger.problem is not None:
         yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
     if stranger.differences:
         yield [(PLAIN, f"{_INDENT}compared with the state of kraftcheck's that is most like it")]
-        yield from table(stranger.differences, who="the dump")
+        yield from table(stranger.differences, "dump")
 
 
 def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
-    what = f"{'labelled ' if edges.labelled else ''}steps, between states that both have,"
+    what = "labelled step" if edges.labelled else "step"
+    where = "between states that both have, which only"
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     if edges.only_ours:
-        yield [(OLD, f"{edges.only_ours:,} {what} only kraftcheck has"), (PLAIN, _some(edges.only_ours))]
+        yield [(OLD, f"{_many(edges.only_ours, what)} {where} kraftcheck has"), (PLAIN, _some(edges.only_ours))]
         for step in edges.ours_examples:
             yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
     if edges.only_theirs:
-        yield [(OLD, f"{edges.only_theirs:,} {what} only the dump has"), (PLAIN, _some(edges.only_theirs))]
+        yield [(OLD, f"{_many(edges.only_theirs, what)} {where} the dump has"), (PLAIN, _some(edges.only_theirs))]
         for step in edges.theirs_examples:
             yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
             if step.divergence is not None:
                 yield [(PLAIN, f"{_INDENT}{step.divergence.headline}")]
-                yield from details(step.divergence, who="the dump")
+                yield from details(step.divergence)
     if edges.only_ours or edges.only_theirs:
         yield []
 
@@ -307,6 +308,10 @@ def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
 def _path(outcome: Outcome, state: State) -> str:
     path = outcome.search.path_to(state) if outcome.search is not None else ()
     return " > ".join(_way(step) for step in path) or "the initial state"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _some(count: int) -> str:

@@ -146,18 +146,16 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
         yield [(FAINT, f"  Note: {note}")]
 
 
-def details(found: Divergence, *, who: str = "the trace") -> Iterator[Line]:
+def details(found: Divergence) -> Iterator[Line]:
     """Yield what differs where a trace diverges, why the action that it names is not enabled, and which are.
 
     Parameters
     ----------
     found
         Where and why it diverges.
-    who
-        What to call the trace.
     """
     if found.differences:
-        yield from table(found.differences, who=who)
+        yield from table(found.differences, found.theirs)
     if found.why is not None:
         for line in found.why.splitlines():
             yield [(PLAIN, f"  {line}")]
@@ -167,10 +165,10 @@ def details(found: Divergence, *, who: str = "the trace") -> Iterator[Line]:
         yield from (_enabled(item, width) for item in found.enabled)
 
 
-def table(differences: Iterable[Difference], *, who: str = "the trace") -> Iterator[Line]:
-    """Yield differences as columns: the place, the trace, the protocol."""
+def table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[Line]:
+    """Yield differences as columns: the place, the trace (or what `theirs` calls it), the protocol."""
     rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
-    heads = ("where", f"in {who}", "by the protocol")
+    heads = ("where", f"in the {theirs}", "by the protocol")
     widths = [min(100, max(len(row[column]) for row in [heads, *rows])) for column in (0, 1)]
     yield [(FAINT, f"{_INDENT}{heads[0]:{widths[0]}}  {heads[1]:{widths[1]}}  {heads[2]}")]
     for path, trace, protocol in rows:

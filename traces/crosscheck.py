@@ -165,7 +165,7 @@ class Comparison:
         self._space = space
         self._view = view
         self._reader = reader
-        self._judge = Judge(space.semantics, view)
+        self._judge = Judge(space.semantics, view, "dump")
         self._known = list(space.states.values())
         self._numbers = {identity: number for number, identity in enumerate(space.states)}
         self._strangers: dict[Value, int] = {}
@@ -259,7 +259,8 @@ class Comparison:
 
     def _nearest(self, found: TraceState, near: list[State]) -> tuple[Difference, ...]:
         ours = [differences(found.variables, self._view.variables(s), short_names(self._view, s)) for s in near]
-        return tuple(min(ours, key=len)) if ours else ()
+        nearest: list[Difference] = min(ours, key=len, default=[])
+        return tuple(nearest)
 
     def _reached(
         self, stranger: Stranger, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]

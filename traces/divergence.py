@@ -68,6 +68,8 @@ class Divergence:
         Which actions are enabled in the state before.
     why
         Why the action that the trace names is not; None where it is, or there is no such action.
+    theirs
+        What to call where the state comes from: "trace", or "dump".
     """
 
     kind: Kind
@@ -80,13 +82,14 @@ class Divergence:
     differences: tuple[Difference, ...] = ()
     enabled: tuple[Enabled, ...] = ()
     why: str | None = None
+    theirs: str = "trace"
 
     @property
     def reason(self) -> str:
         """What is wrong, in a sentence with the first few differences."""
         if not self.differences or self.kind in (Kind.NAME, Kind.STUTTERING):
             return self.headline
-        return f"{self.headline}; that has {_listed(self.differences)}"
+        return f"{self.headline}; that has {_listed(self.differences, self.theirs)}"
 
 
 class Wanted(NamedTuple):
@@ -117,9 +120,12 @@ class Judge:
     ----------
     semantics, view
         Of the protocol.
+    theirs
+        What to call where the states come from.
     """
 
-    def __init__(self, semantics: Semantics, view: StateView) -> None:
+    def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
+        self._theirs = theirs
         self._semantics = semantics
         self._view = view
         self._protocol = semantics.protocol
@@ -138,7 +144,8 @@ class Judge:
         text = self._problem(wanted) or f"state {wanted.number} is no initial state"
         text += "; compared with the nearest initial state" if found else ""
         kind = Kind.STATE if wanted.problem else Kind.START
-        return Divergence(kind, wanted.number, wanted.line, None, None, text, None, tuple(found))
+        different = tuple(found)
+        return Divergence(kind, wanted.number, wanted.line, None, None, text, None, different, theirs=self._theirs)
 
     def other_name(
         self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
@@ -154,7 +161,7 @@ class Judge:
         """
         names = " or ".join(dict.fromkeys(self.told(step) for step in leading))
         text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by {wanted.action}"
-        text += f" as the trace says{self._unknown(wanted.action)}"
+        text += f" as the {self._theirs} says{self._unknown(wanted.action)}"
         named = [step for step in steps if step.action == wanted.action]
         return self._with_reason(Kind.NAME, wanted, text, *self._nearest(wanted, named), state, steps)
 
@@ -176,7 +183,7 @@ class Judge:
         text = self._problem(wanted)
         if text is None and self._differences(wanted, state) == []:
             kind, found = Kind.STUTTERING, []
-            text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the trace"
+            text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the {self._theirs}"
             text += " call it stuttering"
         elif text is None:
             text = where + (f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else "")
@@ -203,7 +210,7 @@ class Judge:
             why = explain_text(self._semantics, state, named)
         told = None if nearest is None else self.told(nearest)
         return Divergence(
-            kind, wanted.number, wanted.line, wanted.before, named, text, told, tuple(found), enabled, why
+            kind, wanted.number, wanted.line, wanted.before, named, text, told, tuple(found), enabled, why, self._theirs
         )
 
     def _problem(self, wanted: Wanted) -> str | None:
@@ -261,23 +268,23 @@ def short_names(view: StateView, state: State) -> dict[Value, str]:
     return {view.encode(key): words(key) for key in ids}
 
 
-def _listed(found: Sequence[Difference]) -> str:
+def _listed(found: Sequence[Difference], theirs: str) -> str:
     """Return the first few differences in words."""
     if not found:
         return "the same"
-    texts = [_in_words(difference) for difference in found[:SHOWN]]
+    texts = [_in_words(difference, theirs) for difference in found[:SHOWN]]
     more = len(found) - SHOWN
     return "; ".join(texts) + (f"; and {more} more {'difference' if more == 1 else 'differences'}" if more > 0 else "")
 
 
-def _in_words(difference: Difference) -> str:
+def _in_words(difference: Difference, theirs: str) -> str:
     path, trace, protocol, is_element = difference
     if trace is None:
-        return f"{path} {'with' if is_element else '='} {_cut(protocol)} (not in the trace)"
+        return f"{path} {'with' if is_element else '='} {_cut(protocol)} (not in the {theirs})"
     if protocol is None:
         text = _cut(trace)
-        return f"{path} without {text} (in the trace)" if is_element else f"no {path} (in the trace: {text})"
-    return f"{path} = {_cut(protocol)} (in the trace: {_cut(trace)})"
+        return f"{path} without {text} (in the {theirs})" if is_element else f"no {path} (in the {theirs}: {text})"
+    return f"{path} = {_cut(protocol)} (in the {theirs}: {_cut(trace)})"
 
 
 def _cut(text: str | None) -> str:

@@ -5,9 +5,10 @@ Memory does not grow with a file: states are read, compared with what the protoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from os import PathLike, fspath
 
 from spec.protocol import Protocol
@@ -19,7 +20,7 @@ from spec.values import Value
 from spec.view import StateView, ViewError
 from spec.words import words
 from traces.divergence import Divergence, Judge, Wanted
-from traces.model import TraceEnd, TraceError, TraceFormat, TraceHead, TraceState
+from traces.model import Trace, TraceEnd, TraceError, TraceFormat, TraceHead, TraceState
 from traces.read import stream_traces
 from traces.reader import StateReader
 from traces.text import DEFAULT_LIMIT
@@ -145,7 +146,7 @@ class Replayer:
         try:
             for event in stream_traces(path, limit_bytes=self.limit_bytes, cache=self._cache):
                 if isinstance(event, TraceHead):
-                    walk = _Walk(self, event)
+                    walk = _Walk(self, event, partial(self._read_again, event))
                     continue
                 assert walk is not None
                 if isinstance(event, TraceState):
@@ -158,6 +159,39 @@ class Replayer:
                 yield Replay(fspath(path), index, None, 0, Verdict.UNREADABLE, problem=str(error))
             else:
                 yield walk.broken(error)
+
+    def replay_trace(self, trace: Trace) -> Replay:
+        """Walk a trace that is in memory.
+
+        Parameters
+        ----------
+        trace
+            The trace.
+
+        Returns
+        -------
+        Replay
+            What became of it.
+
+        Raises
+        ------
+        ProtocolError
+            Where the protocol breaks the language's contract.
+        """
+        head = TraceHead(trace.file, trace.index, trace.format, trace.violated, trace.problem, trace.untyped)
+        walk = _Walk(self, head, lambda number: trace.states[number - 1])
+        for state in trace.states:
+            walk.take(state)
+        return walk.end(TraceEnd(trace.ending, trace.complete))
+
+    def _read_again(self, head: TraceHead, number: int) -> TraceState:
+        """Return an earlier state of a trace, which is not kept."""
+        index = -1
+        for event in stream_traces(head.file, limit_bytes=self.limit_bytes, cache=self._cache):
+            index += isinstance(event, TraceHead)
+            if index == head.index and isinstance(event, TraceState) and event.number == number:
+                return event
+        raise TraceError(head.file, 1, 1, "a file that has changed meanwhile", f"state {number} again")
 
     def group(self, symmetry: str | None) -> list[Permutation]:
         """Return the permutations of a symmetry but the identity; none where there are too many to try."""
@@ -183,9 +217,10 @@ class Replayer:
 class _Walk:
     """One trace, state by state."""
 
-    def __init__(self, replayer: Replayer, head: TraceHead) -> None:
+    def __init__(self, replayer: Replayer, head: TraceHead, earlier: Callable[[int], TraceState]) -> None:
         self._of = replayer
         self._head = head
+        self._earlier = earlier
         self._reader = replayer.reader(head)
         self._state: State | None = None
         self._number = 0
@@ -303,15 +338,11 @@ class _Walk:
             self._divergence = self._of.judge.no_step(wanted, self._state, steps)
 
     def _back(self, number: int, action: str | None) -> None:
-        """Follow the step from the last state back to an earlier one, which is read again."""
-        count = -1
-        for event in stream_traces(self._head.file, limit_bytes=self._of.limit_bytes):
-            count += isinstance(event, TraceHead)
-            if count == self._head.index and isinstance(event, TraceState) and event.number == number:
-                target = self._reader.state(event)
-                assert isinstance(target, State)  # it was when it was walked through
-                self._step(event, self._number, action, target)
-                return
+        """Follow the step from the last state back to an earlier one."""
+        found = self._earlier(number)
+        target = self._reader.state(found)
+        assert isinstance(target, State)  # it was when it was walked through
+        self._step(found, self._number, action, target)
 
 
 def _in_words(permutation: Permutation) -> str:
