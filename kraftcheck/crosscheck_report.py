@@ -265,7 +265,8 @@ def _told_states(outcome: Outcome, states: States) -> Iterator[Line]:
             yield [(PLAIN, f"{_INDENT}{len(path)} states: {' > '.join(_way(step) for step in path)}")]
         yield []
     if states.only_theirs:
-        yield [(OLD, f"{_many(states.only_theirs, 'state')} that only the dump has"), (PLAIN, _some(states.only_theirs))]
+        what = f"{_many(states.only_theirs, 'state')} that only the dump has"
+        yield [(OLD, what), (PLAIN, _some(states.only_theirs))]
         for stranger in states.theirs_examples:
             yield from _told_stranger(stranger)
         yield []

@@ -183,8 +183,8 @@ class Judge:
         text = self._problem(wanted)
         if text is None and self._differences(wanted, state) == []:
             kind, found = Kind.STUTTERING, []
-            text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the {self._theirs}"
-            text += " call it stuttering"
+            text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
+            text += f"{self._theirs} call it stuttering"
         elif text is None:
             text = where + (f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else "")
             text += ", from which nothing follows at all" if not steps else ""

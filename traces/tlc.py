@@ -29,7 +29,7 @@ LARGEST_MODULE = 16 * 2**20
 """Bytes that a module or a `.cfg` may unpack to."""
 
 _KEYWORD_CLASSES = ("tlc2/tool/impl/ModelConfig.class", "tlc2/tool/ModelConfig.class")
-_NEWER = {"deadlock": b"CHECK_DEADLOCK", "ALIAS": b"ALIAS", "POSTCONDITION": b"POSTCONDITION"}
+_NEWER = ("CHECK_DEADLOCK", "ALIAS", "POSTCONDITION")
 _VERSION = re.compile(r"TLC2? Version .*")
 _PROGRESS = re.compile(
     r"Progress\((\d+)\) at .*?: ([\d,]+) states generated.*?, ([\d,]+) distinct states found.*?, ([\d,]+) states left"
@@ -156,7 +156,7 @@ def unknown_keywords(class_path: str) -> set[str]:
                 for name in _KEYWORD_CLASSES:
                     if name in jar.namelist():
                         code = jar.read(name)
-                        return {word for word, text in _NEWER.items() if text not in code}
+                        return {word for word in _NEWER if word.encode() not in code}
         except (OSError, zipfile.BadZipFile):
             continue
     return set()
@@ -186,13 +186,13 @@ def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[
     left_out: list[str] = []
     source = SourceText(text, file)
     for section in parse_tree(source, "config").children:
-        if isinstance(section, str) or not section.children:
+        if isinstance(section, str) or section.data == "constants":
             continue
         tokens = list(section.scan_values(lambda child: isinstance(child, str)))
-        word = "deadlock" if section.data == "deadlock" else str(tokens[0]).removesuffix("S")
-        if word not in unknown or (word != "deadlock" and section.data == "constants"):
+        word = "POSTCONDITION" if tokens[0] == "POSTCONDITIONS" else str(tokens[0])
+        if word not in unknown:
             continue
-        if word != "deadlock":
+        if word != "CHECK_DEADLOCK":
             left_out.append(" ".join(map(str, tokens)))
         elif tokens[-1] == "FALSE":
             options.append("-deadlock")
