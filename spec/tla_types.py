@@ -15,7 +15,7 @@ from spec.errors import InputError
 from spec.kinds import SCALARS
 from spec.tla import TlaSyntaxError, in_words, parse_value
 from spec.tla_format import one_line
-from spec.tla_records import Encoder, Shape, names_of, shown, subclasses
+from spec.tla_records import Encoder, Shape, few, names_of, shown, subclasses
 from spec.values import Map, ModelValue, Record, Symbol, Value, field_types
 
 Decode = Callable[[Value], Value]
@@ -312,7 +312,7 @@ class Decoder:
                 found, is_name = shown(fields[name]), self._name(fields[name]) is not None
                 return MismatchError(found, in_words(wanted), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {in_words(lacking)}"] if lacking else []
-        problems += [f"also {', '.join(more)}"] if more else []
+        problems += [f"also {few(more)}"] if more else []
         return MismatchError(" and ".join(problems), _in_words_of([near]), wrong_kind=wrong_kind)
 
     def _one_of(self, kinds: tuple[Any, ...]) -> Decode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spec.state import State
+from spec.tla_records import few
 from spec.view import StateView, ViewError
 from traces.model import TraceError, TraceState
 from traces.places import place_of
@@ -64,8 +65,8 @@ class StateReader:
         missing = [name for name in names if name not in found.variables]
         unknown = [name for name in found.variables if name not in names]
         if missing or unknown:
-            parts = [f"without {', '.join(missing)}"] if missing else []
-            parts += [f"with {', '.join(unknown)}"] if unknown else []
+            parts = [f"without {few(missing)}"] if missing else []
+            parts += [f"with {few(unknown)}"] if unknown else []
             expected = f"the variables of {self._name}"
             raise TraceError(self._file, found.line, 1, f"a state {' and '.join(parts)}", expected)
 

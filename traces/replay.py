@@ -26,6 +26,9 @@ from traces.reader import StateReader
 from traces.text import DEFAULT_LIMIT
 from traces.value_cache import ValueCache
 
+REMEMBERED = 10_000
+"""States after which what was learned of the protocol is forgotten, so that memory does not grow with a file."""
+
 LARGEST_GROUP = 50_000
 """Permutations that are tried."""
 
@@ -115,13 +118,25 @@ class Replayer:
     ) -> None:
         self.protocol = protocol
         self.limit_bytes = limit_bytes
-        self.semantics = Semantics(protocol)
-        self.view = StateView(protocol)
-        self.judge = Judge(self.semantics, self.view)
+        self._learn()
         self.starts = initial_states(self.semantics, init)
         self._cache = ValueCache()
         self._groups: dict[str | None, list[Permutation]] = {None: []}
         self.symmetry = symmetry
+
+    def _learn(self) -> None:
+        self.semantics = Semantics(self.protocol)
+        self.view = StateView(self.protocol)
+        self.judge = Judge(self.semantics, self.view)
+        self._walked = 0
+
+    def forgets(self) -> bool:
+        """Count a state; forget what was learned, and say so, where it has become much."""
+        self._walked += 1
+        if self._walked < REMEMBERED:
+            return False
+        self._learn()
+        return True
 
     def replay(self, path: str | PathLike[str]) -> Iterator[Replay]:
         """Walk the traces of a file, in memory that does not grow with the file.
@@ -232,6 +247,8 @@ class _Walk:
     def take(self, found: TraceState) -> None:
         """Take the next state."""
         self._number = found.number
+        if self._of.forgets():
+            self._reader = self._of.reader(self._head)
         if self._divergence is not None or self._problem is not None:
             return
         try:
