@@ -26,6 +26,9 @@ CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
 LONGEST = 110
 """Characters of a value, or of a list, that the report shows; the JSON has all."""
 
+LONGEST_PLACE = 40
+"""Characters of a place for which a table has a column; longer ones have a line of their own."""
+
 _INDENT = "    "
 _HAVE_LINES = (TraceFormat.TLC_LOG, TraceFormat.TLC_SIMULATION)
 
@@ -169,11 +172,14 @@ def table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[
     """Yield differences as columns: the place, the trace (or what `theirs` calls it), the protocol."""
     rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
     heads = ("where", f"in the {theirs}", "by the protocol")
-    widths = [min(100, max(len(row[column]) for row in [heads, *rows])) for column in (0, 1)]
-    yield [(FAINT, f"{_INDENT}{heads[0]:{widths[0]}}  {heads[1]:{widths[1]}}  {heads[2]}")]
+    first = max(len(row[0]) for row in [heads, *rows] if len(row[0]) <= LONGEST_PLACE)
+    second = max(len(row[1]) for row in [heads, *rows])
+    yield [(FAINT, f"{_INDENT}{heads[0]:{first}}  {heads[1]:{second}}  {heads[2]}")]
     for path, trace, protocol in rows:
-        left = f"{_INDENT}{path:{widths[0]}}  "
-        yield [(PLAIN, left), (OLD, f"{trace:{widths[1]}}"), (PLAIN, "  "), (NEW, protocol)]
+        if len(path) > LONGEST_PLACE:
+            yield [(PLAIN, f"{_INDENT}{path}")]
+            path = ""
+        yield [(PLAIN, f"{_INDENT}{path:{first}}  "), (OLD, f"{trace:{second}}"), (PLAIN, "  "), (NEW, protocol)]
 
 
 def _text(difference: Difference, value: str | None) -> str:

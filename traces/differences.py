@@ -16,7 +16,7 @@ from typing import NamedTuple
 from spec.tla_format import in_order, one_line
 from spec.values import Map, ModelValue, Value
 
-LONGEST_PLACE = 72
+LONGEST_PLACE = 96
 """Characters of an argument that a place shows."""
 
 
