@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,14 +18,14 @@ from kraftcheck.crosscheck_report import Outcome, as_json, told
 from kraftcheck.engines import choose, search
 from kraftcheck.models import Model, find_config, find_model
 from kraftcheck.outputs import require_writable, write_json
-from kraftcheck.progress import meter
+from kraftcheck.progress import Count, meter
 from kraftcheck.report import WARNING, print_lines
 from spec.binding import Bound
 from spec.errors import InputError
 from spec.state import State
 from spec.view import StateView
 from traces.crosscheck import Comparison, Space, depth_of, times_taken
-from traces.model import TraceFormat
+from traces.model import TraceFormat, TraceState
 from traces.read import detect_format, read_graph, read_states
 from traces.reader import StateReader
 from traces.replay import Replayer
@@ -125,7 +125,7 @@ def _compared(job: _Job, found: ReferenceSearch, dump: Path, form: TraceFormat) 
     comparison = Comparison(_space_of(found), view, reader)
     outcome = Outcome(found.result, found)
     if form is TraceFormat.TLC_DUMP:
-        outcome.states = comparison.states(read_states(dump, limit_bytes=job.limit_bytes))
+        outcome.states = comparison.states(_shown(read_states(dump, limit_bytes=job.limit_bytes), job))
         outcome.their_distinct = outcome.states.theirs
     else:
         graph = read_graph(dump, limit_bytes=job.limit_bytes)
@@ -133,6 +133,17 @@ def _compared(job: _Job, found: ReferenceSearch, dump: Path, form: TraceFormat) 
         outcome.their_distinct = outcome.states.theirs
         outcome.their_actions, outcome.their_depth = times_taken(graph), depth_of(graph)
     return outcome
+
+
+def _shown(states: Iterator[TraceState], job: _Job) -> Iterator[TraceState]:
+    """Yield states, showing how many were read."""
+    count = Count("states of the dump read", quiet=job.quiet)
+    try:
+        for state in states:
+            count()
+            yield state
+    finally:
+        count.close()
 
 
 def _space(job: _Job) -> ReferenceSearch:

@@ -13,6 +13,7 @@ from kraftcheck.comparing import bind_leniently
 from kraftcheck.counterexample import ACTION, FAINT, HEAD, Line
 from kraftcheck.models import Model, find_config, find_model
 from kraftcheck.outputs import require_writable, write_json
+from kraftcheck.progress import Count
 from kraftcheck.report import WARNING, print_lines
 from spec.config import override, parse_setting
 from traces.differences import Difference
@@ -62,12 +63,16 @@ def _replay(model: Model, arguments: argparse.Namespace) -> int:
     bound, warnings = bind_leniently(model.protocol, config, whole_space=False)
     print_lines([(WARNING, f"Warning: {text}")] for text in warnings)
     limit = {} if arguments.max_size is None else {"limit_bytes": arguments.max_size}
-    replayer = Replayer(bound.protocol, init=bound.init, symmetry=bound.symmetry, **limit)
+    count = Count("states replayed", quiet=arguments.quiet)
+    replayer = Replayer(bound.protocol, init=bound.init, symmetry=bound.symmetry, report=count, **limit)
     replays: list[Replay] = []
-    for file in arguments.traces:
-        for replay in replayer.replay(file):
-            replays.append(replay)
-            _show(replay, quiet=arguments.quiet)
+    try:
+        for file in arguments.traces:
+            for replay in replayer.replay(file):
+                replays.append(replay)
+                _show(replay, quiet=arguments.quiet)
+    finally:
+        count.close()
     if len(replays) > 1:
         print_lines([_summary(replays)])
     if arguments.json:

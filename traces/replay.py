@@ -106,6 +106,8 @@ class Replayer:
         a next state. An initial state may always be a permutation of ours, under any symmetry of the protocol.
     limit_bytes
         What a file may unpack to.
+    report
+        Called for every state of every trace.
     """
 
     def __init__(
@@ -115,7 +117,9 @@ class Replayer:
         init: str = "Init",
         symmetry: str | None = None,
         limit_bytes: int = DEFAULT_LIMIT,
+        report: Callable[[], None] | None = None,
     ) -> None:
+        self._report = report
         self.protocol = protocol
         self.limit_bytes = limit_bytes
         self._learn()
@@ -165,6 +169,8 @@ class Replayer:
                     continue
                 assert walk is not None
                 if isinstance(event, TraceState):
+                    if self._report is not None:
+                        self._report()
                     walk.take(event)
                 else:
                     yield walk.end(event)
@@ -265,9 +271,18 @@ class _Walk:
                 self._back(end.ending.back_to, end.ending.action)
         if not end.complete:
             self._notes[f"the file ends after state {self._number}, before the trace is seen to end"] = None
+        if self._divergence is None and self._problem is None and self._holds(self._head.violated):
+            self._notes[f"{self._head.violated}, which it is said to violate, holds in its last state"] = None
         if end.ending is not None and end.ending.back_to is None:
             self._notes["it stutters for ever in the last state, which no action need do"] = None
         return self._replay(steps)
+
+    def _holds(self, violated: str | None) -> bool:
+        """Whether a property of states that the protocol has is true of the last state."""
+        known = self._of.protocol.properties.get(violated or "")
+        if known is None or known.over_steps or self._state is None:
+            return False
+        return self._of.semantics.holds(known, self._state)
 
     def broken(self, error: TraceError) -> Replay:
         """Return what became of a trace whose file cannot be read further."""

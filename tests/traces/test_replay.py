@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import traces.replay
 from spec.examples.lock_service import ImpatientServer, LockService
 from spec.semantics import Semantics
 from spec.symmetry import permuted
@@ -64,6 +65,41 @@ def test_a_behaviour_conforms() -> None:
     assert replay.verdict is Verdict.CONFORMS
     assert replay.actions == ("Ask", "Grant", "Enter", "Leave", "Free")
     assert (replay.steps, replay.diverged_at, replay.reason, replay.notes) == (5, None, None, ())
+
+
+@pytest.mark.parametrize("name", ["trace.out", "trace.json", "trace.itf.json", "trace.out.gz"])
+def test_every_format_that_we_write(name: str, tmp_path: Path) -> None:
+    write_trace(behaviour(ROUND), tmp_path / name)
+    (replay,) = Replayer(LOCKS).replay(tmp_path / name)
+    assert replay.verdict is Verdict.CONFORMS, replay.reason
+    assert replay.actions == ("Ask", "Grant", "Enter", "Leave", "Free")
+
+
+def test_a_property_that_is_not_violated_is_noted() -> None:
+    trace = behaviour(ROUND)
+    replay = Replayer(LOCKS).replay_trace(replace(trace, violated="MutualExclusion"))
+    assert replay.verdict is Verdict.CONFORMS
+    assert replay.notes == ("MutualExclusion, which it is said to violate, holds in its last state",)
+    assert Replayer(LOCKS).replay_trace(replace(trace, violated="Unheard")).notes == ()
+
+
+def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(traces.replay, "REMEMBERED", 3)
+    trace = behaviour(("Ask c2", *ROUND[:4]))
+    write_trace(replace(trace, ending=Ending(2, "Free")), tmp_path / "trace")
+    walker, seen = Replayer(LOCKS), set()
+    for _ in range(4):
+        (replay,) = walker.replay(tmp_path / "trace")
+        assert (replay.verdict, replay.steps) == (Verdict.CONFORMS, 6)
+        seen.add(id(walker.semantics))
+    assert len(seen) > 1
+
+
+def test_states_are_reported(tmp_path: Path) -> None:
+    write_trace(behaviour(ROUND), tmp_path / "trace")
+    count = []
+    list(Replayer(LOCKS, report=lambda: count.append(1)).replay(tmp_path / "trace"))
+    assert len(count) == 6
 
 
 def test_steps_without_names_are_named() -> None:
