@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain, permutations, product
 
 from spec.protocol import Protocol
 from spec.state import State
-from spec.values import Map, ModelValue, Value, encode, field_names, transform
+from spec.symmetry import Permutation, permutation_group, permuted
+from spec.values import Map, Value, encode, field_names
 
-Permutation = dict[Value, Value]
-
-
-def permutation_group(sets: tuple[tuple[Value, ...], ...]) -> list[Permutation]:
-    """Return every permutation that permutes the values of each set among themselves, the identity first.
-
-    Parameters
-    ----------
-    sets
-        Sets of interchangeable model values.
-    """
-    group = []
-    for chosen in product(*[permutations(values) for values in sets]):
-        pairs = [zip(values, images, strict=True) for values, images in zip(sets, chosen, strict=True)]
-        group.append(dict(chain.from_iterable(pairs)))
-    return group
-
-
-def permuted(value: Value, permutation: Permutation) -> Value:
-    """Return a value with its model values permuted."""
-
-    def leaf(item: ModelValue) -> Value:
-        return permutation.get(item, item)
-
-    return transform(value, leaf)
+__all__ = ["Permutation", "identity_of", "permutation_group", "permuted"]
 
 
 def identity_of(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:

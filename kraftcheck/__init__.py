@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         step_invariant,
     )
     from spec.starts import Take, scenario, take
+    from traces.replay import Replay, Replayer
 
 __all__ = [
     "Action",
@@ -105,6 +106,8 @@ __all__ = [
     "Protocol",
     "ProtocolError",
     "Record",
+    "Replay",
+    "Replayer",
     "Result",
     "Search",
     "State",
@@ -142,6 +145,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("check", "explain", "simulate"), "kraftcheck.checking"),
     **dict.fromkeys(("Take", "scenario", "take"), "spec.starts"),
+    **dict.fromkeys(("Replay", "Replayer"), "traces.replay"),
 }
 """Where names come from that do not come from `spec`."""
 

@@ -19,6 +19,12 @@ the search stopped at a limit; 2 bad input; 130 interrupted"""
 WALK_EXITS = """\
 exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 20 nothing violated, but it stopped at a
 limit; 2 bad input; 130 interrupted"""
+REPLAY_EXITS = """\
+exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
+could be read; 130 interrupted"""
+CROSSCHECK_EXITS = """\
+exit codes: 0 equal; 1 different; 11, 12, 13 TLC itself found a deadlock, or a safety or temporal property violated;
+2 bad input, or TLC cannot do its part; 130 interrupted"""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
@@ -75,6 +81,11 @@ def parser() -> argparse.ArgumentParser:
     _add_check(commands.add_parser("check", help=what, description=what, epilog=EXITS, allow_abbrev=False))
     what = "walk at random through a model's states"
     _add_simulate(commands.add_parser("simulate", help=what, description=what, epilog=WALK_EXITS, allow_abbrev=False))
+    what = "walk traces through a model: does it do the same?"
+    _add_replay(commands.add_parser("replay", help=what, description=what, epilog=REPLAY_EXITS, allow_abbrev=False))
+    what = "compare a model's states with those that TLC finds"
+    epilog = CROSSCHECK_EXITS
+    _add_crosscheck(commands.add_parser("crosscheck", help=what, description=what, epilog=epilog, allow_abbrev=False))
     return top
 
 
@@ -94,6 +105,49 @@ def _simulate(arguments: argparse.Namespace) -> int:
     from kraftcheck import simulate_command
 
     return simulate_command.run(arguments)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from kraftcheck import replay_command
+
+    return replay_command.run(arguments)
+
+
+def _add_replay(replay: argparse.ArgumentParser) -> None:
+    replay.set_defaults(run=_replay)
+    replay.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    what = "a trace: a log of TLC's, what it writes with -simulate or -dumpTrace, or ITF"
+    replay.add_argument("traces", nargs="+", metavar="TRACE", help=what)
+    replay.add_argument("--config", metavar="CONFIG", help="a .cfg file, or one of the model's (default: default)")
+    replay.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="give a constant another value (repeatable)"
+    )
+    replay.add_argument("--variant", metavar="NAME", help="a variant of the model")
+    replay.add_argument("--max-size", type=_size, metavar="SIZE", help="what a file may unpack to (default: 4G)")
+    replay.add_argument("--json", type=Path, metavar="FILE", help="write what became of each trace as JSON")
+    replay.add_argument("--quiet", action="store_true", help="only the verdicts")
+
+
+def _crosscheck(arguments: argparse.Namespace) -> int:
+    from kraftcheck import crosscheck_command
+
+    return crosscheck_command.run(arguments)
+
+
+def _add_crosscheck(crosscheck: argparse.ArgumentParser) -> None:
+    crosscheck.set_defaults(run=_crosscheck)
+    crosscheck.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    crosscheck.add_argument("--config", metavar="CONFIG", required=True, help="a .cfg file, or one of the model's")
+    crosscheck.add_argument("--variant", metavar="NAME", help="a variant of the model")
+    other = crosscheck.add_mutually_exclusive_group(required=True)
+    other.add_argument("--dump", type=Path, metavar="FILE", help="what TLC wrote with -dump, or -dump dot,actionlabels")
+    other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file: TLC is run on a copy of it")
+    what = "with --spec: compare the states themselves up to so many (default: 10,000)"
+    crosscheck.add_argument("--compare-states", type=_count, default=10_000, metavar="N", help=what)
+    crosscheck.add_argument("--workers", type=_count, metavar="N", help="with --spec: TLC's threads (default: 1)")
+    crosscheck.add_argument("--max-size", type=_size, metavar="SIZE", help="what a file may unpack to (default: 4G)")
+    crosscheck.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
+    crosscheck.add_argument("--quiet", action="store_true", help="no progress, and only what differs")
 
 
 def _add_simulate(simulate: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -76,6 +77,47 @@ class Lines:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+class Count:
+    """How many of something were done: a line that is rewritten, or one every `EVERY` seconds; or nothing.
+
+    Parameters
+    ----------
+    what
+        What is counted: "states replayed".
+    quiet
+        Whether to show nothing.
+    """
+
+    def __init__(self, what: str, *, quiet: bool) -> None:
+        self._what = what
+        self._quiet = quiet
+        self._count = 0
+        self._began = time.monotonic()
+        self._next = EVERY
+        self._bar = None
+        if not quiet and sys.stderr.isatty():
+            from tqdm import tqdm
+
+            shown = "{n_fmt} " + what + ", {rate_fmt}, {elapsed}"
+            self._bar = tqdm(bar_format=shown, unit="", leave=False, file=sys.stderr)
+
+    def __call__(self) -> None:
+        """Count one more."""
+        self._count += 1
+        if self._bar is not None:
+            self._bar.update()
+        elif not self._quiet and self._count % 100 == 0:
+            seconds = time.monotonic() - self._began
+            if seconds >= self._next:
+                self._next = seconds + EVERY
+                sys.stderr.write(f"{seconds:.0f} s: {self._count:,} {self._what}\n")
+
+    def close(self) -> None:
+        """Take away what was shown for the moment."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 def meter(*, quiet: bool, waiting: str = "frontier") -> Meter:

@@ -22,6 +22,7 @@ from spec.tla_format import one_line
 from spec.values import Map, ModelValue, Record, Symbol, Value, field_names
 
 SHOWN = 60  # characters of a value that an error quotes
+NAMED = 20  # names that an error lists
 
 
 def camel(name: str) -> str:
@@ -37,6 +38,13 @@ def shown(value: Value) -> str:
     except TypeError:
         text = json.dumps(value, default=str)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def few(names: Iterable[str]) -> str:
+    """Return names that a file gives, listed as an error lists them: not too many, none too long."""
+    listed = [name if len(name) <= SHOWN else name[: SHOWN - 3] + "..." for name in names]
+    more = len(listed) - NAMED
+    return ", ".join(listed[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def names_of(cls: type[Record]) -> dict[str, str]:

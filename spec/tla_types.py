@@ -15,7 +15,7 @@ from spec.errors import InputError
 from spec.kinds import SCALARS
 from spec.tla import TlaSyntaxError, in_words, parse_value
 from spec.tla_format import one_line
-from spec.tla_records import Encoder, Shape, names_of, shown, subclasses
+from spec.tla_records import Encoder, Shape, few, names_of, shown, subclasses
 from spec.values import Map, ModelValue, Record, Symbol, Value, field_types
 
 Decode = Callable[[Value], Value]
@@ -33,26 +33,31 @@ class ViewError(InputError):
         The place: the variable with the arguments and fields that lead there, `log[n1][2].epoch`.
     found, expected
         What is there and what should be, in a person's words.
+    wrong_kind
+        Whether there is another kind of value altogether, such as a number where a set should be: then this is no
+        trace of the protocol. Otherwise it is a value of the right kind that the protocol does not have there.
     """
 
-    def __init__(self, variable: str, path: str, found: str, expected: str) -> None:
+    def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
         super().__init__(f"variable {path}: expected {expected}, found {found}")
         self.variable = variable
         self.path = path
         self.found = found
         self.expected = expected
+        self.wrong_kind = wrong_kind
 
-    def __reduce__(self) -> tuple[type[ViewError], tuple[str, str, str, str]]:
-        return (type(self), (self.variable, self.path, self.found, self.expected))
+    def __reduce__(self) -> tuple[type[ViewError], tuple[str, str, str, str, bool]]:
+        return (type(self), (self.variable, self.path, self.found, self.expected, self.wrong_kind))
 
 
 class MismatchError(Exception):
     """A value is not of a type. Whoever reads its surroundings adds where it stands, from the inside outwards."""
 
-    def __init__(self, found: str, expected: str) -> None:
+    def __init__(self, found: str, expected: str, *, wrong_kind: bool = True) -> None:
         super().__init__(found, expected)
         self.found = found
         self.expected = expected
+        self.wrong_kind = wrong_kind
         self.path: list[str] = []
 
     def inside(self, place: str) -> MismatchError:
@@ -131,7 +136,8 @@ class Decoder:
     def _model_value(self, value: Value) -> ModelValue:
         name = self._name(value)
         if name not in self._model_values:
-            raise MismatchError(shown(value), "a model value: " + in_words(self._model_values))
+            expected = "a model value: " + in_words(self._model_values)
+            raise MismatchError(shown(value), expected, wrong_kind=name is None)
         return self._model_values[name]
 
     def _name(self, value: Value) -> str | None:
@@ -146,7 +152,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             name = self._name(value)
             if name not in members:
-                raise MismatchError(shown(value), in_words(members))
+                raise MismatchError(shown(value), in_words(members), wrong_kind=name is None)
             return members[name]
 
         return decode
@@ -237,7 +243,7 @@ class Decoder:
             alike = by_fields.get(frozenset(fields), [])
             fitting = [shape for shape in alike if self._has(fields, shape.constants)]
             if not fitting:
-                raise self._unlike(fields, shapes)
+                raise self._unlike(fields, shapes, wrong_kind=not alike)
             wrong: MismatchError | None = None
             for shape in fitting:
                 try:
@@ -296,17 +302,18 @@ class Decoder:
             return self._name(found) == wanted.name
         return type(found) is type(wanted) and found == wanted
 
-    def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape]) -> MismatchError:
+    def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape], *, wrong_kind: bool) -> MismatchError:
         """Return the error for a record that looks like none of the classes, by the one that it looks most like."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():
             if name in fields and not self._is(fields[name], value):
                 wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
-                return MismatchError(shown(fields[name]), in_words(wanted)).inside(f".{name}")
+                found, is_name = shown(fields[name]), self._name(fields[name]) is not None
+                return MismatchError(found, in_words(wanted), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {in_words(lacking)}"] if lacking else []
-        problems += [f"also {', '.join(more)}"] if more else []
-        return MismatchError(" and ".join(problems), _in_words_of([near]))
+        problems += [f"also {few(more)}"] if more else []
+        return MismatchError(" and ".join(problems), _in_words_of([near]), wrong_kind=wrong_kind)
 
     def _one_of(self, kinds: tuple[Any, ...]) -> Decode:
         records = tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record))
@@ -325,7 +332,8 @@ class Decoder:
             deep = [error for error in errors if error.path]
             if len(deep) == 1:
                 raise deep[0]
-            raise MismatchError(shown(value), " or ".join(dict.fromkeys(error.expected for error in errors)))
+            expected = " or ".join(dict.fromkeys(error.expected for error in errors))
+            raise MismatchError(shown(value), expected, wrong_kind=all(error.wrong_kind for error in errors))
 
         return decode
 

@@ -152,6 +152,10 @@ class StateView:
                 counts[encode(argument)] = encode(inboxes[destination][key])
         return as_function(counts)
 
+    def encode(self, value: Value) -> Value:
+        """Return one of the protocol's values, such as a replica's id, as it stands in the variables."""
+        return self._encoder.encode(value)
+
     # And back
 
     def state(self, variables: Mapping[str, Value], *, untyped: bool = False) -> State:
@@ -294,7 +298,7 @@ def _read(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
 
 
 def _located(name: str, error: MismatchError) -> ViewError:
-    return ViewError(name, name + "".join(error.path), error.found, error.expected)
+    return ViewError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
 
 
 def _union(classes: Iterable[type[Record]]) -> Any:

@@ -28,7 +28,7 @@ def kernel() -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(CONSOLE) == 4
+    assert len(CONSOLE) == 7
 
 
 @pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
@@ -38,6 +38,7 @@ def test_prints_what_the_readme_shows(
     program = re.search(r"^```python\n((?:.*\n)*?)```$", README.read_text(), re.MULTILINE)
     assert program is not None
     (tmp_path / "ring.py").write_text(program[1])
+    (tmp_path / "tests").symlink_to(Path(__file__).parent)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     name, *arguments = shlex.split(command)

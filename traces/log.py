@@ -67,7 +67,7 @@ class _LogReader:
         self._tool_code = ""
         self._tool_error = False
         self._found_no_error = False
-        self._shows_only_changes = self._shows_unchanged = False
+        self._shows_only_changes = self._shows_unchanged = self._is_last = False
 
     def events(self) -> Iterator[TraceEvent]:
         for number, text in self._source.lines():
@@ -146,7 +146,7 @@ class _LogReader:
 
     def _head(self) -> TraceHead:
         self._index += 1
-        self._shows_only_changes = self._shows_unchanged = False
+        self._shows_only_changes = self._shows_unchanged = self._is_last = False
         problem, self._problem = self._problem, None
         violated = _VIOLATED.fullmatch(problem or "")
         name = violated and (violated[1] or violated[2])
@@ -169,12 +169,22 @@ class _LogReader:
         return state
 
     def _check_difference(self, last: TraceState) -> None:
-        """Check that the trace either shows all variables everywhere or, with ``-difftrace``, only what changed."""
+        """Check that the trace either shows all variables everywhere or, with ``-difftrace``, only what changed.
+
+        With ``-difftrace``, too, TLC shows all variables of the last state before an invariant's violation ends.
+        """
         before = dict(zip(last.variables, last.fingerprints, strict=True))
         shown = dict(zip(self._text.variables, self._text.fingerprints, strict=True))
         missing = before.keys() - shown.keys()
+        shows_unchanged = any(before.get(name) == fingerprint for name, fingerprint in shown.items())
+        if self._is_last:
+            expected = "that state to be the last, as the others show only what changed"
+            raise self._source.error("a state after one that shows all variables", expected, line=self._text.line)
+        if self._shows_only_changes and shows_unchanged and not missing:
+            self._is_last = True
+            return
         self._shows_only_changes |= bool(missing)
-        self._shows_unchanged |= any(before.get(name) == fingerprint for name, fingerprint in shown.items())
+        self._shows_unchanged |= shows_unchanged
         if self._shows_only_changes and self._shows_unchanged:
             found = f"a state without '{min(missing)}'" if missing else "a state with variables that did not change"
             expected = "all variables in every state, or what changed in every state"

@@ -107,6 +107,14 @@ DIFFERENCES = """\
     """
 
 
+def test_the_last_of_states_that_show_what_changed_is_whole() -> None:
+    """So TLC prints the last state before an invariant is violated, also with `-difftrace`."""
+    (trace,) = read_traces(TOY / "difftrace.out")
+    assert [state.action for state in trace.states] == [None, "Ask", "Grant", "Enter"]
+    assert all(len(state.variables) == 4 for state in trace.states)
+    assert trace.states[2].variables["phase"] == trace.states[1].variables["phase"]
+
+
 def test_states_that_show_only_what_changed_are_completed(tmp_path: Path) -> None:
     (trace,) = traces_of(tmp_path, dedent(DIFFERENCES))
     assert variables(trace) == [
@@ -230,8 +238,9 @@ ERRORS = [
         "5:1: expected all variables in every state, or what changed in every state, found a state without 'y'",
     ),
     (
-        "State 1: <A>\n/\\ x = 1\n/\\ y = 1\n\nState 2: <A>\n/\\ x = 2\n\nState 3: <A>\n/\\ x = 3\n/\\ y = 1\n\n",
-        "8:1: expected all variables in every state, or what changed in every state, found a state with variables th",
+        "State 1: <A>\n/\\ x = 1\n/\\ y = 1\n\nState 2: <A>\n/\\ x = 2\n\nState 3: <A>\n/\\ x = 3\n/\\ y = 1\n\n"
+        "State 4: <A>\n/\\ x = 4\n\n",
+        "12:1: expected that state to be the last, as the others show only what changed, found a state after one tha",
     ),
     (
         "State 1: <A>\n/\\ x = 1\n\nState 2 <A>\n/\\ x = 2\n\n1 states generated",
