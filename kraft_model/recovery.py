@@ -63,10 +63,11 @@ class Recovery(ReplicationActions, ClientActions, BrokerActions, ControllerActio
     isr_changes: int = bound("MaxIsrChanges", default=0)
     requests: int = bound("MaxRequests", default=0)
     resends: int = bound("MaxResends", default=0)
+    losses: int = bound("MaxLosses", default=0)
     invalid_requests: int = bound("MaxInvalidRequests", default=0)
     controller_changes: int = bound("MaxControllerChanges", default=0)
 
-    network = Bag()
+    network = Bag(loses="losses")
     symbols = SYMBOLS
     variants_module = "kraft_model.recovery_variants"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft_model.recovery_partition import image, merged
+from kraft_model.recovery_partition import image
 from kraft_model.recovery_records import (
     RECOVERED,
     RECOVERING,
@@ -42,11 +42,19 @@ class BrokerActions:
 
     @internal
     def apply_metadata(self, me: Broker, shared: Shared) -> Steps:
-        """Broker: it applies the next record of the metadata log. Source: KIP-704, KRaft Controller."""
+        """Broker: it applies the next record of the metadata log.
+
+        A state that a leader has heard of already, in the answer to its own AlterPartition request, is no news. Source:
+        KIP-704, KRaft Controller; Kafka, Partition.makeLeader and makeFollower (the partition epoch).
+        """
         if not me.running or me.cursor >= len(shared.metadata):
             return
-        partition = merged(me.partition, shared.metadata[me.cursor])
-        yield self._told(me.but(cursor=me.cursor + 1), self._as_understood(me, partition), shared)
+        applied = me.but(cursor=me.cursor + 1)
+        partition = image(shared.metadata[: applied.cursor])
+        if self._is_old_news(me, partition):
+            yield become(applied)
+            return
+        yield self._told(applied, self._as_understood(me, partition), shared)
 
     @on(LeaderAndIsrRequest)
     def handle_leader_and_isr(self, me: Broker, request: LeaderAndIsrRequest, shared: Shared) -> Steps:
@@ -72,8 +80,7 @@ class BrokerActions:
 
     def _is_old_news(self, me: Broker, partition: Partition) -> bool:
         """Whether a state of the partition is older than what the broker knows."""
-        known = me.partition
-        return (partition.leader_epoch, partition.partition_epoch) < (known.leader_epoch, known.partition_epoch)
+        return partition.partition_epoch < me.partition.partition_epoch
 
     def _as_understood(self, me: Broker, partition: Partition) -> Partition:
         """Return a partition as a broker understands it: one that does not know the new field behaves as ever.
@@ -144,6 +151,7 @@ class BrokerActions:
             me.partition.partition_epoch,
             isr,
             recovery if version else Nil.ABSENT,
+            1,
             me.id,
         )
         return become(me.but(pending=request)).send(request)
@@ -184,12 +192,26 @@ class BrokerActions:
         for follower in ordered(me.partition.isr - {me.id}):
             yield self._propose(me, me.partition.isr - {follower}, RECOVERED).spend("isr_changes")
 
-    @internal
-    def resend_alter_partition(self, me: Broker) -> Steps:
-        """Leader: it hears nothing of its request and sends it again. Source: Kafka, AlterPartitionManager."""
+    @projection
+    def requested(self, messages: tuple[Record, ...]) -> frozenset[ModelValue]:
+        """The brokers whose AlterPartition requests are under way to the controller."""
+        return frozenset(message.source for message in messages if isinstance(message, AlterPartitionRequest))
+
+    @internal(reads=requested)
+    def resend_alter_partition(
+        self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]
+    ) -> Steps:
+        """Leader: it hears nothing of a request that is no longer under way, and sends it again.
+
+        An answer to the first copy is then too late. Source: Kafka, AlterPartitionManager (requests time out, and the
+        connection is closed).
+        """
         if not me.leads or not isinstance(me.pending, AlterPartitionRequest):
             return
-        yield become(me).send(me.pending).spend("resends")
+        if me.id in requested[Name.CONTROLLER]:
+            return
+        again = me.pending.but(attempt=me.pending.attempt + 1)
+        yield become(me.but(pending=again)).send(again).spend("resends")
 
     @internal
     def send_invalid_alter_partition(self, me: Broker) -> Steps:
@@ -210,9 +232,10 @@ class BrokerActions:
     def handle_alter_partition_response(self, me: Broker, response: AlterPartitionResponse, shared: Shared) -> Steps:
         """Broker: the answer to the request under way settles it; any other answer is too late.
 
-        The recovery state in it is noted, and never makes the leader start to recover. After an error the leader goes
-        on as it was, and waits to be told what has changed. Source: KIP-704, AlterPartition RPC, Response Schema;
-        KIP-497.
+        The recovery state in it is noted, and never makes the leader start to recover. After an error the leader cannot
+        in general know whether the request was applied, since it may have been sent twice: it waits to be told of a
+        newer partition epoch. Source: KIP-704, AlterPartition RPC, Response Schema; KIP-497; Kafka,
+        Partition.handleAlterPartitionError.
         """
         if not me.running:
             return
@@ -220,7 +243,7 @@ class BrokerActions:
             yield consume(me)
             return
         if response.error is not Error.NONE:
-            yield consume(me.but(pending=Nil.NIL))
+            yield consume(me.but(pending=Nil.NIL) if self._was_not_applied(response.error) else me)
             return
         partition = me.partition.but(
             partition_epoch=response.partition_epoch,
@@ -235,7 +258,11 @@ class BrokerActions:
         pending = me.pending
         if not me.leads or not isinstance(pending, AlterPartitionRequest):
             return False
-        return response.asked == (pending.leader_epoch, pending.partition_epoch)
+        return response.asked == (pending.leader_epoch, pending.partition_epoch, pending.attempt)
+
+    def _was_not_applied(self, error: Error) -> bool:
+        """Whether an error says that the request was not applied, nor any like it before."""
+        return error is Error.INELIGIBLE_REPLICA
 
     # Stopping and starting
 

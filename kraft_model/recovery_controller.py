@@ -158,7 +158,11 @@ class ControllerActions:
         return request.leader_epoch < me.partition.leader_epoch
 
     def _is_stale_partition(self, me: Controller, request: AlterPartitionRequest) -> bool:
-        return request.partition_epoch < me.partition.partition_epoch
+        """Whether the partition has changed since; with ZooKeeper a request whose change was made is welcome again."""
+        if request.partition_epoch == me.partition.partition_epoch:
+            return False
+        repeated = (request.isr, self._requested_recovery(me, request)) == (me.partition.isr, me.partition.recovery)
+        return self.mode is Mode.KRAFT or not repeated
 
     def _too_many_in_sync(self, request: AlterPartitionRequest) -> bool:
         """Request Handling 1: "The size of the ISR is greater than 1"."""
@@ -250,7 +254,7 @@ def _answer(request: AlterPartitionRequest, error: Error, partition: Partition) 
     recovery = partition.recovery if request.version >= 1 else Nil.ABSENT
     return AlterPartitionResponse(
         error,
-        (request.leader_epoch, request.partition_epoch),
+        (request.leader_epoch, request.partition_epoch, request.attempt),
         partition.leader_epoch,
         partition.partition_epoch,
         partition.isr,

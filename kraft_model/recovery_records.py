@@ -127,22 +127,23 @@ class LeaderAndIsrRequest(Record):
 
 
 class AlterPartitionRequest(Record):
-    """AlterPartition; version 1 has the recovery state, version 0 (AlterIsr) has not."""
+    """AlterPartition; version 1 has the recovery state, version 0 (AlterIsr) has not. `attempt` tells copies apart."""
 
     version: int
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[ModelValue]
     recovery: RecoveryState | Nil
+    attempt: int
     source: ModelValue
     dest: Name = Name.CONTROLLER
 
 
 class AlterPartitionResponse(Record):
-    """The answer to it; `asked` is the request's partition epoch and leader epoch, by which the sender knows it."""
+    """The answer to it; `asked` is what its sender knows it by: the request's two epochs, and which attempt it was."""
 
     error: Error
-    asked: tuple[int, int]
+    asked: tuple[int, int, int]
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[ModelValue]

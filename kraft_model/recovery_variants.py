@@ -15,6 +15,7 @@ from kraft_model.recovery_records import (
     AlterPartitionResponse,
     Broker,
     Controller,
+    Error,
     Nil,
     Partition,
     RecoveryState,
@@ -27,6 +28,8 @@ from spec import ModelValue
 class RecoveredWhereElectedFromIsr(Recovery, variant="recovered-where-elected-from-isr"):
     """PartitionChangeRecord read to the letter: "0 if the leader was elected from the ISR"."""
 
+    configuration = "reading.recovered-where-elected-from-isr"
+
     def _after_clean_election(self, me: Controller) -> RecoveryState:
         return RECOVERED
 
@@ -34,12 +37,16 @@ class RecoveredWhereElectedFromIsr(Recovery, variant="recovered-where-elected-fr
 class RecoveredAtOnce(Recovery, variant="recovered-at-once"):
     """As in Kafka's code: a leader that is told RECOVERING takes itself for recovered, and serves."""
 
+    configuration = "reading.recovered-at-once"
+
     def _is_recovering(self, me: Broker) -> bool:
         return super()._is_recovering(me) and not me.leads
 
 
 class ServedBeforeConfirmed(Recovery, variant="served-before-confirmed"):
     """A leader serves as soon as it has recovered, before the controller has confirmed that."""
+
+    configuration = "reading.served-before-confirmed"
 
     def _is_recovering(self, me: Broker) -> bool:
         return super()._is_recovering(me) and not (me.leads and me.recovered)
@@ -115,6 +122,22 @@ class LateAnswerBelieved(Recovery, variant="late-answer-believed"):
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
         return me.leads
+
+
+class AnyErrorEndsWaiting(Recovery, variant="any-error-ends-waiting"):
+    """A leader takes any error for proof that its request was not applied, though it may have been sent twice."""
+
+    def _was_not_applied(self, error: Error) -> bool:
+        return True
+
+
+class FirstCopyAnswers(Recovery, variant="first-copy-answers"):
+    """A leader that has sent a request again takes the answer to the first copy for the answer to the second."""
+
+    def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
+        if not me.leads or not isinstance(me.pending, AlterPartitionRequest):
+            return False
+        return response.asked[:2] == (me.pending.leader_epoch, me.pending.partition_epoch)
 
 
 class GrowthNotWaitedFor(Recovery, variant="growth-not-waited-for"):
