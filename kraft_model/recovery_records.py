@@ -79,11 +79,6 @@ class Partition(Record):
     isr: frozenset[ModelValue]
     recovery: RecoveryState = RECOVERED
 
-    def __str__(self) -> str:
-        isr = ", ".join(sorted(map(str, self.isr)))
-        epochs = f"leader epoch {self.leader_epoch}, partition epoch {self.partition_epoch}"
-        return f"leader {self.leader}, {epochs}, ISR {{{isr}}}, {self.recovery}"
-
 
 UNTOLD = Partition(Nil.NO_LEADER, -1, -1, frozenset())
 """What a broker knows that was told nothing."""

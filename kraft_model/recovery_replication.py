@@ -196,6 +196,12 @@ class ClientActions:
         refused = response.error is not Error.NONE
         yield consume(Client(waiting=me.waiting, refused=True) if refused else Client())
 
+    @internal
+    def give_up(self, me: Client) -> Steps:
+        """Client: after a while it does not try again. Source: KIP-704, Clients ("within the retry window")."""
+        if me.refused:
+            yield become(Client())
+
     @on(ClientRequest)
     def refuse_client(self, me: Broker, request: ClientRequest) -> Steps:
         """Broker: NOT_LEADER_OR_FOLLOWER to whom it does not serve: all, while the leader is recovering.

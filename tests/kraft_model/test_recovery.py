@@ -15,36 +15,36 @@ from tests.kraft_model.searches import Fault, bound, check_fault, check_trace, f
 
 MODEL = "recovery"
 SMALL = {  # configuration: distinct states, generated states, depth
-    "smoke": (937, 2_704, 18),
-    "smoke-zookeeper": (11_001, 44_540, 18),
+    "smoke": (1_017, 2_947, 19),
+    "smoke-zookeeper": (12_007, 48_822, 19),
 }
 DEFAULTS = {
-    "default": (982_266, 4_092_938, 34),
-    "default-zookeeper": (697_531, 3_971_232, 26),
-    "default-isr": (388_705, 2_059_868, 29),
-    "default-crash": (410_978, 1_915_461, 33),
-    "default-versions": (201_927, 945_578, 25),
+    "default": (1_218_614, 5_198_241, 35),
+    "default-zookeeper": (755_307, 4_313_449, 27),
+    "default-isr": (435_062, 2_310_158, 29),
+    "default-crash": (437_772, 2_045_776, 33),
+    "default-versions": (205_055, 972_461, 26),
 }
 READINGS = [
-    Fault("recovered-where-elected-from-isr", "NoClientServedWhileRecovering", 11, 16_105),
-    Fault("recovered-at-once", "NoClientServedWhileRecovering", 7, 937),
-    Fault("served-before-confirmed", "NoClientServedWhileRecovering", 8, 937),
+    Fault("recovered-where-elected-from-isr", "NoClientServedWhileRecovering", 11, 17_252),
+    Fault("recovered-at-once", "NoClientServedWhileRecovering", 7, 1_017),
+    Fault("served-before-confirmed", "NoClientServedWhileRecovering", 8, 1_017),
 ]
 FAULTS = [
-    Fault("flag-lost-offline", "NoClientServedWhileRecovering", 11, 16_105),
-    Fault("flag-lost-by-new-controller", "NoClientServedWhileRecovering", 7, 11_001),
+    Fault("flag-lost-offline", "NoClientServedWhileRecovering", 11, 17_252),
+    Fault("flag-lost-by-new-controller", "NoClientServedWhileRecovering", 7, 12_007),
     Fault("isr-kept-by-unclean-election", "SuccessorElectedUncleanly", 7, 1_158),
     Fault("isr-size-unchecked", "SuccessorElectedUncleanly", 11, 12_971),
     Fault("transition-unchecked", "AlterPartitionNeverUnrecovers", 3, 92),
     Fault("version-zero-changes-nothing", "RecoveringHasOneInSync", 17, 1_617),
-    Fault("stale-leader-epoch-accepted", "NoClientServedWhileRecovering", 15, 26_420),
-    Fault("stale-partition-epoch-accepted", "LeaderHasAcknowledged", 12, 660_727),
-    Fault("late-answer-believed", "NoClientServedWhileRecovering", 24, 664_277),
-    Fault("any-error-ends-waiting", "LeaderHasAcknowledged", 11, 10_402),
-    Fault("first-copy-answers", "LeaderHasAcknowledged", 13, 101_002),
-    Fault("growth-not-waited-for", "LeaderHasAcknowledged", 8, 3_172),
-    Fault("joins-behind", "LeaderHasAcknowledged", 8, 3_172),
-    Fault("fetches-without-truncating", "LogMatching", 23, 124_607),
+    Fault("stale-leader-epoch-accepted", "NoClientServedWhileRecovering", 15, 28_217),
+    Fault("stale-partition-epoch-accepted", "LeaderHasAcknowledged", 12, 738_104),
+    Fault("late-answer-believed", "NoClientServedWhileRecovering", 24, 700_057),
+    Fault("any-error-ends-waiting", "LeaderHasAcknowledged", 11, 12_338),
+    Fault("first-copy-answers", "LeaderHasAcknowledged", 13, 117_728),
+    Fault("growth-not-waited-for", "LeaderHasAcknowledged", 8, 3_734),
+    Fault("joins-behind", "LeaderHasAcknowledged", 8, 3_734),
+    Fault("fetches-without-truncating", "LogMatching", 23, 136_475),
 ]
 TRAPS = {"same-epoch-ignored": (32, 94), "recovered-not-told": (24, 78)}
 """Variants without a safety fault, with the states without a way out, among how many."""
