@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from explorer.result import INTERRUPTED, Interrupted, Options, Result, Search, Verdict
 from kraftcheck.changes import PLAIN
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from explorer.graph import Graph
     from spec.view import StateView
 
+T = TypeVar("T")
 EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}
 EXIT_INTERRUPTED = 130
 
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     return guarded(model, lambda: _check(job_of(model, arguments), arguments))
 
 
-def guarded(model: Model, work: Callable[[], int]) -> int:
+def guarded(model: Model, work: Callable[[], T]) -> T:
     """Do a command's work; say of what goes wrong in a user's protocol in which line of it that is.
 
     Parameters
@@ -95,7 +96,12 @@ def guarded(model: Model, work: Callable[[], int]) -> int:
     model
         The model that the user named.
     work
-        Does the work, and returns the exit code.
+        Does the work.
+
+    Returns
+    -------
+    object
+        What the work returned.
 
     Raises
     ------

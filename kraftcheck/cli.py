@@ -79,6 +79,8 @@ def parser() -> argparse.ArgumentParser:
     models.set_defaults(run=_models)
     what = "search a model's states for a violation"
     _add_check(commands.add_parser("check", help=what, description=what, epilog=EXITS, allow_abbrev=False))
+    what = "search a model and variants of it within the same bounds, and say what differs"
+    _add_compare(commands.add_parser("compare", help=what, description=what, epilog=EXITS, allow_abbrev=False))
     what = "walk at random through a model's states"
     _add_simulate(commands.add_parser("simulate", help=what, description=what, epilog=WALK_EXITS, allow_abbrev=False))
     what = "walk traces through a model: does it do the same?"
@@ -150,6 +152,26 @@ def _add_crosscheck(crosscheck: argparse.ArgumentParser) -> None:
     crosscheck.add_argument("--quiet", action="store_true", help="no progress, and only what differs")
 
 
+def _compare(arguments: argparse.Namespace) -> int:
+    from kraftcheck import compare_command
+
+    return compare_command.run(arguments)
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    none = dict.fromkeys(("variant", "graph", "trace", "checkpoint", "checkpoint_every", "resume"))
+    compare.set_defaults(run=_compare, calls=False, **none)  # of check's options, those that it does not have
+    compare.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    compare.add_argument(
+        "variants", nargs="+", metavar="VARIANT", help="a variant of the model, or path/to/file.py:ClassName"
+    )
+    _add_checked(compare, "by default each variant's own, else default")
+    _add_search(compare)
+    files = compare.add_argument_group("output")
+    files.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON, the base first")
+    files.add_argument("--quiet", action="store_true", help="only the table")
+
+
 def _add_simulate(simulate: argparse.ArgumentParser) -> None:
     none = dict.fromkeys(("max_depth", "graph", "memory", "checkpoint", "checkpoint_every", "resume"))
     simulate.set_defaults(run=_simulate, search="bfs", **none)  # of check's options, those that it does not have
@@ -169,17 +191,22 @@ def _add_simulate(simulate: argparse.ArgumentParser) -> None:
 
 def _add_what(check: argparse.ArgumentParser) -> None:
     check.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    what = _add_checked(check, "default: default")
+    what.add_argument("--variant", metavar="NAME", help="a variant of the model")
+
+
+def _add_checked(check: argparse.ArgumentParser, default: str) -> argparse._ArgumentGroup:
     what = check.add_argument_group("what is checked")
-    what.add_argument("--config", metavar="CONFIG", help="a .cfg file, or one of the model's (default: default)")
+    what.add_argument("--config", metavar="CONFIG", help=f"a .cfg file, or one of the model's ({default})")
     what.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="give a constant another value (repeatable)"
     )
-    what.add_argument("--variant", metavar="NAME", help="a variant of the model")
     flag = argparse.BooleanOptionalAction
     what.add_argument("--deadlock", action=flag, help="check for deadlock, whatever the .cfg says")
     what.add_argument("--symmetry", action=flag, help="reduce by symmetry, whatever the .cfg says")
     what.add_argument("--continue", dest="keep_going", action="store_true", help="go on after a violation")
     what.add_argument("--check-actions", action="store_true", help="test that actions are pure")
+    return what
 
 
 def _add_output(check: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -194,6 +221,18 @@ def _add_output(check: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 def _add_check(check: argparse.ArgumentParser) -> None:
     check.set_defaults(run=_check)
     _add_what(check)
+    _add_search(check)
+    resuming = check.add_argument_group("stopping and going on")
+    resuming.add_argument("--checkpoint", type=Path, metavar="DIR", help="where to keep the search's state")
+    resuming.add_argument(
+        "--checkpoint-every", type=_seconds, metavar="SECONDS", help="how often it is written (default: 300)"
+    )
+    resuming.add_argument("--resume", type=Path, metavar="DIR", help="go on with a search from its checkpoint")
+    files = _add_output(check)
+    files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
+
+
+def _add_search(check: argparse.ArgumentParser) -> None:
     how = check.add_argument_group("how")
     how.add_argument("--search", choices=("bfs", "dfs", "iddfs"), default="bfs", help="the order (default: bfs)")
     how.add_argument("--engine", metavar="NAME", help="the engine (default: the first that can do what is asked)")
@@ -203,14 +242,6 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
     limits.add_argument("--max-depth", type=_count, metavar="N", help="states along a path; 1: the initial ones alone")
     limits.add_argument("--time-limit", type=_seconds, metavar="SECONDS")
-    resuming = check.add_argument_group("stopping and going on")
-    resuming.add_argument("--checkpoint", type=Path, metavar="DIR", help="where to keep the search's state")
-    resuming.add_argument(
-        "--checkpoint-every", type=_seconds, metavar="SECONDS", help="how often it is written (default: 300)"
-    )
-    resuming.add_argument("--resume", type=Path, metavar="DIR", help="go on with a search from its checkpoint")
-    files = _add_output(check)
-    files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
 
 
 def _count(text: str) -> int:

@@ -14,6 +14,7 @@ from spec.protocol import Protocol
 
 SHIPPED = {
     "reconfig": "kraft_model.reconfig:Reconfig",
+    "recovery": "kraft_model.recovery:Recovery",
     "two-phase-commit": "spec.examples.two_phase_commit:TwoPhaseCommit",
     "lock-service": "spec.examples.lock_service:LockService",
 }
@@ -47,13 +48,33 @@ class Model(NamedTuple):
 
     @property
     def configurations(self) -> dict[str, Path]:
-        """The configurations shipped with the model, by name: the tiers first."""
-        if self.file is not None:
+        """The configurations shipped with the model, by name: the tiers first.
+
+        A user's class has those of the shipped model that it changes.
+        """
+        shipped = self.shipped
+        if shipped is None:
             return {}
-        module = sys.modules[SHIPPED[self.name].partition(":")[0]]
-        files = sorted(Path(str(module.__file__)).with_name("configs").glob(f"{self.name}.*.cfg"))
-        found = {file.name[len(self.name) + 1 : -len(".cfg")]: file for file in files}
+        module = sys.modules[SHIPPED[shipped].partition(":")[0]]
+        files = sorted(Path(str(module.__file__)).with_name("configs").glob(f"{shipped}.*.cfg"))
+        found = {file.name[len(shipped) + 1 : -len(".cfg")]: file for file in files}
         return {name: found[name] for name in (*[tier for tier in TIERS if tier in found], *found)}
+
+    @property
+    def shipped(self) -> str | None:
+        """The name of the shipped model that this is, or changes; None where a user's protocol stands alone."""
+        classes = [f"{base.__module__}:{base.__qualname__}" for base in self.protocol.__mro__]
+        return next((name for name, target in SHIPPED.items() if target in classes), None)
+
+    @property
+    def own_configuration(self) -> str | None:
+        """The configuration that the protocol names as its own, or the one called `fault.<variant>`; else None."""
+        named = self.protocol.configuration
+        if named is not None:
+            beside = None if self.file is None else self.file.parent / named
+            return str(beside) if beside is not None and beside.exists() else named
+        name = f"fault.{self.protocol.variant}"
+        return name if name in self.configurations else None
 
 
 def find_model(name: str, variant_name: str | None = None) -> Model:
@@ -80,7 +101,40 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
         raise InputError(f"{name}: expected the protocol's class too, as in {name}:ClassName")
     else:
         raise InputError(f"{unknown('model', name, SHIPPED)}; or name your own as path/to/file.py:ClassName")
-    return model if variant_name is None else model._replace(protocol=variant(model.protocol, variant_name))
+    return model if variant_name is None else find_variant(model, variant_name)
+
+
+def find_variant(model: Model, name: str) -> Model:
+    """Return a model's variant that a user names.
+
+    Parameters
+    ----------
+    model
+        The model.
+    name
+        The name of one of its variants, or `path/to/file.py:ClassName`: a subclass of the model's protocol.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, it cannot be loaded, or it is of another protocol.
+    """
+    path, colon, class_name = name.rpartition(":")
+    if not (colon and path) or name in model.variants:
+        return model._replace(protocol=variant(model.protocol, name))
+    protocol = load(path, class_name)
+    if not any(_is_same(base, model) for base in protocol.__mro__):
+        raise InputError(f"{name}: expected a subclass of {model.protocol.__name__}, found another protocol")
+    return model._replace(protocol=protocol, file=Path(path))
+
+
+def _is_same(base: type, model: Model) -> bool:
+    """Whether a class is a model's; a user's file that another one imports is loaded a second time for that."""
+    if base is model.protocol:
+        return True
+    file = getattr(sys.modules.get(base.__module__), "__file__", None)
+    same_file = model.file is not None and file is not None and Path(file).resolve() == model.file.resolve()
+    return same_file and base.__qualname__ == model.protocol.__qualname__
 
 
 def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
@@ -91,9 +145,9 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
     model
         The model.
     choice
-        The name of one of its configurations, or a file; None for `default`. A user's own model has no
-        configurations of its own; without a choice the file beside it that ends in `.cfg` is taken, as TLC does, and
-        without one all its invariants are checked.
+        The name of one of its configurations, or a file. Without a choice `default` is taken; for a class in a user's
+        file the file beside it that ends in `.cfg`, as TLC does, then `default` of the shipped model that it changes,
+        and without one all its invariants are checked.
 
     Raises
     ------
@@ -103,7 +157,10 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
     known = model.configurations
     if choice is None and model.file is not None:
         beside = model.file.with_suffix(".cfg")
-        return (str(beside), read_config(beside)) if beside.exists() else ("none", everything(model.protocol))
+        if beside.exists():
+            return str(beside), read_config(beside)
+        if not known:
+            return "none", everything(model.protocol)
     name = choice or "default"
     if name in known:
         return name, read_config(known[name])

@@ -109,6 +109,9 @@ class Protocol:
         Names of constants of the specification that a `.cfg` may set and that make no difference here.
     variants_module
         The module in which its variants are, imported when one is asked for; by default the protocol's own.
+    configuration
+        For a variant, the configuration in which it shows what it changes: one of the model's by name, or a file (in
+        a user's file, relative to that). `kraftcheck compare` takes it where no other is asked for.
     """
 
     network: Network = BagWithMemory()
@@ -119,6 +122,7 @@ class Protocol:
     temporal: ClassVar[tuple[str, ...]] = ()
     accepted_constants: ClassVar[tuple[str, ...]] = ()
     variants_module: ClassVar[str | None] = None
+    configuration: ClassVar[str | None] = None
 
     actions: ClassVar[Mapping[str, Action]] = {}
     properties: ClassVar[Mapping[str, Property]] = {}

@@ -1,0 +1,171 @@
+"""`kraftcheck compare`: the table, the JSON, the exit codes, and how far the base is searched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kraftcheck import compare_command
+from kraftcheck.models import find_model, find_variant
+from spec import InputError
+
+CHANGES = '''
+class Hasty(PingPong, variant="hasty"):
+    """A peer forgets to count."""
+
+    configuration = "hasty.cfg"
+
+    def send_ping(self, me: Peer) -> Steps:
+        yield become(me).send(Ping(1, me.id, 3 - me.id)).spend("pings")
+
+    @internal
+    def shout(self, me: Peer) -> Steps:
+        yield become(me.but(pings=5)).spend("pings")
+
+
+class Same(PingPong, variant="same"):
+    """Nothing is different."""
+'''
+OUTSIDE = '''
+from collections.abc import Iterator
+from kraft_model.reconfig import Reconfig
+
+
+class Outside(Reconfig, variant="outside"):
+    """An observer stands for election."""
+
+    configuration = "fault.observer-stands"
+
+    def _may_stand(self, me) -> bool:
+        return True
+'''
+
+
+@pytest.fixture
+def changed(ping: str, tmp_path: Path) -> str:
+    """Return the MODEL argument for the small protocol with more variants."""
+    path = Path(ping.rpartition(":")[0])
+    path.write_text(path.read_text() + CHANGES)
+    (tmp_path / "hasty.cfg").write_text("CONSTANT MaxPings = 2\nINVARIANT FewPings\nCHECK_DEADLOCK FALSE\n")
+    return ping
+
+
+def compared(run, *arguments, code: int, tmp_path: Path) -> tuple[list[dict], str]:
+    path = tmp_path / "compared.json"
+    outcome = run("compare", *arguments, "--json", path)
+    assert (outcome.code, outcome.err) == (code, ""), outcome
+    return json.loads(path.read_text()), outcome.out
+
+
+def test_the_base_comes_first_and_a_fault_is_found_within_its_own_configuration(run, tmp_path) -> None:
+    found, out = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)
+    base, fault = found
+    assert (base["variant"], base["result"], base["distinct_states"], base["complete"]) == (None, "ok", 14_556, True)
+    assert (fault["variant"], fault["violated"], fault["trace_length"]) == ("observer-stands", "StatesMatchRoles", 6)
+    assert {one["configuration"] for one in found} == {"fault.observer-stands"}
+    assert base["constants"] == fault["constants"]
+    header, *_ = out.splitlines()
+    assert header.startswith("reconfig, configuration fault.observer-stands")
+    row = next(line.split() for line in out.splitlines() if line.startswith("observer-stands "))
+    assert row[:4] == ["observer-stands", "violation", "StatesMatchRoles", "6"]
+    assert any(line.split()[:3] == ["base", "ok", "14,556"] for line in out.splitlines())
+
+
+def test_every_variant_runs_beside_its_base_in_its_own_configuration(run, tmp_path) -> None:
+    names = ("observer-stands", "removed-leader-contradicted")
+    found, _ = compared(run, "reconfig", *names, code=12, tmp_path=tmp_path)
+    assert [one["variant"] for one in found] == [None, names[0], None, names[1]]
+    assert [one["configuration"] for one in found] == [f"fault.{names[0]}"] * 2 + [f"fault.{names[1]}"] * 2
+
+
+def test_one_configuration_for_all(run, tmp_path) -> None:
+    names = ("observer-stands", "restart-without-state-corrected")
+    settings = ("--set", "MaxElections=0", "--set", "MaxValuesPerEpoch=0", "--set", "MaxSpawnedServers=3")
+    found, _ = compared(run, "reconfig", *names, "--config", "smoke", *settings, code=0, tmp_path=tmp_path)
+    assert [one["variant"] for one in found] == [None, *names]
+    assert [one["distinct_states"] for one in found] == [1_891, 1_891, 1_917]
+    assert found[2]["actions_gained"] == ["RestartWithoutState"]
+    assert found[2]["actions_lost"] == []
+
+
+def test_actions_gained_and_lost(run, changed, tmp_path) -> None:
+    arguments = (changed, "hasty", "forgetful", "--no-deadlock", "--set", "MaxPings=1", "--config")
+    found, out = compared(run, *arguments, tmp_path / "hasty.cfg", code=12, tmp_path=tmp_path)
+    assert [one["variant"] for one in found] == [None, "hasty", "forgetful"]
+    assert (found[1]["actions_gained"], found[1]["violated"]) == (["Shout"], "FewPings")
+    assert "  +Shout" in out
+    assert [one["result"] for one in found] == ["ok", "violation", "ok"]
+
+
+def test_a_lost_action_is_only_told_where_both_were_searched(run, changed, tmp_path) -> None:
+    found, _ = compared(run, changed, "same", "--max-depth", 1, code=20, tmp_path=tmp_path)
+    assert [one["limit"] for one in found] == ["max_depth", "max_depth"]
+    base = compare_command.Run("base", None, "", result(A=1, B=0), None)  # type: ignore[arg-type]
+    stopped = compare_command.Run("v", None, "", result(A=0, B=1), 3)  # type: ignore[arg-type]
+    assert compare_command.changed_actions(base, stopped) == (["B"], None)
+    assert compare_command.changed_actions(base, stopped._replace(seen_to=None)) == (["B"], ["A"])
+    assert compare_command.changed_actions(base._replace(seen_to=3), stopped) == (["B"], ["A"])
+
+
+def result(**actions: int) -> compare_command.Result:
+    return compare_command.Result(actions=actions)
+
+
+def test_a_variant_of_a_users_file_may_name_a_configuration_beside_it(run, changed, tmp_path) -> None:
+    found, _ = compared(run, changed, "hasty", code=12, tmp_path=tmp_path)
+    assert [one["constants"] for one in found] == [{"MaxPings": 2}] * 2
+    assert [one["violated"] for one in found] == ["FewPings", "FewPings"]
+    assert [one["configuration"] for one in found] == [str(tmp_path / "hasty.cfg")] * 2
+
+
+def test_a_large_base_is_searched_as_deep_as_the_counterexample(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(compare_command, "WHOLE_BASE", 100)
+    found, out = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)
+    assert (found[0]["result"], found[0]["limit"], found[0]["depth"]) == ("incomplete", "max_depth", 6)
+    assert any(line.startswith("base             holds to depth 6") for line in out.splitlines())
+    monkeypatch.setattr(compare_command, "WHOLE_BASE", 1_000)
+    found, _ = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)
+    assert (found[0]["limit"], found[0]["distinct_states"]) == ("max_states", 1_000)
+
+
+def test_a_users_class_may_be_a_variant_of_a_shipped_model(run, tmp_path) -> None:
+    path = tmp_path / "outside.py"
+    path.write_text(OUTSIDE)
+    found, _ = compared(run, "reconfig", f"{path}:Outside", code=12, tmp_path=tmp_path)
+    assert [one["violated"] for one in found] == [None, "StatesMatchRoles"]
+    assert find_model(f"{path}:Outside").configurations == find_model("reconfig").configurations
+    outcome = run("check", f"{path}:Outside", "--config", "fault.observer-stands", "--quiet")
+    assert outcome.code == 12
+
+
+def test_a_base_that_a_users_file_imports_from_another(run, ping, tmp_path) -> None:
+    path = tmp_path / "more.py"
+    path.write_text("from ping import PingPong\n\n\nclass More(PingPong, variant='more'):\n    '''The same.'''\n")
+    arguments = (ping, f"{path}:More", "--no-deadlock")
+    found, _ = compared(run, *arguments, "--set", "MaxPings=1", code=0, tmp_path=tmp_path)
+    assert [one["distinct_states"] for one in found] == [found[0]["distinct_states"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reconfig", "observer-stand"], "unknown variant observer-stand (perhaps observer-stands?)"),
+        (["reconfig", "observer-stands", "observer-stands"], "observer-stands: the variant is named twice"),
+        (["two-phase-commit", "nowhere.py:P"], "nowhere.py: there is no such file"),
+        (["reconfig", "observer-stands", "--config", "nope.cfg"], "nope.cfg: there is no such file"),
+        (["reconfig"], "the following arguments are required: VARIANT"),
+        (["reconfig", "observer-stands", "--graph", "x.dot"], "unrecognized arguments: --graph"),
+    ],
+)
+def test_bad_input(run, arguments, message) -> None:
+    outcome = run("compare", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_another_protocol_is_no_variant(ping) -> None:
+    with pytest.raises(InputError, match="expected a subclass of Reconfig, found another protocol"):
+        find_variant(find_model("reconfig"), ping)

@@ -1,0 +1,111 @@
+"""Every scenario happens as its text says; and the runner says what is wrong with one that does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.runner import ScenarioError, read_blocks, run_scenario
+
+SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=[path.stem for path in SCENARIOS])
+def test_it_happens_as_the_text_says(path: Path) -> None:
+    for block, told in run_scenario(path):
+        assert told == block.told, f"{path.name}, line {block.line}: {block.commands}"
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=[path.stem for path in SCENARIOS])
+def test_it_begins_with_what_it_tells(path: Path) -> None:
+    blocks, _ = read_blocks(path.read_text())
+    assert blocks[0].before[0].startswith("# ")
+    assert blocks[0].commands[0].startswith("start ")
+    for block in blocks:
+        assert block.told, f"{path.name}, line {block.line}: nothing is told"
+
+
+LOCK = """\
+# Two clients and a lock.
+start lock-service MaxLosses=1
+----
+c1: a new Client
+c2: a new Client
+server: a new Server
+
+Ask by c1
+briefly Ask by c2
+----
+Ask by c1
+    c1.phase  idle -> waiting
+    + Acquire  c1 -> server
+Ask by c2
+
+cannot Enter by c1
+property MutualExclusion
+show server.holder messages
+----
+no Grant is under way to it
+MutualExclusion holds
+server.holder: nobody
+      Acquire  c1 -> server
+      Acquire  c2 -> server
+
+Grant by server from c2 -> holder=c2
+deliver
+show c1 c2
+----
+Grant by server on Acquire from c2
+    server.holder  nobody -> c2
+    - Acquire  c2 -> server
+    + Grant    -> c2
+Enter by c2 on Grant
+c1: phase=waiting
+c2: phase=holding
+
+# The end.
+"""
+
+
+def scenario(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "lock.txt"
+    path.write_text(text)
+    return path
+
+
+def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path) -> None:
+    blocks, _ = read_blocks(LOCK)
+    bare = LOCK
+    for block in blocks:
+        bare = bare.replace("\n".join(["----", *block.told]), "----", 1)
+    path = scenario(tmp_path, bare)
+    run_scenario(path, rewrite=True)
+    found = [told for _, told in run_scenario(path, rewrite=False)]
+    assert path.read_text() == LOCK
+    assert found == [block.told for block in blocks]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Ask by c1\n----\n", "line 1: Ask by c1: expected `start` first"),
+        ("start lock-service\n", "line 1: expected ---- after the commands"),
+        ("start lock-service\n\n----\n", "line 2: expected commands, then ----"),
+        ("start lock-servce\n----\n", "unknown model lock-servce (perhaps lock-service?)"),
+        ("start lock-service MaxLoses=1\n----\n", "unknown constant MaxLoses (perhaps MaxLosses?)"),
+        ("start lock-service\nleave c1\n----\n", "line 2: leave c1: unknown command leave"),
+        ("start lock-service\nLeve by c1\n----\n", "unknown action Leve (perhaps Leave?)"),
+        ("start lock-service\nAsk c1\n----\n", "what is 'c1'? expected by ID"),
+        ("start lock-service\nLeave by c1\n----\n", "no such step; me.phase is not Phase.HOLDING (me.phase = idle)"),
+        ("start lock-service\nAsk\n----\n", "2 steps are such:\n  Ask by c1; c1.phase idle -> waiting;"),
+        ("start lock-service\ncannot Ask by c1\n----\n", "it can: Ask by c1"),
+        ("start lock-service\nshow c9.phase\n----\n", "c9.phase: there is no replica c9"),
+        ("start lock-service\nproperty Nope\n----\n", "unknown property Nope"),
+    ],
+)
+def test_a_scenario_that_cannot_be_run_says_where_and_why(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        run_scenario(scenario(tmp_path, text), rewrite=False)
+    assert str(caught.value).startswith("lock.txt, line ")
+    assert message in str(caught.value)
