@@ -202,7 +202,8 @@ def test_unknown_properties_are_warnings_and_nothing_else_is(run, tmp_path) -> N
 
 def test_what_check_writes_conforms(run, tmp_path) -> None:
     trace = tmp_path / "trace.out"
-    assert run("check", "lock-service", "--trace", trace, "--deadlock", "--quiet").code == 11
+    searched = run("check", "lock-service", "--engine", "reference", "--trace", trace, "--deadlock", "--quiet")
+    assert searched.code == 11
     outcome = run("replay", "lock-service", trace, "--json", tmp_path / "result.json")
     assert outcome.code == 0, outcome
     (found,) = json.loads((tmp_path / "result.json").read_text())
