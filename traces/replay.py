@@ -89,6 +89,29 @@ class Replay:
         return self.problem if self.divergence is None else self.divergence.reason
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A state of a trace that conforms, with the step that led there.
+
+    Attributes
+    ----------
+    index
+        The trace's place among those of its file.
+    number
+        The state's number, as the trace has it; for a step back to an earlier state, that one's.
+    before, state
+        The states; `before` is None for an initial state.
+    transition
+        The protocol's step, or None for an initial state. Under symmetry it may lead to a permutation of the state.
+    """
+
+    index: int
+    number: int
+    before: State | None
+    state: State
+    transition: Transition | None
+
+
 class Replayer:
     """Walks traces through a protocol.
 
@@ -108,6 +131,8 @@ class Replayer:
         What a file may unpack to.
     report
         Called for every state of every trace.
+    watch
+        Called with every state that conforms.
     """
 
     def __init__(
@@ -118,8 +143,10 @@ class Replayer:
         symmetry: str | None = None,
         limit_bytes: int = DEFAULT_LIMIT,
         report: Callable[[], None] | None = None,
+        watch: Callable[[Step], None] | None = None,
     ) -> None:
         self._report = report
+        self.watch = watch
         self.protocol = protocol
         self.limit_bytes = limit_bytes
         self._learn()
@@ -332,7 +359,8 @@ class _Walk:
         fitting = [step for step in leading if action in (None, step.action)]
         if fitting:
             self._actions.append(fitting[0].action)
-            self._state = fitting[0].target if exactly else target
+            earlier, self._state = self._state, fitting[0].target if exactly else target
+            self._watch(found, earlier, fitting[0])
             return
         wanted = Wanted(found.number, found.line, before, action, self._of.view.variables(target))
         if leading:
@@ -340,13 +368,20 @@ class _Walk:
         else:
             self._divergence = self._of.judge.no_step(wanted, self._state, steps)
 
+    def _watch(self, found: TraceState, before: State | None, transition: Transition | None) -> None:
+        if self._of.watch is not None:
+            assert self._state is not None
+            self._of.watch(Step(self._head.index, found.number, before, self._state, transition))
+
     def _start(self, found: TraceState, target: State) -> None:
         self._state = target
         if target in self._of.starts:
+            self._watch(found, None, None)
             return
         for permutation in self._of.group(self._of.widest_symmetry):
             if permuted(target, permutation) in self._of.starts:
                 self._notes[f"it begins in an initial state in which {_in_words(permutation)}"] = None
+                self._watch(found, None, None)
                 return
         wanted = Wanted(found.number, found.line, None, None, self._of.view.variables(target))
         self._divergence = self._of.judge.no_start(wanted, self._of.starts)
