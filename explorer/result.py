@@ -93,6 +93,10 @@ class Options:
         The folder with the checkpoint to go on from, and to keep up to date, or None.
     report
         Called now and then with the progress.
+    master
+        The URL of a Spark master, or None for this machine.
+    conf
+        Spark's settings, as pairs.
     """
 
     search: Search = Search.BFS
@@ -114,6 +118,8 @@ class Options:
     checkpoint_every: float = 300.0
     resume: str | PathLike[str] | None = None
     report: Callable[[Progress], None] | None = None
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ ENGINE_OPTIONS = {
     "checkpoint": "--checkpoint",
     "checkpoint_every": "--checkpoint-every",
     "resume": "--resume",
+    "master": "--master",
+    "conf": "--conf",
 }
 """Options that not every engine has, by the name of their value among the arguments and in `Options`."""
 
@@ -141,7 +143,7 @@ def job_of(model: Model, arguments: argparse.Namespace) -> Job:
     config_name, config = find_config(model, arguments.config)
     bound = bind(model.protocol, override(config, [parse_setting(text, config) for text in arguments.set]))
     values = {name: getattr(arguments, name, None) for name in ENGINE_OPTIONS}
-    given = {name: value for name, value in values.items() if value not in (None, False)}
+    given = {name: value for name, value in values.items() if value not in (None, False, ())}
     if arguments.checkpoint_every and folder_of(arguments) is None:
         raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
     symmetry = _symmetry(bound, arguments.symmetry)

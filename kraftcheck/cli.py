@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 MODEL_HELP = "a name that `kraftcheck models` lists, or path/to/file.py:ClassName"
 EXITS = """\
@@ -173,8 +174,8 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
 
 
 def _add_simulate(simulate: argparse.ArgumentParser) -> None:
-    none = dict.fromkeys(("max_depth", "graph", "memory", "checkpoint", "checkpoint_every", "resume"))
-    simulate.set_defaults(run=_simulate, search="bfs", **none)  # of check's options, those that it does not have
+    none = dict.fromkeys(("max_depth", "graph", "memory", "checkpoint", "checkpoint_every", "resume", "master"))
+    simulate.set_defaults(run=_simulate, search="bfs", conf=(), **none)  # of check's options, those that it does not have
     _add_what(simulate)
     how = simulate.add_argument_group("how")
     how.add_argument("--runs", type=_count, default=1000, metavar="N", help="walks (default: 1000)")
@@ -238,6 +239,11 @@ def _add_search(check: argparse.ArgumentParser) -> None:
     how.add_argument("--engine", metavar="NAME", help="the engine (default: the first that can do what is asked)")
     how.add_argument("--workers", type=_count, metavar="N", help="threads")
     how.add_argument("--memory", type=_size, metavar="SIZE", help="for the states, such as 4G; the rest goes to disk")
+    spark = check.add_argument_group("on Spark, with --engine spark")
+    spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT, yarn, ... (default: this machine)")
+    spark.add_argument(
+        "--conf", type=_conf, action=_Pairs, default=(), metavar="KEY=VALUE", help="one of Spark's settings (repeatable)"
+    )
     limits = check.add_argument_group("where to stop")
     limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
     limits.add_argument("--max-depth", type=_count, metavar="N", help="states along a path; 1: the initial ones alone")
@@ -248,6 +254,20 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
     return int(text)
+
+
+class _Pairs(argparse.Action):
+    """Collects pairs."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), values))
+
+
+def _conf(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {text!r}")
+    return key, value
 
 
 def _seconds(text: str) -> float:

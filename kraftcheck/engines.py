@@ -50,6 +50,7 @@ ENGINES = {
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "reference": Engine("explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
+    "spark": Engine("explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")),
 }
 """By name, the one to prefer first."""
 

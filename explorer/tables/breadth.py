@@ -226,6 +226,6 @@ class BreadthFirst(SpillingSearch):
                 if found >= 0:
                     return rows[found]
                 again = worker.retry[: worker.stats[hot.S_RETRY]].copy()
-                self._learn(rows, [worker])
+                self.learn(rows, [worker])
                 rows = rows[again]
         raise AssertionError("a visited state has no predecessor in the level before")

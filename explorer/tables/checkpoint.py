@@ -39,6 +39,8 @@ class Checkpoint:
         Of the search whose checkpoint it is.
     resume
         Whether to go on from the checkpoint in it, rather than begin one.
+    names
+        The growing files that a new one has.
 
     Attributes
     ----------
@@ -54,9 +56,17 @@ class Checkpoint:
         way round; where the checkpoint is damaged, or another search's.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], identity: Identity, *, resume: bool) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        identity: Identity,
+        *,
+        resume: bool,
+        names: tuple[str, ...] = (STATES, *FILES),
+    ) -> None:
         self.folder = Path(folder)
         self.identity = identity
+        self._names = names
         self.files: dict[str, GrowingFile] = {}
         self.noted: Noted = {}
         self._option = "--resume" if resume else "--checkpoint"
@@ -130,7 +140,7 @@ class Checkpoint:
                 f"{self.folder}, or remove the folder"
             )
         (self.folder / MANIFEST).unlink(missing_ok=True)
-        for name in (STATES, *FILES):
+        for name in self._names:
             self.files[name] = GrowingFile.at(self.folder / (name + SUFFIX))
             self.files[name].clear()
 

@@ -243,7 +243,7 @@ class DepthFirst(TableSearch):
             if code == DONE:
                 break
             if code == MISSING:
-                self._learn(self.path, [worker])
+                self.learn(self.path, [worker])
             elif code == FULL:
                 worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
             elif code == STACK_FULL:

@@ -222,7 +222,7 @@ class TableSearch:
             worker.stats[hot.S_NEEDS] = 0
             if not hot.identify_all(self.learner.tables, rows, result, worker.needs, worker.stats):
                 return result
-            self._learn(rows, [worker])
+            self.learn(rows, [worker])
 
     def widened(self, rows: Rows) -> Rows:
         """Return rows with an empty inbox for every slot that they do not know."""
@@ -254,7 +254,7 @@ class TableSearch:
                     worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
                 if len(left):
                     rest.append(left)
-            self._learn(rows, workers)
+            self.learn(rows, workers)
             which = np.concatenate(retry)
         return rows, np.concatenate([which, *rest])
 
@@ -271,7 +271,7 @@ class TableSearch:
             worker.stats, self.options.deadlock,
         )  # fmt: skip
 
-    def _learn(self, rows: Rows, workers: list[Worker]) -> None:
+    def learn(self, rows: Rows, workers: list[Worker]) -> None:
         """Make what the workers found missing, asking Python where need be."""
         learner = self.learner
         for worker in workers:

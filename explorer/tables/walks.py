@@ -287,7 +287,7 @@ class RandomWalks(TableSearch):
         for worker in self.pool:
             if worker.stats[hot.S_CODE] == hot.MANY_SUCCESSORS:
                 worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
-        self._learn(walks.path, self.pool)
+        self.learn(walks.path, self.pool)
         if self._one_by_one:
             for w in np.flatnonzero(walks.length > before).tolist():
                 self._accept_or_refuse(walks, w)

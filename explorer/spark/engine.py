@@ -1,0 +1,319 @@
+"""Breadth first on Spark: the driver of the search. It handles counts, names and one counterexample, never a level."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from explorer.interruption import Interruption
+from explorer.result import Options, Result, TraceStep
+from explorer.spark.description import as_text, describe
+from explorer.spark.folder import Piece, Shared, States, groups_of
+from explorer.spark.kernel import owners
+from explorer.spark.keeping import Keeper
+from explorer.spark.process import names_of
+from explorer.spark.registry import Registry
+from explorer.spark.session import Cluster
+from explorer.spark.tasks import SETTLED_DDL, STATES_DDL
+from explorer.spark.values import CALLS, COUNTS, DDL, EVENT, Definition, from_table
+from explorer.tables.engine import Rows, Stop, TableSearch
+from explorer.tables.slow import reason, split
+from spec.errors import InputError
+from spec.protocol import Protocol
+
+SMALL = 20_000  # states of a level that are not worth a second task
+TASK = 1 << 18  # states that a task expands, about
+PARTITIONS_A_CORE, LEAST_PARTITIONS = 4, 8
+MOST_PARTITIONS = 1 << 15
+
+
+def explore(protocol: Protocol, options: Options) -> Result:
+    """Search the reachable states of a protocol on Spark, breadth first.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    options
+        What to check and where to stop. `master` and `conf` say which Spark; `checkpoint` or `resume` is the folder
+        that driver and executors share. Limits are looked at between two levels.
+
+    Returns
+    -------
+    Result
+        As the table engine finds it, but that a level in which something is violated is brought to its end.
+
+    Raises
+    ------
+    Interrupted
+        Where the user interrupts it; the exception has what was found until then.
+    InputError
+        Where Spark cannot be had, the engine cannot do what is asked, or the folder cannot be used.
+    """
+    _require_able(options)
+    cluster: Cluster | None = None
+    keeper: Keeper | None = None
+    try:
+        keeper = Keeper(protocol, options)
+        cluster = Cluster(f"kraftcheck {protocol.name()}", options.master, options.conf, type(protocol))
+        if keeper.temporary and not cluster.local:
+            raise InputError("--checkpoint: expected a folder that the driver and all executors share")
+        return SparkSearch(protocol, options, cluster, keeper).run()
+    finally:
+        if cluster is not None:
+            cluster.close()
+        if keeper is not None:
+            keeper.close()
+
+
+def _require_able(options: Options) -> None:
+    """Raise InputError for what this engine does not do."""
+    for name, value in (("symmetry", options.symmetry), ("VIEW", options.view)):
+        if value is not None:
+            raise InputError(f"{name} {value}: the engine spark does not reduce states; expected --engine tables")
+    parts = split(options)
+    for prop in (*parts.slow, *parts.slow_constraints):
+        why = reason(prop) or "what the tables have no room for"
+        raise InputError(f"{prop.name} reads {why}: the engine spark cannot check it; expected --engine tables")
+
+
+class SparkSearch(TableSearch):
+    """The driver's part of a search.
+
+    Parameters
+    ----------
+    protocol, options
+        What to search, and how far.
+    cluster
+        Spark.
+    keeper
+        The folder with the levels and the checkpoint.
+    """
+
+    def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, keeper: Keeper) -> None:
+        super().__init__(protocol, options, 1)
+        self.cluster = cluster
+        self.keeper = keeper
+        self.shared: Shared = keeper.shared
+        self.levels: list[dict[int, int]] = []  # states of each partition, by level
+        self.named: list[int] = []  # levels for which there are names
+        self.parts = 0
+        self.calls: Counter[str] = Counter()
+        self.figures: list[dict[str, Any]] = []
+        self.earlier = 0.0
+        self.interruption = Interruption()
+        self._run = uuid4().hex
+        self._description = describe(protocol, options)
+
+    def run(self) -> Result:
+        """Search, and return what was found."""
+        with self.interruption:
+            return super().run()
+
+    def search(self) -> None:
+        """Search level by level."""
+        first = self.begin()
+        self.names = names_of(self)
+        self.registry = Registry(len(self.learner.bounds) + len(self.learner.shared_names))
+        if self.options.resume is not None:
+            self.keeper.restore(self)
+        else:
+            self._start(first)
+        while self.levels[-1]:
+            self._look_around()
+            self.result.depth = depth = len(self.levels)
+            if depth == self.options.max_depth:
+                self.stop_at("max_depth")
+            began = time.monotonic()
+            events = self._discover(depth)
+            middle = time.monotonic()
+            self._settle(depth, began, middle)
+            try:
+                self._take_events(events, depth)
+            except Stop:
+                self.keeper.save(self, finished=True)
+                raise
+            self.keeper.save(self, finished=not self.levels[-1])
+
+    def _look_around(self) -> None:
+        self.report(sum(self.levels[-1].values()))
+        if self.interruption.asked:
+            raise KeyboardInterrupt
+        self.stop_at_max_states()
+
+    # Levels
+
+    def _start(self, first: Rows) -> None:
+        wanted = self.cluster.setting("spark.kraftcheck.partitions", "")
+        if wanted and not (wanted.isdigit() and 0 < int(wanted) <= MOST_PARTITIONS):
+            raise InputError(f"spark.kraftcheck.partitions: expected a number up to {MOST_PARTITIONS}, found {wanted}")
+        cores = PARTITIONS_A_CORE * self.cluster.parallelism
+        self.parts = int(wanted) if wanted else min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
+        self.shared.clear()
+        controls: set[int] = set()
+        contents: set[int] = set()
+        self.names.unknown(first, controls, contents)
+        self._name(1, [list(self.names.definitions(controls, contents))])
+        states = np.unique(self.names.to_common(first), axis=0)
+        owner = np.empty(len(states), np.int64)
+        owners(np.ascontiguousarray(states), self.parts, owner)
+        self.shared.begin_level(1)
+        self.levels.append({})
+        for part in np.unique(owner).tolist():
+            mine = states[owner == part]
+            self.shared.write_states(1, part, mine)
+            self.levels[0][part] = len(mine)
+        self.check_starts()
+        self.keeper.save(self, finished=False)
+
+    def _name(self, level: int, reports: list[list[Definition]]) -> None:
+        """Merge what tasks report as new into the dictionary, as of a level."""
+        new = self.registry.merge(reports)
+        if new:
+            self.shared.write_names(level, new)
+            self.names.load(new)
+            self.named.append(level)
+
+    def _tasks(self, level: int) -> list[list[Piece]]:
+        """Divide a level among tasks."""
+        parts = self.levels[level - 1]
+        total = sum(parts.values())
+        wanted = 1 if total <= SMALL else max(-(-total // TASK), self.cluster.parallelism)
+        pieces = [
+            Piece(level, part, group, 1) for part, rows in sorted(parts.items()) for group in range(groups_of(rows))
+        ]
+        ends = np.linspace(0, len(pieces), min(wanted, len(pieces)) + 1).astype(int).tolist()
+        return [pieces[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+
+    def _arguments(self, **more: Any) -> str:
+        return as_text(
+            {
+                "run": self._run,
+                "description": self._description,
+                "folder": str(self.shared.path.resolve()),
+                "names": self.named,
+                "violated": sorted(self.violated),
+                "parts": self.parts,
+                **more,
+            }
+        )
+
+    def _frame(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
+        """Return the Dataset that so many tasks make."""
+        numbers = self.cluster.spark.range(0, tasks, 1, tasks)
+        return numbers.mapInArrow(self.cluster.task(name, arguments), schema)
+
+    def _discover(self, level: int) -> list[Definition]:
+        """Expand a level to count, to check, and to find out which values are new; return what is violated."""
+        total = sum(self.levels[level - 1].values())
+        self.cluster.describe(f"level {level}: {total:,} states, what they lead to")
+        tasks = self._tasks(level)
+        table = self._frame(len(tasks), "discover", self._arguments(tasks=tasks), DDL).toArrow()
+        reports: list[list[Definition]] = []
+        events: list[Definition] = []
+        fired = self.pool[0].fired
+        for definition in from_table(table):
+            if definition.kind == COUNTS:
+                fired += np.array(definition.numbers, np.int64)
+                reports.append([])
+            elif definition.kind == CALLS:
+                self.calls.update(dict(zip(self.learner.action_names, definition.numbers, strict=True)))
+            elif definition.kind == EVENT:
+                events.append(definition)
+            else:
+                reports[-1].append(definition)
+        self._name(level + 1, reports)
+        return events
+
+    def _settle(self, level: int, began: float, middle: float) -> None:
+        """Expand a level once more, send the successors to their partitions, and keep those that are new."""
+        total = sum(self.levels[level - 1].values())
+        self.cluster.describe(f"level {level + 1}: the new ones among the successors of {total:,} states")
+        tasks = self._tasks(level)
+        reducers = 1 if total <= SMALL else min(self.parts, 2 * self.cluster.parallelism)
+        counts = self.names.counts
+        more = {"counts": counts, "reducers": reducers}
+        self.shared.begin_level(level + 1)
+        sent = self._frame(len(tasks), "expand", self._arguments(tasks=tasks, **more), STATES_DDL)
+        files = {
+            part: [number for number, parts in enumerate(self.levels, start=1) if part in parts]
+            for part in range(self.parts)
+        }
+        arguments = as_text(
+            {"folder": str(self.shared.path.resolve()), "level": level + 1, "files": files, "counts": counts}
+        )
+        divided = sent.repartitionById(reducers, "task") if len(tasks) > 1 or reducers > 1 else sent
+        found = divided.mapInArrow(self.cluster.task("settle", arguments), SETTLED_DDL).toArrow().to_pylist()
+        self.levels.append({row["part"]: row["states"] for row in found if row["states"]})
+        self.shared.sync(level + 1, sorted(self.levels[-1]))
+        now = time.monotonic()
+        self.figures.append(
+            {
+                "level": level + 1,
+                "states": sum(self.levels[-1].values()),
+                "sent": sum(row["received"] for row in found),
+                "bytes_sent": sum(row["received"] for row in found) * self._bytes_a_state(counts),
+                "bytes_written": sum(row["bytes"] for row in found),
+                "seconds": [round(middle - began, 3), round(now - middle, 3)],
+            }
+        )
+
+    @staticmethod
+    def _bytes_a_state(counts: list[int]) -> int:
+        from explorer.spark.kernel import bytes_a_state, packing_of
+
+        return bytes_a_state(packing_of(counts))
+
+    # Counts
+
+    @property
+    def distinct(self) -> int:
+        """States found."""
+        return sum(sum(parts.values()) for parts in self.levels)
+
+    def depth(self) -> int:
+        """Return the number of levels in which there are states."""
+        return sum(1 for parts in self.levels if parts)
+
+    def tally(self) -> None:
+        """Bring the result's counts up to date."""
+        super().tally()
+        self.result.handler_calls = dict(self.calls)
+        self.result.seconds += self.earlier
+
+    def conclude(self) -> Result:
+        """Return the result of a search that is over."""
+        result = super().conclude()
+        result.workers = self.cluster.parallelism
+        return result
+
+    # What is violated
+
+    def _take_events(self, events: list[Definition], level: int) -> None:
+        """Turn what tasks report into violations: of several, that of the least state first."""
+        for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
+            row = np.array([state], np.int32)
+            self._level = level
+            self._event(row, 0, kind, mask)
+
+    def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
+        """Return a shortest behaviour to a state, given with common ids: each level is asked for a predecessor."""
+        chain = [rows[index]]
+        for level in range(self._level - 1, 0, -1):
+            chain.append(self._predecessor(chain[-1], level))
+        own = [self.names.to_own(state[None])[0] for state in chain[::-1]]
+        return self.behaviour(own)
+
+    def _predecessor(self, target: Any, level: int) -> States:
+        self.cluster.describe(f"counterexample: what leads to it in level {level}")
+        tasks = self._tasks(level)
+        arguments = self._arguments(tasks=tasks, target=target.tolist())
+        found = from_table(self._frame(len(tasks), "precede", arguments, DDL).toArrow())
+        return np.array(min(definition.numbers for definition in found), np.int32)
+
+
+__all__ = ["SparkSearch", "explore"]

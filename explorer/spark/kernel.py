@@ -1,0 +1,116 @@
+"""Compiled functions over states whose ids are the same everywhere.
+
+A state here is a row of 32-bit numbers: its control row, then the number of each slot's inbox content among the
+contents of that slot (0: empty). Such a row is packed as `explorer.tables.visited` packs the rows of one process.
+"""
+
+# ruff: noqa: D103
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.tables.hot import mix, put_bits
+from explorer.tables.native import bare, jit
+from explorer.tables.visited import Packing, Partition, insert_rows, packing, take_bits
+
+States = NDArray[np.int32]
+Words = NDArray[np.uint64]
+Bytes = NDArray[np.uint8]
+
+REST_BITS = 9  # of a packed state that the smallest partition can express by place
+WORD_BYTES = 8
+
+
+@jit
+def pack_states(states: Any, position: Any, width: Any, words: Any) -> None:
+    """Write the packed words of states; the words must be zero."""
+    states, position, width, words = bare(states), bare(position), bare(width), bare(words)
+    for i in range(len(states)):
+        for f in range(states.shape[1]):
+            put_bits(words, i, position[f], width[f], np.uint64(states[i, f]))
+
+
+@jit
+def unpack_states(words: Any, position: Any, width: Any, states: Any) -> None:
+    """Write the states of packed words."""
+    states, position, width, words = bare(states), bare(position), bare(width), bare(words)
+    for i in range(len(states)):
+        for f in range(states.shape[1]):
+            states[i, f] = take_bits(words, i, position[f], width[f])
+
+
+@jit
+def owners(states: Any, parts: Any, owner: Any) -> None:
+    """Write the partition, out of so many, that owns each state.
+
+    It follows from the ids alone, whatever the packing; a replica that appears later changes nothing, as its empty
+    inbox has the number 0 and counts for nothing.
+    """
+    states, owner = bare(states), bare(owner)
+    for i in range(len(states)):
+        h = np.uint64(0)
+        for f in range(states.shape[1]):
+            if states[i, f] != 0:
+                h += mix((np.uint64(f + 1) << np.uint64(32)) | np.uint64(states[i, f]))
+        owner[i] = np.int64(((mix(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
+
+
+def packing_of(counts: list[int]) -> Packing:
+    """Return the packing of states, given how many ids each of their fields may have, 0 included."""
+    return packing([max(1, (count - 1).bit_length()) for count in counts], REST_BITS)
+
+
+def packed(states: States, layout: Packing) -> Words:
+    """Return the packed words of states that have a column for every field."""
+    words = np.zeros((len(states), layout.words + 1), np.uint64)
+    pack_states(states, layout.position, layout.width, words)
+    return words
+
+
+def unpacked(words: Words, layout: Packing) -> States:
+    """Return the states of packed words."""
+    states = np.empty((len(words), len(layout.position)), np.int32)
+    unpack_states(words, layout.position, layout.width, states)
+    return states
+
+
+def bytes_a_state(layout: Packing) -> int:
+    """Return how many bytes a state takes on its way from task to task."""
+    return (int(layout.width.sum()) + 7) // 8
+
+
+def to_bytes(words: Words, layout: Packing) -> bytes:
+    """Return packed words as bytes, without those that no state uses."""
+    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+    return octets[:, : bytes_a_state(layout)].tobytes()
+
+
+def from_bytes(data: Any, layout: Packing) -> Words:
+    """Return the packed words that were made bytes."""
+    size = bytes_a_state(layout)
+    octets: Bytes = np.frombuffer(data, np.uint8).reshape(-1, size)
+    whole = np.zeros((len(octets), WORD_BYTES * (layout.words + 1)), np.uint8)
+    whole[:, :size] = octets
+    return whole.view("<u8").astype(np.uint64, copy=False)
+
+
+_NO_ROWS = np.zeros((0, 0), np.int32)
+
+
+def add(partition: Partition, words: Words) -> None:
+    """Insert packed words that may be there already."""
+    done = 0
+    while done < len(words):
+        done, partition.count, _, _ = insert_rows(
+            _NO_ROWS, words, done, len(words), 0, partition.count, partition.keys, partition.places, _NO_ROWS, 0
+        )
+        if done < len(words):
+            partition.grow()
+
+
+def in_order(words: Words) -> Words:
+    """Return packed words in their order as numbers."""
+    return words[np.lexsort(words.T)]

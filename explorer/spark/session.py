@@ -1,0 +1,217 @@
+"""Spark itself: found, reached, given our code, and stopped again."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+from explorer.spark.bundle import make_bundle
+from spec.errors import InputError
+from spec.protocol import Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_JAVA = 17
+LEAST_SPARK = (4, 1)
+PATIENCE = 30.0  # seconds that a master has to answer, and then to give an executor
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_MASTER = re.compile(r"spark://(.+)")
+
+SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",  # a task for each group of partitions, as we divide them
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32",  # a row holds up to a megabyte of states
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+}
+"""What the engine sets where the user does not."""
+
+
+class Cluster:
+    """A Spark application.
+
+    Parameters
+    ----------
+    name
+        What it is called in Spark's UI.
+    master
+        The master's URL; None for what spark-submit says, and otherwise this machine.
+    conf
+        Spark's settings.
+    protocol
+        The protocol whose code executors need.
+
+    Attributes
+    ----------
+    spark
+        The session.
+    local
+        Whether the executors are in this process's machine.
+
+    Raises
+    ------
+    InputError
+        Where PySpark or Java is missing or too old, or the master does not answer.
+    """
+
+    def __init__(
+        self, name: str, master: str | None, conf: Iterable[tuple[str, str]], protocol: type[Protocol]
+    ) -> None:
+        require_pyspark()
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        if not submitted:
+            require_java()
+        self._folder = Path(mkdtemp(prefix="kraftcheck-"))
+        self._own = False
+        try:
+            self.spark = self._session(name, master, dict(conf), submitted)
+            context = self.spark.sparkContext
+            self.local = context.master.startswith("local")
+            self._await_executor()
+            self._bundle = make_bundle(protocol, self._folder)
+            context.addFile(str(self._bundle.path))
+        except BaseException:
+            self.close()
+            raise
+
+    def _session(self, name: str, master: str | None, conf: dict[str, str], submitted: bool) -> SparkSession:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName(name)
+        given = conf.get("spark.master", master)
+        if given is None and not submitted:
+            given = os.environ.get("MASTER", "local[*]")
+        if given is not None:
+            _require_answer(given)
+            builder = builder.master(given)
+            if given.startswith("local"):
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        for key, value in (SETTINGS | conf).items():
+            if not (submitted and key in SETTINGS and key not in conf):
+                builder = builder.config(key, value)
+        self._own = SparkSession.getActiveSession() is None
+        try:
+            spark = builder.getOrCreate()
+        except PySparkException as error:
+            raise InputError(f"Spark does not start: {_first_line(error)}") from None
+        except Exception as error:  # what py4j raises where the JVM refuses
+            raise InputError(f"Spark does not start with master {given}: {_first_line(error)}") from None
+        if "spark.log.level" not in conf:
+            spark.sparkContext.setLogLevel("ERROR")
+        for key, value in SETTINGS.items():
+            if key.startswith("spark.sql") and key not in conf:
+                spark.conf.set(key, value)
+        return spark
+
+    def _await_executor(self) -> None:
+        """Wait until there is an executor, but not for ever."""
+        if self.local:
+            return
+        scala = self.spark.sparkContext._jsc.sc()
+        until = time.monotonic() + PATIENCE
+        while scala.getExecutorMemoryStatus().size() < 2:  # the driver is one
+            if scala.isStopped() or time.monotonic() > until:
+                raise InputError(
+                    f"the master {self.spark.sparkContext.master} gives no executor within {PATIENCE:.0f} s: "
+                    "it has no worker with the memory and cores asked for, or is no Spark master"
+                )
+            time.sleep(0.1)
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time."""
+        return max(1, int(self.spark.sparkContext.defaultParallelism))
+
+    def setting(self, key: str, default: str) -> str:
+        """Return one of Spark's settings."""
+        return str(self.spark.sparkContext.getConf().get(key, default))
+
+    def task(self, name: str, arguments: str) -> Any:
+        """Return the function that does a task of ours on an executor, for `mapInArrow`."""
+        from pyspark.cloudpickle import register_pickle_by_value
+
+        from explorer.spark import boot
+
+        register_pickle_by_value(boot)
+        return boot.remote(name, arguments, self._bundle.path.name, self._bundle.digest)
+
+    def describe(self, text: str) -> None:
+        """Say in Spark's UI and in its log what the jobs that follow are for."""
+        context = self.spark.sparkContext
+        context.setJobDescription(text)
+        jvm: Any = context._jvm
+        jvm.org.slf4j.LoggerFactory.getLogger("kraftcheck").info(text)
+
+    def close(self) -> None:
+        """Stop Spark, if it was not there before, and remove temporary files."""
+        spark = getattr(self, "spark", None)
+        if spark is not None and self._own:
+            spark.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def require_pyspark() -> None:
+    """Raise InputError where a package is missing or too old."""
+    for package in ("pyspark", "pyarrow"):
+        if find_spec(package) is None:
+            raise InputError(f"--engine spark needs the package {package}: pip install 'kraftcheck[spark]'")
+    import pyspark
+
+    found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
+    if found < LEAST_SPARK:
+        least = ".".join(map(str, LEAST_SPARK))
+        raise InputError(f"--engine spark needs PySpark {least} or newer, found {pyspark.__version__}")
+
+
+def require_java() -> None:
+    """Raise InputError where Java is missing or too old."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    where = f"JAVA_HOME ({home})" if home else "the PATH"
+    try:
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: there is none on {where}") from None
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    if match is None:
+        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: {program} -version does not say which it is")
+    found = int(match[2] or 0) if match[1] == "1" else int(match[1])
+    if found < LEAST_JAVA:
+        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer; {program} is Java {found}")
+
+
+def _require_answer(master: str) -> None:
+    """Raise InputError where none of the addresses of a standalone master answers."""
+    match = _MASTER.fullmatch(master)
+    if match is None:
+        if not re.match(r"(local(\[|$)|yarn$|k8s://)", master):
+            raise InputError(f"--master {master}: expected local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+        return
+    problems = []
+    for address in match[1].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise InputError(f"--master {master}: expected spark://HOST:PORT")
+        try:
+            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+            return
+        except (OSError, OverflowError) as error:
+            problems.append(f"{address}: {error}")
+    raise InputError(f"--master {master}: it does not answer ({'; '.join(problems)})")
+
+
+def _first_line(error: Exception) -> str:
+    cause = getattr(error, "java_exception", None)
+    text = str(cause.getMessage() if cause is not None else error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

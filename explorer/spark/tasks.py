@@ -1,0 +1,188 @@
+"""What tasks do on executors, over Arrow batches. No Python runs for a single state.
+
+Each task is given its arguments as JSON. A process keeps what it has learned for the tasks that follow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from explorer.spark.description import as_text, revive
+from explorer.spark.folder import Piece, Shared, States
+from explorer.spark.kernel import add, from_bytes, in_order, owners, packed, packing_of, to_bytes, unpacked
+from explorer.spark.process import Process
+from explorer.spark.values import CALLS, COUNTS, EVENT, Definition, to_table
+from explorer.tables.archive import mark
+from explorer.tables.engine import TableSearch
+from explorer.tables.visited import Partition
+
+Arguments = dict[str, Any]
+Batches = Iterator[Any]
+
+MOST_BYTES = 1 << 20  # of states in one row on their way to a partition
+
+STATES_SCHEMA = pa.schema(
+    [
+        pa.field("task", pa.int32(), nullable=False),
+        pa.field("part", pa.int32(), nullable=False),
+        pa.field("states", pa.binary(), nullable=False),
+    ]
+)
+STATES_DDL = "task int not null, part int not null, states binary not null"
+
+SETTLED_SCHEMA = pa.schema(
+    [pa.field(name, pa.int64(), nullable=False) for name in ("part", "states", "bytes", "candidates", "received")]
+)
+SETTLED_DDL = ", ".join(f"{name} bigint not null" for name in SETTLED_SCHEMA.names)
+
+
+@lru_cache(maxsize=1)
+def _process(run: str, description: str, folder: str, user_files: str) -> Process:
+    """Return what this process knows of a search; another run begins anew."""
+    import json
+
+    protocol, options = revive(json.loads(description), Path(user_files))
+    return Process(TableSearch(protocol, options, 1), Shared(folder))
+
+
+def _prepared(arguments: Arguments) -> Process:
+    description = as_text(arguments["description"])
+    process = _process(arguments["run"], description, arguments["folder"], arguments["user_files"])
+    process.know(arguments["names"])
+    process.begin(arguments["violated"])
+    return process
+
+
+def _pieces(arguments: Arguments, batches: Batches) -> Iterator[Piece]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from (Piece(*piece) for piece in arguments["tasks"][number])
+
+
+def discover(arguments: Arguments, batches: Batches) -> Batches:
+    """Expand states; report how often each action fired, what is violated, and which values are new."""
+    process = _prepared(arguments)
+    search = process.search
+    before = Counter(search.learner.handler_calls)
+    controls: set[int] = set()
+    contents: set[int] = set()
+    for piece in _pieces(arguments, batches):
+        for states in process.shared.read_states(piece):
+            for rows in process.successors(states):
+                process.names.unknown(rows, controls, contents)
+    learner = search.learner
+    calls = [learner.handler_calls[name] - before[name] for name in learner.action_names]
+    report = [
+        Definition(COUNTS, 0, b"", tuple(search.pool[0].fired.tolist())),
+        Definition(CALLS, 0, b"", tuple(calls)),
+        *process.events.values(),
+        *process.names.definitions(controls, contents),
+    ]
+    yield from to_table(report).to_batches()
+
+
+def expand(arguments: Arguments, batches: Batches) -> Batches:
+    """Expand states; yield their successors, packed, each to the partition that owns it."""
+    process = _prepared(arguments)
+    layout, parts, reducers = packing_of(arguments["counts"]), arguments["parts"], arguments["reducers"]
+    waiting: dict[int, list[bytes]] = defaultdict(list)
+    sizes: Counter[int] = Counter()
+
+    def rows_of(part: int) -> Any:
+        data = b"".join(waiting.pop(part))
+        sizes[part] = 0
+        values = [part * reducers // parts], [part], [data]
+        arrays = [pa.array(v, field.type) for v, field in zip(values, STATES_SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=STATES_SCHEMA)
+
+    for piece in _pieces(arguments, batches):
+        for states in process.shared.read_states(piece):
+            for rows in process.successors(states):
+                found = process.names.to_common(rows)
+                for part, words in _divided(found, packed(found, layout), parts):
+                    data = to_bytes(words, layout)
+                    waiting[part].append(data)
+                    sizes[part] += len(data)
+                    if sizes[part] > MOST_BYTES:
+                        yield rows_of(part)
+    for part in sorted(waiting):
+        yield rows_of(part)
+
+
+def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]]:
+    """Yield the packed words of states by the partition that owns them."""
+    owner = np.empty(len(states), np.int64)
+    owners(states, parts, owner)
+    order = np.argsort(owner.astype(np.uint16) if parts <= 1 << 16 else owner, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=parts))])
+    ordered = words[order]
+    for part in range(parts):
+        if ends[part] < ends[part + 1]:
+            yield part, ordered[ends[part] : ends[part + 1]]
+
+
+def settle(arguments: Arguments, batches: Batches) -> Batches:
+    """Find out which states that were sent to partitions are new, and write these as the next level."""
+    shared, layout, level = Shared(arguments["folder"]), packing_of(arguments["counts"]), arguments["level"]
+    candidates: dict[int, Partition] = {}
+    received: Counter[int] = Counter()
+    for batch in batches:
+        parts = batch.column(1).to_pylist()
+        for part, data in zip(parts, batch.column(2), strict=True):
+            if part not in candidates:
+                candidates[part] = Partition(layout.words)
+            words = from_bytes(data.as_buffer(), layout)
+            received[part] += len(words)
+            add(candidates[part], words)
+    result = []
+    for part in sorted(candidates):
+        partition = candidates.pop(part)
+        known = np.zeros(len(partition.places), np.uint8)
+        for before in arguments["files"].get(str(part), ()):
+            for states in shared.read_part(before, part):
+                mark(partition.keys, partition.places, packed(_widened(states, layout), layout), known)
+        words = partition.words()
+        fresh = in_order(words[known[partition.places != 0] == 0])
+        size = shared.write_states(level, part, unpacked(fresh, layout)) if len(fresh) else 0
+        result.append((part, len(fresh), size, len(words), received[part]))
+    if result:
+        columns = [pa.array(column, pa.int64()) for column in zip(*result, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=SETTLED_SCHEMA)
+
+
+def _widened(states: States, layout: Any) -> States:
+    missing = len(layout.position) - states.shape[1]
+    return np.pad(states, ((0, 0), (0, missing))) if missing else states
+
+
+def precede(arguments: Arguments, batches: Batches) -> Batches:
+    """Report the first state of each piece that leads to a given one."""
+    process = _prepared(arguments)
+    target = np.array(arguments["target"], np.int32)
+    found = []
+    for piece in _pieces(arguments, batches):
+        for states in process.shared.read_states(piece):
+            state = process.predecessor(_as_wide(states, target), target)
+            if state is not None:
+                found.append(Definition(EVENT, 0, b"", tuple(state.tolist())))
+                break
+    yield from to_table(found).to_batches()
+
+
+def _as_wide(states: States, target: Any) -> States:
+    return np.pad(states, ((0, 0), (0, max(0, len(target) - states.shape[1]))))
+
+
+TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
+    "discover": discover,
+    "expand": expand,
+    "settle": settle,
+    "precede": precede,
+}
