@@ -89,6 +89,9 @@ def parser() -> argparse.ArgumentParser:
     what = "compare a model's states with those that TLC finds"
     epilog = CROSSCHECK_EXITS
     _add_crosscheck(commands.add_parser("crosscheck", help=what, description=what, epilog=epilog, allow_abbrev=False))
+    what = "replay many traces on Spark, into tables of Parquet"
+    epilog = REPLAY_EXITS
+    _add_pipeline(commands.add_parser("pipeline", help=what, description=what, epilog=epilog, allow_abbrev=False))
     return top
 
 
@@ -151,6 +154,32 @@ def _add_crosscheck(crosscheck: argparse.ArgumentParser) -> None:
     crosscheck.add_argument("--max-size", type=_size, metavar="SIZE", help="what a file may unpack to (default: 4G)")
     crosscheck.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
     crosscheck.add_argument("--quiet", action="store_true", help="no progress, and only what differs")
+
+
+def _pipeline(arguments: argparse.Namespace) -> int:
+    from kraftcheck import pipeline_command
+
+    return pipeline_command.run(arguments)
+
+
+def _add_pipeline(pipeline: argparse.ArgumentParser) -> None:
+    pipeline.set_defaults(run=_pipeline)
+    what = "files with traces, folders of such, or glob patterns; in every format that replay takes"
+    pipeline.add_argument("inputs", nargs="+", metavar="IN", help=what)
+    what = "folder for the tables; running again does only what is new"
+    pipeline.add_argument("--out", type=Path, metavar="DIR", required=True, help=what)
+    pipeline.add_argument("--model", metavar="MODEL", required=True, help=MODEL_HELP)
+    pipeline.add_argument("--config", metavar="CONFIG", help="a .cfg file, or one of the model's (default: default)")
+    pipeline.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="give a constant another value (repeatable)"
+    )
+    pipeline.add_argument("--variant", metavar="NAME", help="a variant of the model")
+    pipeline.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
+    what = "a setting of Spark's (repeatable)"
+    pipeline.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help=what)
+    pipeline.add_argument("--max-size", type=_size, metavar="SIZE", help="what a file may unpack to (default: 4G)")
+    pipeline.add_argument("--json", type=Path, metavar="FILE", help="write the summary as JSON")
+    pipeline.add_argument("--quiet", action="store_true", help="no progress, and no table of actions")
 
 
 def _compare(arguments: argparse.Namespace) -> int:

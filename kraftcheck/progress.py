@@ -114,6 +114,11 @@ class Count:
                 self._next = seconds + EVERY
                 sys.stderr.write(f"{seconds:.0f} s: {self._count:,} {self._what}\n")
 
+    def reach(self, count: int) -> None:
+        """Count up to a number."""
+        while self._count < count:
+            self()
+
     def close(self) -> None:
         """Take away what was shown for the moment."""
         if self._bar is not None:

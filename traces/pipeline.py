@@ -110,7 +110,7 @@ class Pipeline:
             }
         )
 
-    def run(self, inputs: Iterable[Input], report: Callable[[int, int], None] | None = None) -> Summary:
+    def run(self, inputs: Iterable[Input], report: Callable[[int], None] | None = None) -> Summary:
         """Replay the files that are new since the last run, and summarise all.
 
         Parameters
@@ -118,7 +118,7 @@ class Pipeline:
         inputs
             The files.
         report
-            Called with the files done in this run and those that there are to do.
+            Called with the number of files that this run has done.
         """
         done = self._output.done()
         new = [file for file in inputs if file not in done]
@@ -126,7 +126,7 @@ class Pipeline:
             batch = new[first : first + FILES_A_BATCH]
             self._replay(batch)
             if report is not None:
-                report(first + len(batch), len(new))
+                report(first + len(batch))
         return self._summary(len(done) + len(new), len(new))
 
     def _replay(self, files: list[Input]) -> None:
@@ -165,7 +165,7 @@ class Pipeline:
         traces, steps, errors = map(self._table, TABLES)
         taken = steps.where("action is not null")
         by_trace = taken.groupBy("file", "index", "action").agg(f.count("*").alias("times"))
-        totals: dict[str, int] = {name: 0 for name in self._names()}
+        totals: dict[str, int] = dict.fromkeys(self._names(), 0)
         for row in by_trace.groupBy("action").agg(f.sum("times").alias("times")).collect():
             totals[row["action"]] = row["times"]
         whole = self._cluster.spark.createDataFrame(

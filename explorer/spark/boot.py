@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("spec", "explorer", "kraft_model")
+PACKAGES = ("spec", "explorer", "kraft_model", "traces")
 USER = "user"  # the folder, within the zip, of a user's own files
 STAMP = 1_000_000_000  # seconds: every file's time, as Numba looks at it
 
@@ -77,13 +77,14 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
     Parameters
     ----------
     task, arguments
-        A name in `explorer.spark.tasks.TASKS`, and JSON.
+        A function, as `module:name`, and JSON for it.
     archive, digest
         The name of the zip, and the digest of the project's code in it.
     """
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import json
+        from importlib import import_module
         from importlib.util import find_spec
 
         from pyspark import SparkFiles
@@ -99,8 +100,7 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
         user = str(folder / USER)
         if user not in sys.path:
             sys.path.append(user)
-        from explorer.spark.tasks import TASKS
-
-        yield from TASKS[task]({**json.loads(arguments), "user_files": user}, batches)
+        module, _, name = task.partition(":")
+        yield from getattr(import_module(module), name)({**json.loads(arguments), "user_files": user}, batches)
 
     return run

@@ -80,6 +80,8 @@ def _require_able(options: Options) -> None:
         why = reason(prop) or "what the tables have no room for"
         raise InputError(f"{prop.name} reads {why}: the engine spark cannot check it; expected --engine tables")
 
+TASKS = "explorer.spark.tasks"
+"""The module with what executors do."""
 
 class SparkSearch(TableSearch):
     """The driver's part of a search.
@@ -205,7 +207,7 @@ class SparkSearch(TableSearch):
     def _frame(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
         """Return the Dataset that so many tasks make."""
         numbers = self.cluster.spark.range(0, tasks, 1, tasks)
-        return numbers.mapInArrow(self.cluster.task(name, arguments), schema)
+        return numbers.mapInArrow(self.cluster.task(f"{TASKS}:{name}", arguments), schema)
 
     def _discover(self, level: int) -> list[Definition]:
         """Expand a level to count, to check, and to find out which values are new; return what is violated."""
@@ -247,7 +249,7 @@ class SparkSearch(TableSearch):
             {"folder": str(self.shared.path.resolve()), "level": level + 1, "files": files, "counts": counts}
         )
         divided = sent.repartitionById(reducers, "task") if len(tasks) > 1 or reducers > 1 else sent
-        found = divided.mapInArrow(self.cluster.task("settle", arguments), SETTLED_DDL).toArrow().to_pylist()
+        found = divided.mapInArrow(self.cluster.task(f"{TASKS}:settle", arguments), SETTLED_DDL).toArrow().to_pylist()
         self.levels.append({row["part"]: row["states"] for row in found if row["states"]})
         self.shared.sync(level + 1, sorted(self.levels[-1]))
         now = time.monotonic()

@@ -6,7 +6,7 @@ Each task is given its arguments as JSON. A process keeps what it has learned fo
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -179,10 +179,3 @@ def precede(arguments: Arguments, batches: Batches) -> Batches:
 def _as_wide(states: States, target: Any) -> States:
     return np.pad(states, ((0, 0), (0, max(0, len(target) - states.shape[1]))))
 
-
-TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
-    "discover": discover,
-    "expand": expand,
-    "settle": settle,
-    "precede": precede,
-}
