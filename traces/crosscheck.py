@@ -20,7 +20,7 @@ from traces.reader import StateReader
 EXAMPLES = 5
 """Examples that are kept of what only one side has."""
 
-LOOKED_AT = 2_000
+LOOKED_AT = 500
 """States of ours among which the one most like a state of theirs is looked for."""
 
 Edge = tuple[int, str | None, int]
