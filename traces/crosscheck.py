@@ -20,7 +20,7 @@ from traces.reader import StateReader
 EXAMPLES = 5
 """Examples that are kept of what only one side has."""
 
-LOOKED_AT = 2_000
+LOOKED_AT = 500
 """States of ours among which the one most like a state of theirs is looked for."""
 
 Edge = tuple[int, str | None, int]
@@ -255,12 +255,10 @@ class Comparison:
         """Say of states that only they have, and do not show how to reach, where they differ from one of ours."""
         near = result.ours_examples or self._known[:LOOKED_AT]
         result.ours_examples = result.ours_examples[:EXAMPLES]
-        return [s if s.divergence else replace(s, differences=self._nearest(s.found, near)) for s in strangers]
-
-    def _nearest(self, found: TraceState, near: list[State]) -> tuple[Difference, ...]:
-        ours = [differences(found.variables, self._view.variables(s), short_names(self._view, s)) for s in near]
-        nearest: list[Difference] = min(ours, key=len, default=[])
-        return tuple(nearest)
+        if all(stranger.divergence for stranger in strangers):
+            return strangers
+        ours = [(self._view.variables(state), short_names(self._view, state)) for state in near]
+        return [s if s.divergence else replace(s, differences=_nearest(s.found, ours)) for s in strangers]
 
     def _reached(
         self, stranger: Stranger, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
@@ -315,6 +313,16 @@ class Comparison:
         if leading:
             return Step(before, action, after, self._judge.other_name(wanted, before, steps, leading))
         return Step(before, action, after, self._judge.no_step(wanted, before, steps))
+
+
+def _nearest(
+    found: TraceState, ours: Iterable[tuple[Mapping[str, Value], Mapping[Value, str]]]
+) -> tuple[Difference, ...]:
+    """Return where a state differs from the one of ours that is most like it."""
+    nearest: list[Difference] = min(
+        (differences(found.variables, variables, names) for variables, names in ours), key=len, default=[]
+    )
+    return tuple(nearest)
 
 
 def _edges_of(graph: nx.MultiDiGraph[int]) -> Iterable[tuple[int, int, str | None]]:
