@@ -175,8 +175,8 @@ def _add_pipeline(pipeline: argparse.ArgumentParser) -> None:
     )
     pipeline.add_argument("--variant", metavar="NAME", help="a variant of the model")
     pipeline.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
-    what = "a setting of Spark's (repeatable)"
-    pipeline.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help=what)
+    what = "one of Spark's settings (repeatable)"
+    pipeline.add_argument("--conf", type=_conf, action=_Pairs, default=(), metavar="KEY=VALUE", help=what)
     pipeline.add_argument("--max-size", type=_size, metavar="SIZE", help="what a file may unpack to (default: 4G)")
     pipeline.add_argument("--json", type=Path, metavar="FILE", help="write the summary as JSON")
     pipeline.add_argument("--quiet", action="store_true", help="no progress, and no table of actions")

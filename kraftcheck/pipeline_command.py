@@ -19,7 +19,6 @@ from kraftcheck.progress import Count
 from kraftcheck.replay_command import CONFORMS, DIVERGES, NOTHING_READ
 from kraftcheck.report import WARNING, print_lines
 from spec.config import override, parse_setting
-from spec.errors import InputError
 from spec.protocol import Protocol
 from traces.pipeline import Pipeline, Summary
 from traces.pipeline_folder import Output, inputs_of
@@ -69,7 +68,7 @@ def _replay(model: Model, arguments: argparse.Namespace, bound: Any, inputs: Any
 
     limit = DEFAULT_LIMIT if arguments.max_size is None else arguments.max_size
     count = Count("files replayed", quiet=arguments.quiet)
-    cluster = Cluster(f"kraftcheck pipeline {model.name}", arguments.master, settings(arguments.conf), model.protocol)
+    cluster = Cluster(f"kraftcheck pipeline {model.name}", arguments.master, arguments.conf, model.protocol)
     try:
         pipeline = Pipeline(
             cluster, bound.protocol, init=bound.init, symmetry=bound.symmetry, limit_bytes=limit, output=output
@@ -78,27 +77,6 @@ def _replay(model: Model, arguments: argparse.Namespace, bound: Any, inputs: Any
     finally:
         count.close()
         cluster.close()
-
-
-def settings(words: list[str]) -> list[tuple[str, str]]:
-    """Return Spark's settings as pairs.
-
-    Parameters
-    ----------
-    words
-        Each as `spark.some.key=value`.
-
-    Raises
-    ------
-    InputError
-        For a word of another form.
-    """
-    pairs = [word.partition("=") for word in words]
-    for word, (key, equals, _) in zip(words, pairs, strict=True):
-        if not equals or not key.startswith("spark."):
-            expected = "KEY=VALUE with a key of Spark's, such as spark.executor.memory=3g"
-            raise InputError(f"--conf {word}: expected {expected}")
-    return [(key, value) for key, _, value in pairs]
 
 
 def _identity(protocol: Protocol, init: str, symmetry: str | None) -> dict[str, Any]:

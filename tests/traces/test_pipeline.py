@@ -1,0 +1,248 @@
+"""The pipeline: many traces, broken ones among them, replayed on Spark into tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kraftcheck.cli import main
+from spec.errors import InputError
+from spec.examples.lock_service import LockService
+from spec.semantics import Semantics
+from spec.values import ModelValue
+from tests.conformance.models import TLC, bound
+from tests.conformance.test_counterexamples import MCReconfig
+from traces.pipeline_folder import Input, Output, inputs_of
+from traces.pipeline_rows import Found, Reporter, changed
+from traces.text import DEFAULT_LIMIT
+
+# What becomes of one file
+
+
+def reporter() -> Reporter:
+    return Reporter(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT)
+
+
+def rows_of(path: Path) -> Found:
+    (found,) = reporter().rows(str(path))
+    return found
+
+
+def test_a_trace_that_conforms() -> None:
+    found = rows_of(TLC / "counterexamples" / "joined.out.gz")
+    (trace,) = found.traces
+    assert (trace["verdict"], trace["index"], trace["diverged_step"], trace["reason"]) == ("conforms", 0, None, None)
+    assert trace["format"] == "tlc-log" or trace["format"]
+    assert found.errors == []
+    assert [step["step"] for step in found.steps] == list(range(trace["steps"] + 1))
+    assert found.steps[0]["action"] is None
+    assert found.steps[0]["changed"] == []
+    assert all(step["action"] for step in found.steps[1:])
+    assert any(step["actor"] == "n1" for step in found.steps)
+    assert len({step["state"] for step in found.steps}) == len(found.steps)
+    assert "n1.log" in {name for step in found.steps for name in step["changed"]}
+
+
+def test_a_state_has_one_name_in_every_file_and_process() -> None:
+    one = [step["state"] for step in rows_of(TLC / "counterexamples" / "joined.out.gz").steps]
+    other = [step["state"] for step in rows_of(TLC / "counterexamples" / "joined.json.gz").steps]
+    assert one == other
+
+
+def test_a_trace_that_diverges(tmp_path: Path) -> None:
+    text = gzip.decompress((TLC / "counterexamples" / "joined.out.gz").read_bytes()).decode()
+    at = text.index("State 4:")
+    path = tmp_path / "changed.out"
+    path.write_text(text[:at] + text[at:].replace("currentEpoch |-> 1", "currentEpoch |-> 7", 1).replace(
+        "/\\ _electionCtr = ", "/\\ _electionCtr = 7", 1))  # fmt: skip
+    found = rows_of(path)
+    (trace,) = found.traces
+    assert trace["verdict"] == "diverges"
+    assert trace["diverged_step"] in (3, 4)
+    assert len(found.steps) == trace["diverged_step"]
+    assert found.errors == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected a trace"),
+        (b"State 1: <Initial predicate>\n/\\ x = [", "expected"),
+        (b"\x1f\x8b\x08broken", "gzip"),
+        (b"\xff\xfe\x00", "expected"),
+    ],
+)
+def test_a_broken_file_is_a_row(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "broken.out"
+    path.write_bytes(content)
+    found = rows_of(path)
+    assert [trace["verdict"] for trace in found.traces] == ["unreadable"]
+    (error,) = found.errors
+    assert message in error["message"]
+    assert str(path) not in error["message"]
+
+
+def test_whatever_a_file_does_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = reporter()
+    path = str(TLC / "counterexamples" / "joined.out.gz")
+
+    def broken(*_: object, **__: object) -> None:
+        raise RecursionError("too deep")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("traces.replay.stream_traces", broken)
+        (rows,) = found.rows(path)
+    assert [error["message"] for error in rows.errors] == ["RecursionError: too deep"]
+    (rows,) = found.rows(path)
+    assert [trace["verdict"] for trace in rows.traces] == ["conforms"]
+
+
+def test_what_a_step_changes_is_named() -> None:
+    protocol = LockService(clients=frozenset({ModelValue("c1", 1), ModelValue("c2", 2)}), losses=1)
+    semantics = Semantics(protocol)
+    (start,) = semantics.initial()
+    named = {transition.action: set(changed(start, transition.target)) for transition in semantics.transitions(start)}
+    assert named
+    for names in named.values():
+        assert any("." in name for name in names)
+        assert any(name.startswith("messages to ") for name in names)
+    assert list(changed(start, start)) == []
+
+
+# The folder
+
+
+def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name in ("a.out", "deep/b.out", ".hidden"):
+        (tmp_path / "in" / name).write_text(name)
+    found = inputs_of([str(tmp_path / "in")], tmp_path / "out")
+    assert [Path(file.path).name for file in found] == ["a.out", "b.out"]
+    assert inputs_of([str(tmp_path / "in" / "**" / "*.out"), str(tmp_path / "in" / "a.out")], tmp_path / "o") == found
+    assert [Path(file.path).name for file in inputs_of([str(tmp_path / "in")], tmp_path / "in" / "deep")] == ["a.out"]
+    with pytest.raises(InputError, match=r"none\.out: expected a file, a folder with files, or a pattern"):
+        inputs_of([str(tmp_path / "none.out")], tmp_path / "out")
+
+
+def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> None:
+    identity = {"model": "m", "constants": {"N": 1}}
+    file = Input("/a", 1, 2)
+    with Output(tmp_path / "out", identity) as output:
+        assert (output.done(), output.next_batch()) == (set(), 1)
+        for table in ("traces", "steps", "errors"):
+            Path(output.staging(table)).mkdir(parents=True)
+        output.accept(1, [file])
+        with pytest.raises(InputError, match=r"it is in use by another run \(process \d+\)"):
+            Output(tmp_path / "out", identity)
+    (tmp_path / "out" / "traces" / "batch=00002").mkdir()
+    (tmp_path / "out" / "staging" / "raw").mkdir(parents=True)
+    with Output(tmp_path / "out", identity) as output:
+        assert (output.done(), output.next_batch()) == ({file}, 2)
+    assert not (tmp_path / "out" / "traces" / "batch=00002").exists()
+    assert not (tmp_path / "out" / "staging").exists()
+    assert (tmp_path / "out" / "traces" / "batch=00001").exists()
+    with pytest.raises(InputError, match="it belongs to another run: constants differs in N; choose another folder"):
+        Output(tmp_path / "out", {"model": "m", "constants": {"N": 2}})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter").write_text("")
+    with pytest.raises(InputError, match="expected a new folder, or one of an earlier run; found letter in it"):
+        Output(tmp_path / "other", identity)
+
+
+# On Spark
+
+
+def corpus(folder: Path, traces: int, broken: int, tampered: int) -> tuple[set[str], set[str]]:
+    """Write traces of the lock service's behaviours; return which were broken and which tampered with."""
+    folder.mkdir()
+    assert main(
+        ["simulate", "two-phase-commit", "--runs", str(traces), "--depth", "30", "--seed", "5", "--out", str(folder),
+         "--engine", "tables", "--quiet"]
+    ) == 0  # fmt: skip
+    files = sorted(folder.iterdir())
+    assert len(files) == traces
+    chosen = Random(8).sample(files, broken + tampered)
+    for number, path in enumerate(chosen[:broken]):
+        text = path.read_text()
+        if number % 3 == 0:
+            path.write_bytes(gzip.compress(text.encode())[:-9])
+        else:
+            path.write_text(text[: text.rindex("=") - 2] + "= [" if number % 3 == 1 else "not a trace\n")
+    for path in chosen[broken:]:
+        tamper(path)
+    return {path.name for path in chosen[:broken]}, {path.name for path in chosen[broken:]}
+
+
+def tamper(path: Path) -> None:
+    """Change the last state of a trace to one that nothing leads to."""
+    text = path.read_text()
+    last = text.rindex("STATE_")
+    head, state = text[:last], text[last:]
+    changed_text = head + re.sub(r"rm1 :> (aborted|committed|prepared)", "rm1 :> working", state, count=1)
+    if changed_text == text:  # it is still working
+        changed_text = head + state.replace("rm1 :> working", "rm1 :> committed", 1)
+    assert changed_text != text
+    path.write_text(changed_text)
+
+
+def tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    import pyarrow.dataset as ds
+
+    return {
+        name: ds.dataset(folder / name, format="parquet").to_table().to_pylist()
+        for name in ("traces", "steps", "errors", "coverage")
+    }
+
+
+def pipeline(source: Path, out: Path, *more: str) -> tuple[int, dict[str, Any]]:
+    report = out.with_suffix(".json")
+    code = main(
+        ["pipeline", str(source), "--out", str(out), "--model", "two-phase-commit", "--json", str(report), "--quiet",
+         *more]
+    )  # fmt: skip
+    return code, json.loads(report.read_text())
+
+
+@pytest.mark.spark
+def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
+    broken, tampered = corpus(tmp_path / "in", 60, 6, 5)
+    code, summary = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
+    assert code == 1
+    found = tables(tmp_path / "out")
+    assert {Path(row["file"]).name for row in found["errors"]} == broken
+    assert len(found["errors"]) == len(broken)
+    assert all(row["message"] for row in found["errors"])
+    verdicts = {Path(row["file"]).name: row["verdict"] for row in found["traces"]}
+    assert {name for name, verdict in verdicts.items() if verdict == "diverges"} == tampered
+    assert Counter(verdicts.values()) == {"conforms": 49, "diverges": 5, "unreadable": 6}
+    assert (summary["conforms"], summary["diverges"], summary["unreadable"]) == (49, 5, 6)
+    taken = Counter(row["action"] for row in found["steps"] if row["action"] is not None)
+    totals = {row["action"]: row["times"] for row in found["coverage"] if row["file"] is None}
+    assert {name: times for name, times in totals.items() if times} == taken
+    assert totals == summary["actions"]
+    assert summary["steps"] == sum(taken.values())
+    assert summary["distinct_states"] == len({row["state"] for row in found["steps"]})
+    # again: only what is new
+    for path in list((tmp_path / "in").iterdir())[:3]:
+        shutil.copy(path, tmp_path / "in" / f"new_{path.name}")
+    code, again = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
+    assert (again["new_files"], again["files"], again["traces"]) == (3, 63, 63)
+    assert len(tables(tmp_path / "out")["traces"]) == 63
+
+
+@pytest.mark.spark
+def test_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", str(tmp_path / "none"), "--out", str(tmp_path / "o"), "--model", "lock-service"]) == 2
+    (tmp_path / "a.out").write_text("x")
+    words = ["pipeline", str(tmp_path / "a.out"), "--out", str(tmp_path / "o"), "--model", "lock-service"]
+    assert main([*words, "--master", "nonsense"]) == 2
+    assert "--master nonsense: expected local[N]" in capsys.readouterr().err
+    assert main([*words, "--master", "local[1]", "--quiet"]) == 2  # nothing could be read
