@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,6 +21,10 @@ from spec.errors import InputError
 BASE = "base"
 WHOLE_BASE = 1_000_000
 """Distinct states up to which the base is searched to the end, where every variant is violated long before."""
+
+TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
+NUMBERS = ("length", "distinct states", "seconds")
+"""The columns of the table, and which of them are numbers."""
 
 SEVERITY = (EXIT_INTERRUPTED, 12, 11, 13, 20, 0)
 """Exit codes of single searches, the one that counts most first."""
@@ -219,7 +223,7 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
         yield content
 
 
-def table(groups: Iterable[Group], *, quiet: bool = False) -> Iterator[Line]:
+def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
     """Yield the tables, one a configuration: a line a run, the base first.
 
     Parameters
@@ -227,23 +231,35 @@ def table(groups: Iterable[Group], *, quiet: bool = False) -> Iterator[Line]:
     groups
         The runs, by configuration.
     quiet
-        Whether to leave out what is checked there, and how.
+        Whether to leave out what is checked there, and how; then there is one table, which names the configurations.
     """
-    titles = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
+    if quiet:
+        yield [(HEAD, groups[0].base.job.model.name)]
+        yield from _aligned([("configuration", *TITLES)], [_named_rows(group) for group in groups])
+        return
     for number, group in enumerate(groups):
         if number:
             yield []
-        rows = [_row(group, one) for one in group.runs]
-        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-        right = (3, 4, 5)
-        job = group.base.job
-        yield from header(job) if not quiet else [[(HEAD, f"{job.model.name}, configuration {job.config_name}")]]
-        for row in (titles, *rows):
-            cells = [
-                f"{text:>{width}}" if place in right else f"{text:{width}}"
-                for place, (text, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            yield [(HEAD if row is titles else PLAIN, "  ".join(cells).rstrip())]
+        yield from header(group.base.job)
+        yield from _aligned([TITLES], [[_row(group, one) for one in group.runs]])
+
+
+def _named_rows(group: Group) -> list[tuple[str, ...]]:
+    """Return the rows of a group, of which the first names the configuration."""
+    names = [group.base.job.config_name, *[""] * len(group.variants)]
+    return [(name, *_row(group, one)) for name, one in zip(names, group.runs, strict=True)]
+
+
+def _aligned(titles: list[tuple[str, ...]], groups: list[list[tuple[str, ...]]]) -> Iterator[Line]:
+    rows = [*titles, *[row for group in groups for row in group]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = [title in NUMBERS for title in titles[0]]
+    for row in rows:
+        cells = [
+            f"{text:>{width}}" if to_the_right else f"{text:{width}}"
+            for text, width, to_the_right in zip(row, widths, right, strict=True)
+        ]
+        yield [(HEAD if row in titles else PLAIN, "  ".join(cells).rstrip())]
 
 
 def _row(group: Group, one: Run) -> tuple[str, ...]:

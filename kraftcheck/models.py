@@ -15,6 +15,7 @@ from spec.protocol import Protocol
 SHIPPED = {
     "reconfig": "kraft_model.reconfig:Reconfig",
     "recovery": "kraft_model.recovery:Recovery",
+    "registration": "kraft_model.registration:Registration",
     "two-phase-commit": "spec.examples.two_phase_commit:TwoPhaseCommit",
     "lock-service": "spec.examples.lock_service:LockService",
 }

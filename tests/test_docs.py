@@ -1,0 +1,184 @@
+"""The pages of `docs` say what is there: actions, scenarios, variants, numbers; their commands print what they show."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from explorer.result import Options
+from kraftcheck.cli import main
+from kraftcheck.models import find_model
+from tests.kraft_model.searches import Fault
+from tests.kraft_model.test_recovery import FAULTS as RECOVERY_FAULTS
+from tests.kraft_model.test_recovery import READINGS
+from tests.kraft_model.test_registration import FAULTS as REGISTRATION
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SCENARIOS = ROOT / "tests" / "scenarios"
+RECOVERY = READINGS + RECOVERY_FAULTS
+SECTION = re.compile(r"^## [^\n]*`([\w-]+)`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> None:
+    """Compile the kernel: until it is, small searches go to the reference engine, and say so."""
+    from explorer.tables.engine import explore
+    from spec.examples.lock_service import LockService
+    from spec.values import ModelValue
+
+    explore(LockService(clients=frozenset({ModelValue("c1")}), losses=0), Options())
+
+
+# Coverage
+
+
+class Row(NamedTuple):
+    """A row of `docs/coverage.md`."""
+
+    model: str
+    section: str
+    statement: str
+    action: str
+    shown_by: str
+
+
+def rows() -> list[Row]:
+    found = []
+    for model, text in SECTION.findall((DOCS / "coverage.md").read_text()):
+        for line in text.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            if line.startswith("| ") and not line.startswith(("| section ", "|---")):
+                assert len(cells) in (3, 4), line
+                found.append(Row(model, *cells, *[""] * (4 - len(cells))))
+    return found
+
+
+ROWS = rows()
+
+
+def test_every_part_is_covered() -> None:
+    models = {row.model for row in ROWS}
+    assert {"recovery", "registration"} <= models
+    for model in models:
+        protocol = find_model(model).protocol
+        named = {name for row in ROWS if row.model == model for name in re.findall(r"`(\w+)`", row.action)}
+        actions = {*protocol.actions, *protocol.network.own_actions()}
+        assert named <= actions
+        if model in ("recovery", "registration"):
+            unnamed = {"LoseMessage", "ShrinkIsr", "FetchFromLeader", "AppendProduced", "SendInvalidAlterPartition"}
+            assert actions - named <= unnamed | {"RunUpgrade"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.model}: {row.statement}" for row in ROWS])
+def test_a_statement_is_handled_by_an_action_that_a_scenario_shows(row: Row) -> None:
+    actions = re.findall(r"`(\w+)`", row.action)
+    assert actions or row.action.startswith("none: "), row
+    files = re.findall(r"`([\w.-]+\.txt)`", row.shown_by)
+    told = "\n".join((SCENARIOS / file).read_text() for file in files)
+    if files:
+        for action in actions:
+            assert re.search(rf"^(briefly |cannot )?{action}\b", told, re.MULTILINE), f"{action} in {files}"
+    model = find_model(row.model)
+    for kind, names in re.findall(r"\b(faults?|variant|property) ([A-Za-z][\w-]*(?:, [a-z][\w-]*)*)", row.shown_by):
+        for name in names.split(", "):
+            assert name in (model.protocol.properties if kind == "property" else model.variants), name
+    assert files or not actions or "fault" in row.shown_by or "variant" in row.shown_by, row
+
+
+# Faults and findings
+
+
+@pytest.mark.parametrize(("model", "faults"), [("recovery", RECOVERY), ("registration", REGISTRATION)])
+def test_the_table_of_faults_is_that_of_the_tests(model: str, faults: list[Fault]) -> None:
+    text = dict(SECTION.findall((DOCS / "faults.md").read_text()))[model]
+    shown = {row[0]: row[1:] for row in re.findall(r"^ {5,}(\S+) +violation +(\w+) +(\d+) ", text, re.MULTILINE)}
+    assert shown == {fault.variant: (fault.property, str(fault.length)) for fault in faults}
+    bases = re.findall(r"^\S+ +base +ok +([\d,]+) ", text, re.MULTILINE)
+    assert bases == [f"{fault.base:,}" for fault in faults]
+
+
+FINDINGS = re.findall(r"^    kraftcheck (.+)$", (DOCS / "findings.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", FINDINGS)
+def test_a_findings_command_shows_a_violation(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    model, *_ = arguments = shlex.split(command)[1:]
+    assert main([*shlex.split(command), "--quiet"]) == 12
+    section = dict(SECTION.findall((DOCS / "findings.md").read_text()))[model]
+    about = next(part for part in section.split("\n### ") if f"    kraftcheck {command}\n" in part)
+    printed = capsys.readouterr().out
+    lengths = re.findall(r"^.* violation +[\w, ]+? +(\d+) ", printed, re.MULTILINE)
+    lengths += re.findall(r"^Counterexample to \w+, (\d+) states$", printed, re.MULTILINE)
+    assert lengths, arguments
+    for length in lengths:
+        assert f"{length} states" in " ".join(about.split()), f"{length} states in {about}"
+
+
+# Commands
+
+
+class Example(NamedTuple):
+    """A command in a page, and what is shown to come of it."""
+
+    page: str
+    command: str
+    shown: str
+
+
+def examples(page: str) -> list[Example]:
+    found = re.findall(r"^```console\n\$ (.+)\n((?:.*\n)*?)```$", (DOCS / page).read_text(), re.MULTILINE)
+    return [Example(page, command, shown) for command, shown in found]
+
+
+OWN = examples("your-own-variant.md")
+
+
+def with_files(page: str, folder: Path) -> None:
+    """Write the files that a page tells its reader to write."""
+    text = (DOCS / page).read_text()
+    (program,) = re.findall(r"^```python\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    (config,) = re.findall(r"^```cfg\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    (folder / "sooner.py").write_text(program)
+    (folder / "sooner.cfg").write_text(config)
+
+
+@pytest.mark.parametrize("example", OWN, ids=[example.command for example in OWN])
+def test_a_change_of_ones_own_as_the_page_has_it(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_files(example.page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    name, *arguments = shlex.split(example.command)
+    assert name == "kraftcheck"
+    assert main(arguments) == 12
+    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.rstrip().split("\n")) + "\n"
+    shown = example.shown.replace("TIME", "...")
+    assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), printed
+
+
+def test_the_change_of_ones_own_is_pure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_files("your-own-variant.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert len(OWN) == 3
+    assert main(["check", "sooner.py:Sooner", "--config", "smoke", "--check-actions"]) == 0
+
+
+@pytest.mark.slow
+def test_the_change_of_ones_own_harms_no_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_files("your-own-variant.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = (tmp_path / "sooner.cfg").read_text()
+    others = text.replace("    RecoveringHasOneInSync\n", "").replace("PROPERTY SuccessorElectedUncleanly\n", "")
+    (tmp_path / "clients.cfg").write_text(others)
+    arguments = ["sooner.py:Sooner", "--config", "clients.cfg", "--set", "MaxRequests=1"]
+    assert main(["check", *arguments]) == 0
