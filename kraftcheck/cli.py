@@ -204,7 +204,8 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
 
 def _add_simulate(simulate: argparse.ArgumentParser) -> None:
     none = dict.fromkeys(("max_depth", "graph", "memory", "checkpoint", "checkpoint_every", "resume", "master"))
-    simulate.set_defaults(run=_simulate, search="bfs", conf=(), **none)  # of check's options, those that it does not have
+    # Of check's options, those that it does not have.
+    simulate.set_defaults(run=_simulate, search="bfs", conf=(), **none)
     _add_what(simulate)
     how = simulate.add_argument_group("how")
     how.add_argument("--runs", type=_count, default=1000, metavar="N", help="walks (default: 1000)")
@@ -270,9 +271,8 @@ def _add_search(check: argparse.ArgumentParser) -> None:
     how.add_argument("--memory", type=_size, metavar="SIZE", help="for the states, such as 4G; the rest goes to disk")
     spark = check.add_argument_group("on Spark, with --engine spark")
     spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT, yarn, ... (default: this machine)")
-    spark.add_argument(
-        "--conf", type=_conf, action=_Pairs, default=(), metavar="KEY=VALUE", help="one of Spark's settings (repeatable)"
-    )
+    setting = "one of Spark's settings (repeatable)"
+    spark.add_argument("--conf", type=_conf, action=_Pairs, default=(), metavar="KEY=VALUE", help=setting)
     limits = check.add_argument_group("where to stop")
     limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
     limits.add_argument("--max-depth", type=_count, metavar="N", help="states along a path; 1: the initial ones alone")

@@ -6,7 +6,6 @@ caches by path, so the kernel is compiled once on a machine. Where the executor 
 is used.
 """
 
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import os

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from functools import reduce
 from importlib import import_module
@@ -60,7 +61,8 @@ def revive(description: Description, user_files: Path) -> tuple[Protocol, Option
     user_files
         The folder with the files of a user's model.
     """
-    cls = _class(*description["model"], user_files)
+    module, name = description["model"]
+    cls = _class(module, name, user_files)
     lexicon = Lexicon(_class(module, name, user_files) for module, name in description["classes"])
     for name, index in description["model_values"]:
         lexicon.model_values[name] = ModelValue(name, index)
@@ -86,8 +88,6 @@ def _class(module: str, name: str, user_files: Path) -> Any:
     """Return the class of a name in a module; a user's file is a module under a name of its own."""
     outer, *inner = name.split(".")
     if module.startswith(PREFIX):
-        import sys
-
         if module not in sys.modules:
             load(user_files / f"{module.removeprefix(PREFIX)}.py", outer)
         found: Any = getattr(sys.modules[module], outer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -13,8 +14,8 @@ from explorer.interruption import Interruption
 from explorer.result import Options, Result, TraceStep
 from explorer.spark.description import as_text, describe
 from explorer.spark.folder import Piece, Shared, States, groups_of
-from explorer.spark.kernel import owners
 from explorer.spark.keeping import Keeper
+from explorer.spark.kernel import bytes_a_state, owners, packing_of
 from explorer.spark.process import names_of
 from explorer.spark.registry import Registry
 from explorer.spark.session import Cluster
@@ -108,7 +109,7 @@ class SparkSearch(TableSearch):
         self.figures: list[dict[str, Any]] = []
         self.earlier = 0.0
         self.interruption = Interruption()
-        self._run = uuid4().hex
+        self.run_id = uuid4().hex
         self._description = describe(protocol, options)
 
     def run(self) -> Result:
@@ -154,7 +155,8 @@ class SparkSearch(TableSearch):
         if wanted and not (wanted.isdigit() and 0 < int(wanted) <= MOST_PARTITIONS):
             raise InputError(f"spark.kraftcheck.partitions: expected a number up to {MOST_PARTITIONS}, found {wanted}")
         cores = PARTITIONS_A_CORE * self.cluster.parallelism
-        self.parts = int(wanted) if wanted else min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
+        usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
+        self.parts = int(wanted) if wanted else usual
         self.shared.clear()
         controls: set[int] = set()
         contents: set[int] = set()
@@ -189,12 +191,12 @@ class SparkSearch(TableSearch):
             Piece(level, part, group, 1) for part, rows in sorted(parts.items()) for group in range(groups_of(rows))
         ]
         ends = np.linspace(0, len(pieces), min(wanted, len(pieces)) + 1).astype(int).tolist()
-        return [pieces[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        return [pieces[first:last] for first, last in pairwise(ends)]
 
     def _arguments(self, **more: Any) -> str:
         return as_text(
             {
-                "run": self._run,
+                "run": self.run_id,
                 "description": self._description,
                 "folder": str(self.shared.path.resolve()),
                 "names": self.named,
@@ -204,17 +206,12 @@ class SparkSearch(TableSearch):
             }
         )
 
-    def _frame(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
-        """Return the Dataset that so many tasks make."""
-        numbers = self.cluster.spark.range(0, tasks, 1, tasks)
-        return numbers.mapInArrow(self.cluster.task(f"{TASKS}:{name}", arguments), schema)
-
     def _discover(self, level: int) -> list[Definition]:
         """Expand a level to count, to check, and to find out which values are new; return what is violated."""
         total = sum(self.levels[level - 1].values())
         self.cluster.describe(f"level {level}: {total:,} states, what they lead to")
         tasks = self._tasks(level)
-        table = self._frame(len(tasks), "discover", self._arguments(tasks=tasks), DDL).toArrow()
+        table = self.cluster.run(len(tasks), f"{TASKS}:discover", self._arguments(tasks=tasks), DDL)
         reports: list[list[Definition]] = []
         events: list[Definition] = []
         fired = self.pool[0].fired
@@ -238,9 +235,7 @@ class SparkSearch(TableSearch):
         tasks = self._tasks(level)
         reducers = 1 if total <= SMALL else min(self.parts, 2 * self.cluster.parallelism)
         counts = self.names.counts
-        more = {"counts": counts, "reducers": reducers}
         self.shared.begin_level(level + 1)
-        sent = self._frame(len(tasks), "expand", self._arguments(tasks=tasks, **more), STATES_DDL)
         files = {
             part: [number for number, parts in enumerate(self.levels, start=1) if part in parts]
             for part in range(self.parts)
@@ -248,8 +243,12 @@ class SparkSearch(TableSearch):
         arguments = as_text(
             {"folder": str(self.shared.path.resolve()), "level": level + 1, "files": files, "counts": counts}
         )
-        divided = sent.repartitionById(reducers, "task") if len(tasks) > 1 or reducers > 1 else sent
-        found = divided.mapInArrow(self.cluster.task(f"{TASKS}:settle", arguments), SETTLED_DDL).toArrow().to_pylist()
+        found = self.cluster.exchange(
+            len(tasks),
+            (f"{TASKS}:expand", self._arguments(tasks=tasks, counts=counts, reducers=reducers), STATES_DDL),
+            reducers,
+            (f"{TASKS}:settle", arguments, SETTLED_DDL),
+        ).to_pylist()
         self.levels.append({row["part"]: row["states"] for row in found if row["states"]})
         self.shared.sync(level + 1, sorted(self.levels[-1]))
         now = time.monotonic()
@@ -258,17 +257,11 @@ class SparkSearch(TableSearch):
                 "level": level + 1,
                 "states": sum(self.levels[-1].values()),
                 "sent": sum(row["received"] for row in found),
-                "bytes_sent": sum(row["received"] for row in found) * self._bytes_a_state(counts),
+                "bytes_sent": sum(row["received"] for row in found) * bytes_a_state(packing_of(counts)),
                 "bytes_written": sum(row["bytes"] for row in found),
                 "seconds": [round(middle - began, 3), round(now - middle, 3)],
             }
         )
-
-    @staticmethod
-    def _bytes_a_state(counts: list[int]) -> int:
-        from explorer.spark.kernel import bytes_a_state, packing_of
-
-        return bytes_a_state(packing_of(counts))
 
     # Counts
 
@@ -314,7 +307,7 @@ class SparkSearch(TableSearch):
         self.cluster.describe(f"counterexample: what leads to it in level {level}")
         tasks = self._tasks(level)
         arguments = self._arguments(tasks=tasks, target=target.tolist())
-        found = from_table(self._frame(len(tasks), "precede", arguments, DDL).toArrow())
+        found = from_table(self.cluster.run(len(tasks), f"{TASKS}:precede", arguments, DDL))
         return np.array(min(definition.numbers for definition in found), np.int32)
 
 

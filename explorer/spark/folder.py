@@ -37,14 +37,14 @@ class Piece(NamedTuple):
     ----------
     level, part
         Which file.
-    first, count
+    first, groups
         Which of its row groups.
     """
 
     level: int
     part: int
     first: int
-    count: int
+    groups: int
 
 
 def groups_of(rows: int) -> int:
@@ -103,7 +103,7 @@ class Shared:
     def read_states(self, piece: Piece) -> Iterator[States]:
         """Yield the states of a piece of a level, a row group at a time."""
         with pq.ParquetFile(self._part(piece.level, piece.part)) as file:
-            for group in range(piece.first, piece.first + piece.count):
+            for group in range(piece.first, piece.first + piece.groups):
                 yield _states(file.read_row_group(group, use_threads=False))
 
     def read_part(self, level: int, part: int) -> Iterator[States]:

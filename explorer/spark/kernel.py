@@ -4,7 +4,6 @@ A state here is a row of 32-bit numbers: its control row, then the number of eac
 contents of that slot (0: empty). Such a row is packed as `explorer.tables.visited` packs the rows of one process.
 """
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The driver's side of the dictionary: what tasks report as new is merged, and gets ids that are the same everywhere."""
+"""The driver's side of the dictionary: what tasks report is merged, and gets ids that are the same everywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spec.errors import InputError
 Key = tuple[int, int]  # kind and column
 
 
-class Collision(InputError):
+class CollisionError(InputError):
     """Two values have one name."""
 
 
@@ -61,7 +61,7 @@ class Registry:
 
         Raises
         ------
-        Collision
+        CollisionError
             Where two encodings have one name.
         """
         listed = [list(report) for report in reports]
@@ -90,7 +90,7 @@ class Registry:
         name, encoding = name_of(definition.encoding), definition.encoding
         if name in known:
             if known[name][1] != encoding:
-                raise Collision(f"two values have the name {name.hex()}: {encoding!r} and {known[name][1]!r}")
+                raise CollisionError(f"two values have the name {name.hex()}: {encoding!r} and {known[name][1]!r}")
             return False
         known[name] = len(known) + (definition.kind == LOCAL), encoding
         return True

@@ -32,7 +32,7 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # a task for each group of partitions, as we divide them
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32",  # a row holds up to a megabyte of states
     "spark.ui.showConsoleProgress": "false",
-    "spark.python.worker.reuse": "true",
+    "spark.python.worker.reuse": "true",  # a process keeps what it has learned
 }
 """What the engine sets where the user does not."""
 
@@ -76,7 +76,7 @@ class Cluster:
         try:
             self.spark = self._session(name, master, dict(conf), submitted)
             context = self.spark.sparkContext
-            self.local = context.master.startswith("local")
+            self.local = str(context.master).startswith("local")
             self._await_executor()
             self._bundle = make_bundle(protocol, self._folder)
             context.addFile(str(self._bundle.path))
@@ -137,13 +137,54 @@ class Cluster:
         """Return one of Spark's settings."""
         return str(self.spark.sparkContext.getConf().get(key, default))
 
+    def run(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
+        """Do tasks; return the table that they make.
+
+        Parameters
+        ----------
+        tasks
+            How many; each is given its number.
+        name, arguments
+            A function, as `module:name`, and JSON for it.
+        schema
+            Of the rows that they yield.
+        """
+        return self._dataset(tasks, name, arguments, schema).toArrow()
+
+    def exchange(
+        self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]
+    ) -> Any:
+        """Do tasks whose rows go to others, each to that of its column `task`; return the table that those make.
+
+        Parameters
+        ----------
+        tasks, reducers
+            How many of each.
+        first, second
+            Name, arguments and schema of each.
+        """
+        sent = self._dataset(tasks, *first)
+        if tasks > 1 or reducers > 1:
+            sent = sent.repartitionById(reducers, "task")
+        name, arguments, schema = second
+        return sent.mapInArrow(self.task(name, arguments), schema).toArrow()
+
+    def _dataset(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
+        return self.spark.range(0, tasks, 1, tasks).mapInArrow(self.task(name, arguments), schema)
+
     def task(self, name: str, arguments: str) -> Any:
-        """Return the function that does a task of ours on an executor, for `mapInArrow`."""
+        """Return the function that does a task of ours on an executor, for `mapInArrow`.
+
+        Parameters
+        ----------
+        name, arguments
+            A function, as `module:name`, and JSON for it.
+        """
         from pyspark.cloudpickle import register_pickle_by_value
 
         from explorer.spark import boot
 
-        register_pickle_by_value(boot)
+        register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
         return boot.remote(name, arguments, self._bundle.path.name, self._bundle.digest)
 
     def describe(self, text: str) -> None:
@@ -185,7 +226,7 @@ def require_java() -> None:
         raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: there is none on {where}") from None
     match = _VERSION.search(answer.stderr + answer.stdout)
     if match is None:
-        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: {program} -version does not say which it is")
+        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: {program} -version does not say which")
     found = int(match[2] or 0) if match[1] == "1" else int(match[1])
     if found < LEAST_JAVA:
         raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer; {program} is Java {found}")
