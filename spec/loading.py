@@ -60,10 +60,15 @@ def protocol_at(target: str) -> type[Protocol]:
 
 
 def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
-    """Return the variants of a protocol, by name."""
+    """Return the variants of a protocol, by name; what users' files add to a protocol that is not theirs, they name."""
     if protocol.variants_module is not None:
         import_module(protocol.variants_module)
-    return dict(protocol.variants)
+    is_users = protocol.__module__.startswith(PREFIX)
+    return {
+        name: changed
+        for name, changed in protocol.variants.items()
+        if is_users or not changed.__module__.startswith(PREFIX)
+    }
 
 
 def variant(protocol: type[Protocol], name: str) -> type[Protocol]:
