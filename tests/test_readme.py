@@ -6,6 +6,7 @@ import doctest
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,16 @@ def kernel() -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(CONSOLE) == 7
+    assert len(CONSOLE) == 8
 
 
-@pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
+def example(command: str, shown: str) -> Any:
+    """Return a test's parameters; those on Spark need Java."""
+    marks = [pytest.mark.spark] if command.startswith("kraftcheck pipeline") else []
+    return pytest.param(command, shown, id=command, marks=marks)
+
+
+@pytest.mark.parametrize(("command", "shown"), [example(*item) for item in CONSOLE])
 def test_prints_what_the_readme_shows(
     command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
