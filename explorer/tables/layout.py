@@ -167,6 +167,7 @@ def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
     """Return the array, or a copy of at least `size` rows with at least twice the room."""
     if len(array) >= size:
         return array
-    larger = np.full((max(size, 2 * len(array)), *array.shape[1:]), fill, array.dtype)
+    shape = (max(size, 2 * len(array)), *array.shape[1:])
+    larger = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)  # zeros take no time
     larger[: len(array)] = array
     return larger
