@@ -14,6 +14,7 @@ from spec.protocol import Protocol
 
 SHIPPED = {
     "reconfig": "kraft_model.reconfig:Reconfig",
+    "quorum": "kraft_model.quorum:Quorum",
     "two-phase-commit": "spec.examples.two_phase_commit:TwoPhaseCommit",
     "lock-service": "spec.examples.lock_service:LockService",
 }

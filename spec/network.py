@@ -245,7 +245,38 @@ class BagWithMemory(Network):
 
 
 class Bag(BagWithMemory):
-    """Unordered messages with delivery counts, forgotten once the last copy is consumed."""
+    """Unordered messages with delivery counts, forgotten once the last copy is consumed.
+
+    Parameters
+    ----------
+    merges
+        Whether sending a message that is under way changes nothing, as in a set; only `DuplicateMessage` then adds a
+        copy. It keeps the states finite where requests are repeated.
+    """
+
+    def __init__(
+        self,
+        *,
+        merges: bool = False,
+        once: Iterable[type[Record]] = (),
+        replies_once: Iterable[type[Record]] = (),
+        loses: bool | str = False,
+        duplicates: bool | str = False,
+    ) -> None:
+        super().__init__(once=once, replies_once=replies_once, loses=loses, duplicates=duplicates)
+        self.merges = merges
+
+    def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
+        """Add a copy, unless one is under way and they merge."""
+        if self.merges and message in inbox and not isinstance(message, self.once):
+            return inbox
+        return super().send(inbox, message)
+
+    def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
+        """Add a copy of a response, unless one is under way and they merge."""
+        if self.merges and response in inbox and not isinstance(response, self.replies_once):
+            return inbox
+        return super().reply(inbox, response)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
         """Take away one copy; with the last one the message is forgotten."""
@@ -255,9 +286,14 @@ class Bag(BagWithMemory):
         return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule of a bag with memory, except that the last copy is forgotten."""
+        """Return the rule of a bag with memory, except that the last copy is forgotten and that messages may merge."""
         rule = super().rule(operation, message)
-        return rule._replace(forgets=True) if rule and operation in ("discard", "lose") else rule
+        if rule is None:
+            return None
+        if operation in ("discard", "lose"):
+            return rule._replace(forgets=True)
+        merged = self.merges and operation in ("send", "reply") and rule.least != NEVER
+        return rule._replace(change=0) if merged else rule
 
 
 class MessageSet(Network):

@@ -1,0 +1,248 @@
+"""The constants of `quorum`, and what several of its parts need: steps, fetches, the high watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraft_model.quorum_log import (
+    epoch_start,
+    is_voter,
+    last_epoch,
+    last_voters_record,
+    matches,
+    others,
+    version_in,
+    voter_of,
+    voters_in,
+)
+from kraft_model.quorum_records import (
+    SYMBOLS,
+    UNKNOWN_DIRECTORY,
+    AdminResponse,
+    Change,
+    EndQuorumEpochRequest,
+    Error,
+    FetchRequest,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    Replica,
+    Shared,
+    Voter,
+)
+from kraft_model.quorum_transitions import resigned
+from spec import Bag, ConstantError, ModelValue, Protocol, Record, State, Step, bound, constant, ordered
+
+ADMIN = ModelValue("admin", 1 << 20)
+"""Who sends what an administrator asks for, and gets the answers."""
+
+
+class QuorumBase(Protocol):
+    """Constants, bounds and shared helpers. Every bound is of one kind of event; at 0 that kind costs nothing."""
+
+    hosts: frozenset[ModelValue] = constant("Hosts")
+    initial_voters: frozenset[ModelValue] = constant("InitialVoters")
+    brokers: frozenset[ModelValue] = constant("Brokers", default=frozenset())
+    bootstrap_servers: frozenset[ModelValue] = constant("BootstrapServers", default=frozenset())
+    old_software: frozenset[ModelValue] = constant("OldSoftware", default=frozenset())
+    without_pre_vote: frozenset[ModelValue] = constant("WithoutPreVote", default=frozenset())
+    initial_version: int = constant("KRaftVersion", default=1, at_least=0)
+    fetch_limit: int = constant("FetchLimit", default=0, at_least=0)
+    plain_answers: bool = constant("PlainAnswers", default=False)
+    auto_join: bool = constant("AutoJoin", default=False)
+
+    pre_votes: int = bound("MaxPreVotes")
+    elections: int = bound("MaxElections")
+    appends: int = bound("MaxAppends", default=0)
+    resignations: int = bound("MaxResignations", default=0)
+    restarts: int = bound("MaxRestarts", default=0)
+    crashes: int = bound("MaxCrashes", default=0)
+    lost_disks: int = bound("MaxLostDisks", default=0)
+    snapshots: int = bound("MaxSnapshots", default=0)
+    added_voters: int = bound("MaxAddVoters", default=0)
+    removed_voters: int = bound("MaxRemoveVoters", default=0)
+    updated_voters: int = bound("MaxUpdateVoters", default=0)
+    moved_endpoints: int = bound("MaxMovedEndpoints", default=0)
+    upgrades: int = bound("MaxUpgrades", default=0)
+    descriptions: int = bound("MaxDescriptions", default=0)
+    expirations: int = bound("MaxExpirations", default=0)
+    cuts: int = bound("MaxCuts", default=0)
+    losses: int = bound("MaxLosses", default=0)
+    duplicates: int = bound("MaxDuplicates", default=0)
+    retries: int = bound("MaxRetries", default=0)
+
+    network = Bag(merges=True, loses="losses", duplicates="duplicates")
+    symbols = SYMBOLS
+    symmetries = {"symmHosts": ("hosts",)}
+
+    def check_constants(self) -> None:
+        """Refuse constants that contradict each other."""
+        for name, hosts in (
+            ("InitialVoters", self.initial_voters),
+            ("Brokers", self.brokers),
+            ("BootstrapServers", self.bootstrap_servers),
+            ("OldSoftware", self.old_software),
+            ("WithoutPreVote", self.without_pre_vote),
+        ):
+            if not hosts <= self.hosts:
+                unknown = ", ".join(map(str, ordered(hosts - self.hosts)))
+                raise ConstantError(name, f"expected some of Hosts, found {unknown}")
+        if not self.initial_voters:
+            raise ConstantError("InitialVoters", "expected at least one host")
+        if self.brokers & self.initial_voters:
+            raise ConstantError("Brokers", "expected hosts that are not among InitialVoters")
+        if self.initial_version not in (0, 1):
+            raise ConstantError("KRaftVersion", f"expected 0 or 1, found {self.initial_version}")
+        if self.initial_version == 1 and self.old_software & self.initial_voters:
+            raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
+
+    # Who is who at the start
+
+    def formatted_voters(self, host: ModelValue, directory: int) -> frozenset[Voter]:
+        """Return the voter set that a replica has without any VotersRecord in its log.
+
+        At kraft.version 1 it is in the snapshot that formatting wrote, 00000000000000000000-0000000000.checkpoint; a
+        disk formatted without initial controllers has none. At version 0 it is `controller.quorum.voters`, which
+        everyone has and which names no directory ids. KIP-853, "Bootstrapping with multiple voters", "Set of voters".
+        """
+        if self.initial_version == 0:
+            return frozenset(Voter(Key(voter, UNKNOWN_DIRECTORY)) for voter in self.initial_voters)
+        if host not in self.initial_voters or directory != 1:
+            return frozenset()
+        return frozenset(Voter(Key(voter, 1)) for voter in self.initial_voters)
+
+    def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
+        """Return a replica with a freshly formatted disk."""
+        voters = self.formatted_voters(host, directory)
+        version = self.initial_version if voters else 0
+        return Replica(host, directory, endpoint, voters=voters, version=version)
+
+    def initial(self) -> Iterator[State]:
+        """Yield the one start: every disk is formatted, every process has started, and nobody has heard of anyone."""
+        yield self.start([self.formatted(host, 1) for host in ordered(self.hosts)], Shared())
+
+    def receives(self, me: Record, message: Record) -> bool:
+        """A crashed process receives nothing."""
+        return isinstance(me, Replica) and me.mode is not Mode.DOWN
+
+    # Steps
+
+    def is_cut(self, me: Replica, source: ModelValue, shared: Shared) -> bool:
+        """Whether nothing comes through from a replica at the moment. What is sent waits for the cut to heal."""
+        return self.cuts > 0 and frozenset({me.id, source}) in shared.cuts
+
+    def taken(self, after: Replica, *messages: Record, consumes: bool = True) -> Step:
+        """Return the step to a replica's next state. A follower that waits for nothing sends its next request."""
+        after, requests = self.next_request(after)
+        return Step(me=after, consumes=consumes).send(*messages, *requests)
+
+    def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
+        """Return the replica with the request that it sends next, if it waits for nothing: a follower fetches."""
+        if me.mode is not Mode.FOLLOWER or not isinstance(me.pending, Nil) or isinstance(me.leader, Nil):
+            return me, ()
+        fetch = self.fetch_from(me, me.leader)
+        return me.but(pending=fetch), (fetch,)
+
+    def fetch_from(self, me: Replica, server: ModelValue) -> FetchRequest:
+        """Return the request for what follows this replica's log end (KIP-595, "Fetch")."""
+        return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server)
+
+    # Logs
+
+    def with_log(self, me: Replica, log: tuple, *, flushes: bool) -> Replica:  # type: ignore[type-arg]
+        """Return the replica with another log: what follows from it is read again, committed or not.
+
+        KIP-853, "VotersRecord": a replica uses the last voter set of its log and snapshot irrespective of the high
+        watermark, and goes back when the log is truncated ("Internal listener").
+        """
+        formatted = self.formatted_voters(me.id, me.directory)
+        return me.but(
+            log=log,
+            flushed=len(log) if flushes else min(me.flushed, len(log)),
+            voters=voters_in(log, formatted),
+            version=version_in(log, self.initial_version if formatted else 0),
+        )
+
+    # The high watermark
+
+    def shown_high_watermark(self, me: Replica) -> int:
+        """The high watermark that a leader shows: none (0) until something of its epoch is committed (KIP-595)."""
+        return me.high_watermark if me.high_watermark > epoch_start(me.log, me.epoch) else 0
+
+    def replicated(self, me: Replica) -> int:
+        """The offset up to which a majority of the voters in use holds the leader's log.
+
+        A leader that is not in the voter set does not count itself (KIP-853, "High watermark").
+        """
+        ends = [self.known_end(me, voter) for voter in me.voters]
+        return sorted(ends, reverse=True)[len(ends) // 2] if ends else 0
+
+    def known_end(self, me: Replica, voter: Voter) -> int:
+        """The log end of a voter, as far as the leader knows."""
+        return len(me.log) if matches(voter.key, me.key) else me.offsets.get(voter.key, 0)
+
+    def may_commit(self, me: Replica, end: int) -> bool:
+        """Only with a batch of its own epoch does a leader commit those of earlier ones (KIP-595, "Fetch")."""
+        return end > epoch_start(me.log, me.epoch)
+
+    def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
+        """Let a leader advance its high watermark, and do what follows from it.
+
+        Whoever asked for a voter change is answered once its record is committed, and a leader that is no longer a
+        voter resigns then (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never goes back ("High
+        watermark").
+
+        Returns
+        -------
+        tuple
+            The leader after it, messages to send, and shared fields to write.
+        """
+        end = self.replicated(me)
+        if not self.may_commit(me, end) or not self.moves_high_watermark(me, end):
+            return me, [], {}
+        after = me.but(high_watermark=end)
+        sends: list[Record] = []
+        puts: dict[str, object] = {}
+        if end > len(shared.committed):
+            puts["committed"] = me.log[:end]
+        change = after.change
+        if isinstance(change, Change) and 0 < change.offset <= end:
+            sends += self.answer(after, change.operation, Error.NONE, change.client)
+            after = after.but(change=Nil.NIL)
+        if self.leaves_office(after):
+            sends += self.farewell(after)
+            after = resigned(after)
+        return after, sends, puts
+
+    def commits_alone(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
+        """Let a leader commit what it has just appended, if it needs nobody else for that."""
+        alone = all(matches(voter.key, me.key) for voter in me.voters)
+        return self.commits(me, shared) if alone else (me, [], {})
+
+    def last_words(self, me: Replica) -> list[Record]:
+        """EndQuorumEpoch from a leader that comes back as Resigned; it prefers nobody."""
+        if me.mode is not Mode.RESIGNED:
+            return []
+        return [EndQuorumEpochRequest(me.epoch, (), me.id, key.id) for key in others(me)]
+
+    def moves_high_watermark(self, me: Replica, end: int) -> bool:
+        """Whether the leader takes this for its high watermark: only forwards."""
+        return end > me.high_watermark
+
+    def leaves_office(self, me: Replica) -> bool:
+        """Whether the voter set without this leader is committed (KIP-853, "RemoveVoter", step 7)."""
+        record = last_voters_record(me.log)
+        return not is_voter(me) and (record is None or record[0] <= me.high_watermark)
+
+    def farewell(self, me: Replica) -> list[Record]:
+        """EndQuorumEpoch to every other voter, those that have fetched most preferred (KIP-595, "EndQuorumEpoch")."""
+        preferred = tuple(sorted(others(me), key=lambda key: -me.offsets.get(key, 0)))
+        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, key.id) for key in others(me)]
+
+    def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
+        """The answer to an administrator or to a controller that joins; without PlainAnswers it is not sent."""
+        return [AdminResponse(operation, error, me.id, client)] if self.plain_answers else []
+
+
+__all__ = ["ADMIN", "QuorumBase", "voter_of"]

@@ -1,0 +1,1 @@
+"""Variants of `Quorum`: other readings of the KIPs, and seeded faults."""
