@@ -14,9 +14,10 @@ from kraft_model.quorum_environment import Environment
 from kraft_model.quorum_properties import Properties
 from kraft_model.quorum_replication import Replication
 from kraft_model.quorum_starts import Starts
+from kraft_model.quorum_upgrade import Upgrades
 
 
-class Quorum(Elections, Replication, Environment, Properties, Starts):
+class Quorum(Upgrades, Elections, Replication, Environment, Properties, Starts):
     """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""
 
     variants_module = "kraft_model.quorum_variants"

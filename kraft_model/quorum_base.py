@@ -18,7 +18,9 @@ from kraft_model.quorum_log import (
 from kraft_model.quorum_records import (
     SYMBOLS,
     UNKNOWN_DIRECTORY,
+    Admin,
     AdminResponse,
+    Answers,
     Change,
     EndQuorumEpochRequest,
     Error,
@@ -27,9 +29,12 @@ from kraft_model.quorum_records import (
     Mode,
     Nil,
     Operation,
+    PreVotes,
     Replica,
     Shared,
+    UpdateVoterResponse,
     Voter,
+    group_of,
 )
 from kraft_model.quorum_transitions import resigned
 from spec import Bag, ConstantError, ModelValue, Protocol, Record, State, Step, bound, constant, ordered
@@ -51,6 +56,7 @@ class QuorumBase(Protocol):
     fetch_limit: int = constant("FetchLimit", default=0, at_least=0)
     plain_answers: bool = constant("PlainAnswers", default=False)
     auto_join: bool = constant("AutoJoin", default=False)
+    late_pre_votes: bool = constant("LatePreVotes", default=True)
 
     pre_votes: int = bound("MaxPreVotes")
     elections: int = bound("MaxElections")
@@ -72,7 +78,7 @@ class QuorumBase(Protocol):
     duplicates: int = bound("MaxDuplicates", default=0)
     retries: int = bound("MaxRetries", default=0)
 
-    network = Bag(merges=True, loses="losses", duplicates="duplicates")
+    network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
     symbols = SYMBOLS
     symmetries = {"symmHosts": ("hosts",)}
 
@@ -120,11 +126,12 @@ class QuorumBase(Protocol):
 
     def initial(self) -> Iterator[State]:
         """Yield the one start: every disk is formatted, every process has started, and nobody has heard of anyone."""
-        yield self.start([self.formatted(host, 1) for host in ordered(self.hosts)], Shared())
+        replicas: list[Record] = [self.formatted(host, 1) for host in ordered(self.hosts)]
+        yield self.start([*replicas, *([Admin(ADMIN)] if self.plain_answers else [])], Shared())
 
     def receives(self, me: Record, message: Record) -> bool:
         """A crashed process receives nothing."""
-        return isinstance(me, Replica) and me.mode is not Mode.DOWN
+        return not isinstance(me, Replica) or me.mode is not Mode.DOWN
 
     # Steps
 
@@ -132,10 +139,37 @@ class QuorumBase(Protocol):
         """Whether nothing comes through from a replica at the moment. What is sent waits for the cut to heal."""
         return self.cuts > 0 and frozenset({me.id, source}) in shared.cuts
 
-    def taken(self, after: Replica, *messages: Record, consumes: bool = True) -> Step:
-        """Return the step to a replica's next state. A follower that waits for nothing sends its next request."""
+    def taken(
+        self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
+    ) -> Step:
+        """Return the step from a replica's state to its next one.
+
+        A follower that waits for nothing sends its next request. Where the state is left, or the process starts again
+        (`starts`), the answers that it waited for are gone.
+        """
+        gone: list[Record] = []
+        if starts or (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory):
+            gone = self.no_longer_awaited(before)
         after, requests = self.next_request(after)
-        return Step(me=after, consumes=consumes).send(*messages, *requests)
+        return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
+
+    def no_longer_awaited(self, me: Replica) -> list[Record]:
+        """What is dropped when a replica leaves its state: Kafka resets its connections at every transition.
+
+        An answer would be ignored. With LatePreVotes its requests still arrive, as they can in Kafka; without, those
+        for pre-votes are dropped: they could do no more than tell a peer of the sender's epoch.
+        """
+        kinds = {Mode.CANDIDATE: ["vote"], Mode.LEADER: ["leader"], Mode.RESIGNED: ["leader"]}.get(me.mode, [])
+        gone: list[Record] = [Answers(kind, me.id) for kind in kinds]
+        if me.mode is Mode.PROSPECTIVE:
+            gone.append(Answers("pre-vote", me.id))
+            if not self.late_pre_votes:
+                gone += [PreVotes(me.id, key.id) for key in others(me)]
+        if not isinstance(me.pending, Nil):
+            gone.append(Answers("fetch", me.id))
+        if me.updating:
+            gone.append(Answers("update", me.id))
+        return gone
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         """Return the replica with the request that it sends next, if it waits for nothing: a follower fetches."""
@@ -215,11 +249,6 @@ class QuorumBase(Protocol):
             after = resigned(after)
         return after, sends, puts
 
-    def commits_alone(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
-        """Let a leader commit what it has just appended, if it needs nobody else for that."""
-        alone = all(matches(voter.key, me.key) for voter in me.voters)
-        return self.commits(me, shared) if alone else (me, [], {})
-
     def last_words(self, me: Replica) -> list[Record]:
         """EndQuorumEpoch from a leader that comes back as Resigned; it prefers nobody."""
         if me.mode is not Mode.RESIGNED:
@@ -241,8 +270,24 @@ class QuorumBase(Protocol):
         return [EndQuorumEpochRequest(me.epoch, preferred, me.id, key.id) for key in others(me)]
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
-        """The answer to an administrator or to a controller that joins; without PlainAnswers it is not sent."""
-        return [AdminResponse(operation, error, me.id, client)] if self.plain_answers else []
+        """The answer to who asked for an operation; administrators hear it with PlainAnswers only."""
+        if operation is Operation.UPDATE_VOTER:
+            return [self.update_answer(me, error, me.epoch, client)]
+        if client == ADMIN and not self.plain_answers:
+            return []
+        return [AdminResponse(operation, error, me.id, client)]
+
+    def update_answer(self, me: Replica, error: Error, of: int, client: ModelValue) -> UpdateVoterResponse:
+        """The answer to UpdateVoter."""
+        return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client)
+
+    def epoch_error(self, me: Replica, epoch: int) -> Error:
+        """What speaks against a request that only the leader of its epoch serves."""
+        if epoch < me.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if epoch > me.epoch:
+            return Error.UNKNOWN_LEADER_EPOCH
+        return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
 
 
 __all__ = ["ADMIN", "QuorumBase", "voter_of"]

@@ -85,14 +85,14 @@ class Elections(QuorumBase):
         """A pre-vote round comes to nothing: back to the leader that it knows, or unattached (KIP-996)."""
         if me.mode is not Mode.PROSPECTIVE:
             return
-        yield self.taken(self.gives_up(me), consumes=False)
+        yield self.taken(me, self.gives_up(me), consumes=False)
 
     @internal
     def resigned_timeout(self, me: Replica) -> Steps:
         """A leader that resigned leaves its epoch behind, since its peers name it as the leader there (KAFKA-18379)."""
         if me.mode is not Mode.RESIGNED:
             return
-        yield self.taken(unattached(me, me.epoch + 1), consumes=False)
+        yield self.taken(me, unattached(me, me.epoch + 1), consumes=False)
 
     def may_stand(self, me: Replica) -> bool:
         """Whether a replica may ask for votes: only a voter (KIP-853, "Key terms"), and only with a disk to vote on."""
@@ -110,7 +110,7 @@ class Elections(QuorumBase):
         if is_majority(after.voters, after.granted):
             yield from self.stand(after, shared, consumes=consumes)
         else:
-            yield self.taken(after, *self.vote_requests(after, pre_vote=True), consumes=consumes)
+            yield self.taken(me, after, *self.vote_requests(after, pre_vote=True), consumes=consumes)
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         """The replica as Prospective."""
@@ -123,7 +123,8 @@ class Elections(QuorumBase):
             for step in self.take_office(after, shared, consumes=consumes):
                 yield step.spend("elections")
         else:
-            yield self.taken(after, *self.vote_requests(after, pre_vote=False), consumes=consumes).spend("elections")
+            requests = self.vote_requests(after, pre_vote=False)
+            yield self.taken(me, after, *requests, consumes=consumes).spend("elections")
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
         """Vote to every other voter."""
@@ -143,21 +144,21 @@ class Elections(QuorumBase):
         if self.is_cut(me, request.source, shared):
             return
         if request.pre_vote and me.id in self.without_pre_vote:
-            yield self.taken(me, self.vote_answer(me, request, Error.UNSUPPORTED_VERSION))
+            yield self.taken(me, me, self.vote_answer(me, request, Error.UNSUPPORTED_VERSION))
             return
         if request.epoch < me.epoch:
-            yield self.taken(me, self.vote_answer(me, request, Error.FENCED_LEADER_EPOCH))
+            yield self.taken(me, me, self.vote_answer(me, request, Error.FENCED_LEADER_EPOCH))
             return
         now = unattached(me, request.epoch) if request.epoch > me.epoch else me
         if not self.is_meant(request.voter, me):
-            yield self.taken(now, self.vote_answer(now, request, self.wrong_voter()))
+            yield self.taken(me, now, self.vote_answer(now, request, self.wrong_voter()))
             return
         granted = self.grants_pre_vote(now, request) if request.pre_vote else self.grants_vote(now, request)
         if granted and not request.pre_vote and now.voted != request.candidate:
             ballot = request.candidate
             now = self.votes_for(now, request.candidate)
             now = now.but(ballot=ballot)
-        yield self.taken(now, self.vote_answer(now, request, Error.NONE, granted=granted))
+        yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
     def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:
         """The answer to Vote."""
@@ -218,11 +219,11 @@ class Elections(QuorumBase):
         if self.is_cut(me, response.source, shared):
             return
         if not self.awaits(me, response):
-            yield self.taken(me)
+            yield self.taken(me, me)
             return
         after, done = common_response(me, response.error, response.leader, response.epoch)
         if done or after.mode is not me.mode:
-            yield self.taken(after)
+            yield self.taken(me, after)
         elif response.error is Error.UNSUPPORTED_VERSION:
             yield from self.stand(me, shared, consumes=True)
         elif response.granted:
@@ -230,7 +231,7 @@ class Elections(QuorumBase):
         else:
             after = me.but(rejected=me.rejected | {response.voter})
             lost = me.mode is Mode.PROSPECTIVE and majority_is_lost(after.voters, after.rejected)
-            yield self.taken(self.gives_up(after) if lost else after)
+            yield self.taken(me, self.gives_up(after) if lost else after)
 
     def awaits(self, me: Replica, response: VoteResponse) -> bool:
         """Whether a replica waits for this answer."""
@@ -242,7 +243,7 @@ class Elections(QuorumBase):
     def count_grant(self, me: Replica, shared: Shared) -> Iterator[Step]:
         """Go on with one more grant."""
         if not is_majority(me.voters, me.granted):
-            yield self.taken(me)
+            yield self.taken(me, me)
         elif me.mode is Mode.PROSPECTIVE:
             yield from self.stand(me, shared, consumes=True)
         else:
@@ -261,10 +262,10 @@ class Elections(QuorumBase):
         batch = Batch(me.epoch, (LeaderChange(me.id), *self.first_records(me)))
         leader = self.with_log(elected, (*me.log, batch), flushes=True)
         announcements = [BeginQuorumEpochRequest(me.epoch, key, me.id, key.id) for key in others(leader)]
-        leader, sends, puts = self.commits_alone(leader, shared)
-        yield self.taken(leader, *announcements, *sends, consumes=consumes).put(**puts)
+        leader, sends, puts = self.commits(leader, shared)
+        yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
         failed = restarted(elected)
-        yield self.taken(failed, *self.last_words(failed), consumes=consumes).spend("restarts")
+        yield self.taken(me, failed, *self.last_words(failed), consumes=consumes, starts=True).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
         """What a new leader writes beside LeaderChangeMessage."""
@@ -284,7 +285,7 @@ class Elections(QuorumBase):
         silent = [key for key in others(me) if key not in me.offsets]
         for key in silent:
             yield self.taken(
-                me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False
+                me, me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False
             ).spend("retries")
 
     @on(BeginQuorumEpochRequest)
@@ -299,7 +300,7 @@ class Elections(QuorumBase):
         else:
             after = self.accepts_leader(me, request)
             error = Error.NONE if self.is_meant(request.voter, me) else self.wrong_voter()
-        yield self.taken(after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
+        yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
 
     def accepts_leader(self, me: Replica, request: BeginQuorumEpochRequest) -> Replica:
         """The replica after it heard of a leader."""
@@ -325,9 +326,9 @@ class Elections(QuorumBase):
         if self.is_cut(me, response.source, shared):
             return
         if response.of != me.epoch or me.mode not in (Mode.LEADER, Mode.RESIGNED):
-            yield self.taken(me)
+            yield self.taken(me, me)
             return
-        yield self.taken(common_response(me, response.error, response.leader, response.epoch)[0])
+        yield self.taken(me, common_response(me, response.error, response.leader, response.epoch)[0])
 
     # Leaving office
 
@@ -339,7 +340,7 @@ class Elections(QuorumBase):
         """
         if me.mode is not Mode.LEADER:
             return
-        yield self.taken(resigned(me), *self.farewell(me), consumes=False).spend("resignations")
+        yield self.taken(me, resigned(me), *self.farewell(me), consumes=False).spend("resignations")
 
     @on(EndQuorumEpochRequest)
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
@@ -352,7 +353,7 @@ class Elections(QuorumBase):
             error, after = Error.NONE, learn(me, request.source, request.epoch)
             if after.mode is Mode.FOLLOWER and after.leader == request.source:
                 after = after.but(ended=True)
-        yield self.taken(after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))
+        yield self.taken(me, after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))
 
 
 __all__ = ["Elections"]

@@ -20,8 +20,8 @@ class Environment(QuorumBase):
         number = shared.appended + 1
         log = (*me.log, Batch(me.epoch, (Data(number),)))
         after = self.with_log(me, log, flushes=True)
-        after, sends, puts = self.commits_alone(after, shared)
-        yield self.taken(after, *sends, consumes=False).put(**{"appended": number, **puts}).spend("appends")
+        after, sends, puts = self.commits(after, shared)
+        yield self.taken(me, after, *sends, consumes=False).put(**{"appended": number, **puts}).spend("appends")
 
     @internal
     def restart(self, me: Replica) -> Steps:
@@ -42,7 +42,7 @@ class Environment(QuorumBase):
     def comes_back(self, me: Replica) -> Step:
         """The step in which a replica starts again."""
         after = self.after_restart(me)
-        return self.taken(after, *self.last_words(after), consumes=False).spend("restarts")
+        return self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("restarts")
 
     def after_restart(self, me: Replica) -> Replica:
         """The replica as it starts again."""
@@ -53,7 +53,7 @@ class Environment(QuorumBase):
         """A process stops for good."""
         if me.mode is Mode.DOWN:
             return
-        yield self.taken(remembered(me).but(mode=Mode.DOWN), consumes=False).spend("crashes")
+        yield self.taken(me, remembered(me).but(mode=Mode.DOWN), consumes=False, starts=True).spend("crashes")
 
     @internal
     def lose_disk(self, me: Replica, shared: Shared) -> Steps:
@@ -62,7 +62,7 @@ class Environment(QuorumBase):
             return
         blank = self.formatted(me.id, me.directory + 1, me.endpoint)
         lost = shared.lost.put(me.key, me.log)
-        yield self.taken(blank, consumes=False).put(lost=lost).spend("lost_disks")
+        yield self.taken(me, blank, consumes=False).put(lost=lost).spend("lost_disks")
 
     @internal
     def move_endpoint(self, me: Replica) -> Steps:
@@ -70,7 +70,7 @@ class Environment(QuorumBase):
         if me.mode is Mode.DOWN or me.id in self.brokers:
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
-        yield self.taken(after, *self.last_words(after), consumes=False).spend("moved_endpoints")
+        yield self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("moved_endpoints")
 
     # Links
 
@@ -109,7 +109,7 @@ class Environment(QuorumBase):
             return
         if self.has_quorum(me, {h for h, up in alive.items() if up and frozenset({me.id, h}) not in shared.cuts}):
             return
-        yield self.taken(resigned(me), *self.farewell(me), consumes=False)
+        yield self.taken(me, resigned(me), *self.farewell(me), consumes=False)
 
     def has_quorum(self, me: Replica, reachable: set[ModelValue]) -> bool:
         """Whether the voters that can fetch are a majority, this leader counted if it is a voter."""

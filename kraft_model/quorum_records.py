@@ -47,7 +47,16 @@ class Error(Symbol):
     SNAPSHOT_NOT_FOUND = "SNAPSHOT_NOT_FOUND"
 
 
-SYMBOLS = (Nil, Mode, Error)
+class Operation(Symbol):
+    """What an administrator or a voter asks of the leader."""
+
+    ADD_VOTER = "AddVoter"
+    REMOVE_VOTER = "RemoveVoter"
+    UPDATE_VOTER = "UpdateVoter"
+    UPDATE_FEATURES = "UpdateFeatures"
+
+
+SYMBOLS = (Nil, Mode, Error, Operation)
 
 UNKNOWN_DIRECTORY = 0
 """The directory id of a voter that is known by its replica id alone (kraft.version 0)."""
@@ -294,15 +303,6 @@ class UpdateVoterResponse(Record):
     dest: ModelValue
 
 
-class Operation(Symbol):
-    """What an administrator asks for."""
-
-    ADD_VOTER = "AddVoter"
-    REMOVE_VOTER = "RemoveVoter"
-    UPDATE_FEATURES = "UpdateFeatures"
-    DESCRIBE_QUORUM = "DescribeQuorum"
-
-
 class AdminResponse(Record):
     """The answer to AddVoter, RemoveVoter or UpdateFeatures, to an administrator or to a controller that joins."""
 
@@ -325,7 +325,41 @@ class DescribeQuorumResponse(Record):
     dest: ModelValue
 
 
-Pending = FetchRequest | FetchSnapshotRequest | UpdateVoterRequest
+# Groups of messages that are gone when who asked no longer waits for the answers.
+
+
+class Answers(Record):
+    """The answers of one kind under way to a replica."""
+
+    kind: str
+    dest: ModelValue
+
+
+class PreVotes(Record):
+    """The pre-vote requests under way from a replica to another."""
+
+    source: ModelValue
+    dest: ModelValue
+
+
+KINDS: dict[type[Record], str] = {
+    FetchResponse: "fetch",
+    FetchSnapshotResponse: "fetch",
+    BeginQuorumEpochResponse: "leader",
+    EndQuorumEpochResponse: "leader",
+    ApiVersionsResponse: "leader",
+    UpdateVoterResponse: "update",
+}
+
+
+def group_of(message: Record) -> Record | None:
+    """Return the group that a message belongs to, or None."""
+    if isinstance(message, VoteRequest):
+        return PreVotes(message.source, message.dest) if message.pre_vote else None
+    if isinstance(message, VoteResponse):
+        return Answers("pre-vote" if message.pre_vote else "vote", message.dest)
+    kind = KINDS.get(type(message))
+    return None if kind is None else Answers(kind, message.dest)  # type: ignore[attr-defined]
 
 
 class Change(Record):
@@ -382,8 +416,10 @@ class Replica(Record):
         Leader: the voter change or upgrade under way.
     heard
         Leader at kraft.version 0: what voters have told of themselves in UpdateVoter, which is not in the log then.
-    updated
-        Follower: whether its leader has acknowledged UpdateVoter.
+    updating, updated
+        Follower: whether it waits for an answer to UpdateVoter, and whether its leader has acknowledged one.
+    joining
+        Observer: whether it waits for an answer to AddVoter or RemoveVoter of its own.
     ballot
         History, for properties only: whom it voted for in this epoch, whatever it has forgotten since.
     """
@@ -405,17 +441,25 @@ class Replica(Record):
     rejected: frozenset[Key] = frozenset()
     fetched: bool = False
     ended: bool = False
-    pending: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest | Nil = Nil.NIL
+    pending: FetchRequest | FetchSnapshotRequest | Nil = Nil.NIL
     offsets: Map[Key, int] = Map()
     change: Change | Nil = Nil.NIL
     heard: frozenset[Voter] = frozenset()
+    updating: bool = False
     updated: bool = False
+    joining: bool = False
     ballot: Key | Nil = Nil.NIL
 
     @property
     def key(self) -> Key:
         """Its replica key."""
         return Key(self.id, self.directory)
+
+
+class Admin(Record):
+    """Who sends what an administrator asks for, and reads the answers."""
+
+    id: ModelValue
 
 
 class Shared(Record):

@@ -34,32 +34,24 @@ class Replication(QuorumBase):
         """
         if self.is_cut(me, request.source, shared):
             return
-        error = self.leader_error(me, request.epoch)
+        error = self.epoch_error(me, request.epoch)
         if error is not Error.NONE:
-            yield self.taken(me, self.fetch_answer(me, request, error))
+            yield self.taken(me, me, self.fetch_answer(me, request, error))
             return
         if self.needs_snapshot(me, request):
             snapshot = Position(me.start, me.log[me.start - 1].epoch)
-            yield self.taken(me, self.fetch_answer(me, request, Error.NONE, snapshot=snapshot))
+            yield self.taken(me, me, self.fetch_answer(me, request, Error.NONE, snapshot=snapshot))
             return
         common = end_offset_for_epoch(me.log, request.last_epoch)
         if not self.is_valid_position(request, common):
-            yield self.taken(me, self.fetch_answer(me, request, Error.NONE, diverging=common))
+            yield self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
             return
         after = self.note_fetch(me, request)
         after, sends, puts = self.commits(after, shared)
-        more = self.on_fetch(after) if after.mode is Mode.LEADER else None
-        if more is not None:
-            after, sends = more[0], [*sends, *more[1]]
-        yield self.taken(after, self.served(me, after, request), *sends).put(**puts)
-
-    def leader_error(self, me: Replica, epoch: int) -> Error:
-        """What speaks against a request that only the leader of its epoch serves."""
-        if epoch < me.epoch:
-            return Error.FENCED_LEADER_EPOCH
-        if epoch > me.epoch:
-            return Error.UNKNOWN_LEADER_EPOCH
-        return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
+        if after.mode is Mode.LEADER:
+            after, more = self.on_fetch(after)
+            sends += more
+        yield self.taken(me, after, self.served(me, after, request), *sends).put(**puts)
 
     def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
         """Whether what is asked for is no longer in the leader's log (KIP-630, "Fetch")."""
@@ -84,9 +76,9 @@ class Replication(QuorumBase):
         """Whether who fetches is that voter."""
         return matches(voter, key)
 
-    def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]] | None:
+    def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
         """What else a leader does after a fetch."""
-        return None
+        return me, []
 
     def fetch_answer(
         self,
@@ -121,23 +113,23 @@ class Replication(QuorumBase):
         if self.is_cut(me, response.source, shared):
             return
         if not self.is_expected(me, response):
-            yield self.taken(me)
+            yield self.taken(me, me)
             return
         me = me.but(pending=Nil.NIL)
         after, done = common_response(me, response.error, response.leader, response.epoch)
         if done or after.mode is not Mode.FOLLOWER:
-            yield self.taken(after)
+            yield self.taken(me, after)
             return
         if isinstance(response.diverging, Position):
             after = self.truncate(after, response.diverging)
         elif isinstance(response.snapshot, Position):
             request = FetchSnapshotRequest(after.epoch, response.snapshot, me.directory, me.id, response.source)
-            yield self.taken(after.but(pending=request, fetched=True), request)
+            yield self.taken(me, after.but(pending=request, fetched=True), request)
             return
         elif response.records:
             after = self.append(after, response)
         after = self.take_high_watermark(after, response)
-        yield self.taken(after.but(fetched=True))
+        yield self.taken(me, after.but(fetched=True))
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
         """Whether this is the answer that the replica waits for."""
@@ -176,7 +168,7 @@ class Replication(QuorumBase):
             return
         for server in ordered(self.bootstrap_servers - {me.id}):
             fetch = self.fetch_from(me, server)
-            yield self.taken(me.but(pending=fetch), fetch, consumes=False)
+            yield self.taken(me, me.but(pending=fetch), fetch, consumes=False)
 
     @internal
     def retry(self, me: Replica) -> Steps:
@@ -187,11 +179,11 @@ class Replication(QuorumBase):
         if isinstance(me.pending, Nil):
             return
         free = me.but(pending=Nil.NIL)
-        yield self.taken(free, consumes=False).spend("retries")
+        yield self.taken(me, free, consumes=False).spend("retries")
         if me.mode is Mode.FOLLOWER and not is_voter(me):
             for server in ordered(self.bootstrap_servers - {me.id}):
                 fetch = self.fetch_from(me, server)
-                yield self.taken(me.but(pending=fetch), fetch, consumes=False).spend("retries")
+                yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
 
     # Snapshots
 
@@ -200,7 +192,7 @@ class Replication(QuorumBase):
         """The state machine makes a snapshot of what is committed, and the log before it is deleted (KIP-630)."""
         if me.high_watermark <= me.start:
             return
-        yield self.taken(me.but(start=self.snapshot_end(me)), consumes=False).spend("snapshots")
+        yield self.taken(me, me.but(start=self.snapshot_end(me)), consumes=False).spend("snapshots")
 
     def snapshot_end(self, me: Replica) -> int:
         """Where a snapshot ends."""
@@ -211,11 +203,12 @@ class Replication(QuorumBase):
         """A leader sends a snapshot that it still has; it need not be a voter (KIP-853, "FetchSnapshot")."""
         if self.is_cut(me, request.source, shared):
             return
-        error = self.leader_error(me, request.epoch)
+        error = self.epoch_error(me, request.epoch)
         content = me.log[: request.snapshot.offset]
         if error is Error.NONE and request.snapshot.offset != me.start:
             error = Error.SNAPSHOT_NOT_FOUND
         yield self.taken(
+            me,
             me,
             FetchSnapshotResponse(
                 me.epoch, me.leader, error, content if error is Error.NONE else (), request, me.id, request.source
@@ -228,16 +221,16 @@ class Replication(QuorumBase):
         if self.is_cut(me, response.source, shared):
             return
         if me.pending != response.request:
-            yield self.taken(me)
+            yield self.taken(me, me)
             return
         me = me.but(pending=Nil.NIL)
         after, done = common_response(me, response.error, response.leader, response.epoch)
         if done or after.mode is not Mode.FOLLOWER or response.error is not Error.NONE:
-            yield self.taken(after)
+            yield self.taken(me, after)
             return
         loaded = self.with_log(after, response.content, flushes=True)
         end = len(response.content)
-        yield self.taken(loaded.but(start=end, high_watermark=max(end, me.high_watermark), fetched=True))
+        yield self.taken(me, loaded.but(start=end, high_watermark=max(end, me.high_watermark), fetched=True))
 
 
 __all__ = ["Replication"]

@@ -18,7 +18,8 @@ class Starts(QuorumBase):
 
     @scenario
     def elected(self) -> Iterator[Take]:
-        """The first initial voter leads epoch 1; the others have fetched its first batch and know it to be committed."""
+        """The first initial voter leads epoch 1; the others have fetched its first batch and know that it is committed.
+        """
         leader, *followers = ordered(self.initial_voters)
         yield from elect(leader, followers)
         for follower in followers:
@@ -41,9 +42,9 @@ def elect(
     for pre_vote in (True, False):
         for peer in followers:
             yield take("HandleVoteRequest", peer, source=candidate, pre_vote=pre_vote)
-        won = (len(followers) + len(others) + 1) // 2
-        for count, peer in enumerate(followers, start=1):
-            leads = pre_vote is False and count == won
+        needed = (len(followers) + len(others) + 1) // 2
+        for count, peer in enumerate(followers[:needed], start=1):
+            leads = pre_vote is False and count == needed
             yield take("HandleVoteResponse", candidate, _leads if leads else None, source=peer, pre_vote=pre_vote)
     for peer in followers:
         yield take("HandleBeginQuorumEpochRequest", peer, source=candidate)

@@ -19,7 +19,9 @@ VOLATILE = {
     "offsets": Map[Key, int](),
     "change": Nil.NIL,
     "heard": frozenset(),
+    "updating": False,
     "updated": False,
+    "joining": False,
 }
 """What belongs to one state and is gone with it."""
 

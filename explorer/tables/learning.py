@@ -60,6 +60,7 @@ M_OPERATIONS, M_DELTAS, M_SLOTS, M_SLOT_BASE = at.M_OPERATIONS, at.M_DELTAS, at.
 M_PROPERTIES, M_STEP_PROPERTIES, M_ROOTS = at.M_PROPERTIES, at.M_STEP_PROPERTIES, at.M_ROOTS
 
 LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
+CLEARS = np.int64(-3)  # the same: a group of messages is taken out
 
 
 @jit
@@ -286,7 +287,7 @@ def make_operated(t: Any, inbox: Any, op: Any) -> Any:
         return np.int64(FULL)
     if t.operations[op, 2] == LEARNED:
         return np.int64(miss(t, MISS_OPERATION, inbox, op, 0, 0, 0))
-    result = counted(t, inbox, op)
+    result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
     if result == FULL:
         return np.int64(FULL)
     t.meta[M_OPERATIONS] += 1
@@ -330,6 +331,24 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
         t.content_items[free + written, 0] = message
         t.content_items[free + written, 1] = t.operations[op, 2]
         written += 1
+    return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
+
+
+@jit
+def cleared(t: Any, inbox: Any, op: Any) -> Any:
+    """Take a group of messages out of an inbox content and return the content that results."""
+    group = t.operations[op, 1] + 1
+    start, n = t.contents[inbox, C_START], t.contents[inbox, C_N]
+    free = t.meta[M_CONTENT_ITEMS]
+    if free + n + 2 >= len(t.content_items):
+        t.meta[M_GROW] |= GROW_CONTENTS
+        return np.int64(FULL)
+    written = 0
+    for k in range(start, start + n):
+        if t.messages[t.content_items[k, 0], 2] != group:
+            t.content_items[free + written, 0] = t.content_items[k, 0]
+            t.content_items[free + written, 1] = t.content_items[k, 1]
+            written += 1
     return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
 
 
