@@ -15,6 +15,7 @@ from spec.protocol import Protocol
 SHIPPED = {
     "reconfig": "kraft_model.reconfig:Reconfig",
     "quorum": "kraft_model.quorum:Quorum",
+    "recovery": "kraft_model.recovery:Recovery",
     "two-phase-commit": "spec.examples.two_phase_commit:TwoPhaseCommit",
     "lock-service": "spec.examples.lock_service:LockService",
 }

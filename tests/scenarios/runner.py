@@ -22,19 +22,20 @@ The commands:
 
 start MODEL [variant=NAME] [config=NAME] [at=START] [CONSTANT=VALUE ...]
     Begin in the initial state of a model (or of a variant of it), within a configuration (default: `smoke`), some of
-    its constants changed. It comes first. Values with blanks in them are quoted: `"Hosts={n1, n2}"`. `at` names one
-    of the model's named starts. A model with several initial states begins in the first that fits `-> PATH=VALUE ...`.
-ACTION [by ID] [on MESSAGE] [from ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
+    its constants changed. It comes first. `at` names one of the model's named starts. A model with several initial
+    states begins in the first that fits `-> PATH=VALUE ...`.
+ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
     Take the step of the action of that name: taken by this replica, on a message of this type from this replica whose
-    fields have these values, and such that then PATH has this VALUE: a field of the replica that acts (`leader=n2`),
-    of another one (`n2.log`), or of the shared state (`shared.acked`). Exactly one step must fit. What is told is what
-    changed, then the message that was consumed (-) or delivered and kept (*), and those that were sent (+).
+    fields have these values, or, where it is taken on no message, sending such a message; and such that then PATH has
+    this VALUE: a field of the replica that acts (`leader=n2`), of another one (`n2.log`), or of the shared state
+    (`shared.acked`). `to` is who a message is sent to. Exactly one step must fit. What is told is what changed, then
+    the message that was consumed (-) or delivered and kept (*), and those that were sent (+).
 briefly ACTION ...
     The same, telling only that it happened.
 deliver [MESSAGE ...] [to ID] [from ID]
     Deliver messages under way, of these types, to this replica, from this replica, one after the other in their
     canonical order, until none is left that anyone takes. Told as a line for each.
-cannot ACTION [by ID] [on MESSAGE] [from ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
+cannot ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
     No such step is enabled. What is told is why: the model's own condition that says no.
 show [PATH ...]
     Tell values: of a replica (`n1`: what differs from a new one), of a field (`n1.log`, `shared.acked`); or every
@@ -179,6 +180,18 @@ def run_scenario(path: Path, *, rewrite: bool = REWRITE) -> list[tuple[Block, li
     return found
 
 
+def split(command: str) -> list[str]:
+    """Return the words of a command; a set or a sequence is one word, blanks or not."""
+    found: list[str] = []
+    for word in shlex.split(command):
+        is_open = bool(found) and sum(map(found[-1].count, "{[(")) > sum(map(found[-1].count, ")]}"))
+        if is_open:
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
 class Ask(NamedTuple):
     """A step that a command describes.
 
@@ -186,8 +199,8 @@ class Ask(NamedTuple):
     ----------
     action
         The action's name.
-    by, on, source
-        Who takes it, the type of the message, who sent that; or None.
+    by, on, source, dest
+        Who takes it, the type of the message delivered, who sent that, who is sent one; or None.
     fields
         Fields of the message, as text.
     then
@@ -198,6 +211,7 @@ class Ask(NamedTuple):
     by: str | None
     on: str | None
     source: str | None
+    dest: str | None
     fields: dict[str, str]
     then: dict[str, str]
 
@@ -205,7 +219,7 @@ class Ask(NamedTuple):
 def read_ask(given: list[str]) -> Ask:
     """Return the step that the words of a command describe."""
     action, *rest = given
-    named: dict[str, str | None] = {"by": None, "on": None, "from": None}
+    named: dict[str, str | None] = {"by": None, "on": None, "from": None, "to": None}
     fields: dict[str, str] = {}
     into = fields
     then: dict[str, str] = {}
@@ -219,8 +233,8 @@ def read_ask(given: list[str]) -> Ask:
             name, _, value = word.partition("=")
             into[name] = value
         else:
-            raise ScenarioError(f"what is {word!r}? expected by ID, on MESSAGE, from ID, FIELD=VALUE or ->")
-    return Ask(action, named["by"], named["on"], named["from"], fields, then)
+            raise ScenarioError(f"what is {word!r}? expected by ID, on MESSAGE, from ID, to ID, FIELD=VALUE or ->")
+    return Ask(action, named["by"], named["on"], named["from"], named["to"], fields, then)
 
 
 class Stage:
@@ -233,7 +247,7 @@ class Stage:
 
     def run(self, command: str) -> list[str]:
         """Do one command; return what is told of it."""
-        verb, *rest = shlex.split(command)
+        verb, *rest = split(command)
         verbs = {
             "start": self._start,
             "briefly": self._briefly,
@@ -366,6 +380,7 @@ class Stage:
             if t.action == ask.action
             and ask.by in (None, words(t.actor))
             and _describes(ask, t.message)
+            and _sends(ask, t)
             and all(self._is(t.target, t.actor, *item) for item in ask.then.items())
         ]
 
@@ -432,11 +447,23 @@ def _shown(replica: Record) -> str:
 def _describes(ask: Ask, message: Record | None) -> bool:
     """Whether a command's words about the message fit one."""
     if message is None:
-        return ask.on is None and ask.source is None and not ask.fields
+        return ask.on is None and ask.source is None
     if ask.on not in (None, type(message).__name__):
         return False
     wanted = {**ask.fields, **({"source": ask.source} if ask.source is not None else {})}
     return all(words(_field(message, name)) == text for name, text in wanted.items())
+
+
+def _sends(ask: Ask, transition: Transition) -> bool:
+    """Whether a command's words about what is sent fit a step; without a message delivered, the fields are of it."""
+    fields = {} if transition.message is not None else dict(ask.fields)
+    if ask.dest is not None:
+        fields["dest"] = ask.dest
+    sent = [message for _, message in transition.step.sends]
+    return not fields or any(
+        all(name in field_names(type(one)) and words(getattr(one, name)) == text for name, text in fields.items())
+        for one in sent
+    )
 
 
 def _field(value: Value, path: str) -> Value:

@@ -1,0 +1,77 @@
+"""Searches that the tests of several models share: a configuration of a model or of a variant, by either engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from explorer import reference
+from explorer.result import Options, Result, Verdict
+from explorer.tables import engine as tables
+from kraftcheck.models import Model, find_config, find_model
+from spec.binding import Bound, bind
+from spec.semantics import Semantics
+from spec.starts import initial_states
+
+
+class Fault(NamedTuple):
+    """A variant, the property that it violates in the configuration that it names, the states of the shortest
+    counterexample, and the distinct states in which the model without it holds there.
+    """
+
+    variant: str
+    property: str
+    length: int
+    base: int
+
+
+def bound(model: str, config: str | None = None, variant: str | None = None) -> Bound:
+    """Return a model with the constants of a configuration; by default the variant's own."""
+    found = find_model(model, variant)
+    return bind(found.protocol, find_config(found, config or found.own_configuration)[1])
+
+
+def search(given: Bound, engine: str = "tables") -> Result:
+    """Search as a configuration asks for."""
+    options = Options(
+        properties=given.properties,
+        constraints=given.constraints,
+        deadlock=given.deadlock,
+        init=given.init,
+        symmetry=given.symmetry,
+    )
+    return {"tables": tables.explore, "reference": reference.explore}[engine](given.protocol, options)
+
+
+def check_fault(model: str, fault: Fault) -> None:
+    """Check that a fault is caught as it says, and that the model without it holds within the same bounds."""
+    own = find_model(model, fault.variant).own_configuration
+    assert own is not None
+    given = bound(model, own, fault.variant)
+    assert [prop.name for prop in given.properties] == [fault.property]
+    found = search(given)
+    (violation,) = found.violations
+    assert (violation.property, len(violation.trace)) == (fault.property, fault.length)
+    check_trace(given, violation.trace)
+    base = search(bound(model, own))
+    assert (base.verdict, base.distinct_states) == (Verdict.OK, fault.base)
+
+
+def check_trace(given: Bound, trace) -> None:
+    """Check that a counterexample is a behaviour of the protocol that ends with a violation."""
+    semantics = Semantics(given.protocol)
+    (prop,) = given.properties
+    state = trace[0].state
+    assert state in initial_states(semantics, given.init)
+    for number, step in enumerate(trace[1:], start=2):
+        fitting = [t for t in semantics.transitions(state) if t.target == step.state and t.action == step.action]
+        assert fitting, f"state {number}"
+        if prop.over_steps:
+            assert semantics.holds_over(prop, state, step.state) == (number < len(trace))
+        else:
+            assert semantics.holds(prop, step.state) == (number < len(trace))
+        state = step.state
+
+
+def fault_configurations(model: Model) -> set[str]:
+    """Return the names of the configurations of seeded faults."""
+    return {name for name in model.configurations if name.startswith("fault.")}

@@ -1,0 +1,148 @@
+"""KIP-704: exact counts, actions, seeded faults, readings, findings, and what is never left again."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.result import Result, Verdict
+from explorer.traps import find_trap
+from kraft_model.recovery import Recovery
+from kraft_model.recovery_records import Api, Broker
+from kraftcheck.models import find_model
+from spec import ConstantError, ModelValue
+from spec.loading import summary
+from tests.kraft_model.searches import Fault, bound, check_fault, check_trace, fault_configurations, search
+
+MODEL = "recovery"
+SMALL = {  # configuration: distinct states, generated states, depth
+    "smoke": (1_017, 2_947, 19),
+    "smoke-zookeeper": (12_007, 48_822, 19),
+}
+DEFAULTS = {
+    "default": (1_218_614, 5_198_241, 35),
+    "default-zookeeper": (755_307, 4_313_449, 27),
+    "default-isr": (435_062, 2_310_158, 29),
+    "default-crash": (437_772, 2_045_776, 33),
+    "default-versions": (205_055, 972_461, 26),
+}
+READINGS = [
+    Fault("recovered-where-elected-from-isr", "NoClientServedWhileRecovering", 11, 17_252),
+    Fault("recovered-at-once", "NoClientServedWhileRecovering", 7, 1_017),
+    Fault("served-before-confirmed", "NoClientServedWhileRecovering", 8, 1_017),
+]
+FAULTS = [
+    Fault("flag-lost-offline", "NoClientServedWhileRecovering", 11, 17_252),
+    Fault("flag-lost-by-new-controller", "NoClientServedWhileRecovering", 7, 12_007),
+    Fault("isr-kept-by-unclean-election", "SuccessorElectedUncleanly", 7, 1_158),
+    Fault("isr-size-unchecked", "SuccessorElectedUncleanly", 11, 12_971),
+    Fault("transition-unchecked", "AlterPartitionNeverUnrecovers", 3, 92),
+    Fault("version-zero-changes-nothing", "RecoveringHasOneInSync", 17, 1_617),
+    Fault("stale-leader-epoch-accepted", "NoClientServedWhileRecovering", 15, 28_217),
+    Fault("stale-partition-epoch-accepted", "LeaderHasAcknowledged", 12, 738_104),
+    Fault("late-answer-believed", "NoClientServedWhileRecovering", 24, 700_057),
+    Fault("any-error-ends-waiting", "LeaderHasAcknowledged", 11, 12_338),
+    Fault("first-copy-answers", "LeaderHasAcknowledged", 13, 117_728),
+    Fault("growth-not-waited-for", "LeaderHasAcknowledged", 8, 3_734),
+    Fault("joins-behind", "LeaderHasAcknowledged", 8, 3_734),
+    Fault("fetches-without-truncating", "LogMatching", 23, 136_475),
+]
+TRAPS = {"same-epoch-ignored": (32, 94), "recovered-not-told": (24, 78)}
+"""Variants without a safety fault, with the states without a way out, among how many."""
+
+SLOW = {"stale-partition-epoch-accepted", "late-answer-believed"}
+BROKEN_BY_DESIGN = {"NobodyServesWhileRecovering", "NothingAcknowledgedIsLost"}
+
+
+def numbers(found: Result) -> tuple[int, int, int | None]:
+    return found.distinct_states, found.generated_states, found.depth
+
+
+@pytest.mark.parametrize("config", SMALL)
+def test_counts_of_smoke_by_both_engines(config: str) -> None:
+    given = bound(MODEL, config)
+    assert {prop.name for prop in given.properties} == set(Recovery.properties) - BROKEN_BY_DESIGN
+    found = [search(given, engine) for engine in ("reference", "tables")]
+    assert [one.verdict for one in found] == [Verdict.OK] * 2
+    assert [numbers(one) for one in found] == [SMALL[config]] * 2
+    assert found[0].actions == found[1].actions
+
+
+@pytest.mark.slow
+def test_counts_of_default_and_no_action_is_never_enabled() -> None:
+    fired: set[str] = set()
+    for config, counts in DEFAULTS.items():
+        found = search(bound(MODEL, config))
+        assert (found.verdict, numbers(found)) == (Verdict.OK, counts), config
+        fired |= {action for action, times in found.actions.items() if times}
+    assert fired == {*Recovery.actions, "LoseMessage"}
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(f, id=f.variant, marks=[pytest.mark.slow] * (f.variant in SLOW)) for f in READINGS + FAULTS]
+)
+def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: Fault) -> None:
+    check_fault(MODEL, fault)
+
+
+def test_every_variant_is_described_tested_and_configured() -> None:
+    model = find_model(MODEL)
+    assert set(model.variants) == {fault.variant for fault in READINGS + FAULTS} | set(TRAPS)
+    assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in FAULTS}
+    for name, variant in model.variants.items():
+        assert summary(variant).endswith(".")
+        assert len(summary(variant)) <= 140, name
+    broken = {fault.property for fault in FAULTS}
+    assert broken == set(Recovery.properties) - BROKEN_BY_DESIGN
+
+
+@pytest.mark.parametrize(
+    ("config", "prop", "length"),
+    [
+        ("finding.follower-not-told", "NobodyServesWhileRecovering", 3),
+        ("finding.unclean-loss", "NothingAcknowledgedIsLost", 5),
+    ],
+)
+def test_what_the_kips_own_design_breaks(config: str, prop: str, length: int) -> None:
+    given = bound(MODEL, config)
+    (violation,) = search(given, "reference").violations
+    assert (violation.property, len(violation.trace)) == (prop, length)
+    check_trace(given, violation.trace)
+
+
+@pytest.mark.parametrize("variant", [None, *TRAPS])
+def test_followers_that_never_serve_again(variant: str | None) -> None:
+    """In the model itself, whatever has happened, everyone can come to serve clients again."""
+    protocol = bound(MODEL, "trap.zookeeper", variant).protocol
+    assert isinstance(protocol, Recovery)
+    trap = find_trap(
+        protocol,
+        lambda state: all(
+            protocol._serves(broker, Api.FETCH) for broker in state.replicas.values() if isinstance(broker, Broker)
+        ),
+    )
+    if variant is None:
+        assert (trap.states, trap.among) == (0, 86)
+        return
+    assert (trap.states, trap.among) == TRAPS[variant]
+    assert [step.action for step in trap.trace] == [
+        None,
+        "FenceBroker",
+        "ElectUncleanly",
+        "UnfenceBroker",
+        "HandleLeaderAndIsr",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [
+        ({"old_brokers": {"b3"}}, "constant OldBrokers: expected brokers, found b3, not in Brokers"),
+        ({"initial_isr": set()}, "constant InitialIsr: expected at least one broker"),
+        ({"max_fences": 1}, "is not a constant of Recovery"),
+    ],
+)
+def test_constants_that_do_not_fit(constants: dict[str, object], message: str) -> None:
+    given = {"brokers": {"b1", "b2"}, "initial_isr": {"b1"}, "fences": 1, "unclean_elections": 1, **constants}
+    values = {k: frozenset(map(ModelValue, v)) if isinstance(v, set) else v for k, v in given.items()}
+    with pytest.raises(ConstantError, match=message):
+        Recovery(**values)
