@@ -36,7 +36,7 @@ from kraft_model.quorum_records import (
     Voter,
     group_of,
 )
-from kraft_model.quorum_transitions import resigned
+from kraft_model.quorum_transitions import following, resigned, restarted, unattached
 from spec import Bag, ConstantError, ModelValue, Protocol, Record, State, Step, bound, constant, ordered
 
 ADMIN = ModelValue("admin", 1 << 20)
@@ -181,6 +181,39 @@ class QuorumBase(Protocol):
     def fetch_from(self, me: Replica, server: ModelValue) -> FetchRequest:
         """Return the request for what follows this replica's log end (KIP-595, "Fetch")."""
         return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server)
+
+    def after_restart(self, me: Replica) -> Replica:
+        """The replica as it starts again."""
+        return restarted(me)
+
+    # Hearing of leaders
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+        """Return the replica after it heard of an epoch and perhaps its leader, in a request or an error.
+
+        An older epoch says nothing. In its own epoch only a leader that it did not know does; a replica that led the
+        epoch knows better (KAFKA-18379).
+        """
+        news = not isinstance(leader, Nil) and leader != me.id
+        if epoch > me.epoch:
+            return following(me, leader, epoch) if news else unattached(me, epoch)
+        if epoch == me.epoch and isinstance(me.leader, Nil) and news:
+            return following(me, leader, epoch)
+        return me
+
+    def common_response(
+        self, me: Replica, error: Error, leader: ModelValue | Nil, epoch: int
+    ) -> tuple[Replica, bool]:
+        """Return the replica after what every response may tell, and whether nothing is left to handle.
+
+        KIP-595, "Leader Election and Discovery"; what Kafka does with each error before it looks at the rest.
+        """
+        if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
+            return me, True
+        after = self.learn(me, leader, epoch)
+        if epoch > me.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
+            return after, True
+        return after, error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
 
     # Logs
 

@@ -30,6 +30,7 @@ from kraft_model.quorum_records import (
     Nil,
     Replica,
     Shared,
+    Term,
     Voter,
     VoteRequest,
     VoteResponse,
@@ -38,12 +39,9 @@ from kraft_model.quorum_records import (
 from kraft_model.quorum_transitions import (
     after_lost_pre_vote,
     candidate,
-    common_response,
     enter,
-    learn,
     prospective,
     resigned,
-    restarted,
     unattached,
 )
 from spec import Record, Step, Steps, internal, on
@@ -92,7 +90,11 @@ class Elections(QuorumBase):
         """A leader that resigned leaves its epoch behind, since its peers name it as the leader there (KAFKA-18379)."""
         if me.mode is not Mode.RESIGNED:
             return
-        yield self.taken(me, unattached(me, me.epoch + 1), consumes=False)
+        yield self.taken(me, self.after_resigning(me), consumes=False)
+
+    def after_resigning(self, me: Replica) -> Replica:
+        """Where a leader that resigned goes in the end."""
+        return unattached(me, me.epoch + 1)
 
     def may_stand(self, me: Replica) -> bool:
         """Whether a replica may ask for votes: only a voter (KIP-853, "Key terms"), and only with a disk to vote on."""
@@ -221,7 +223,7 @@ class Elections(QuorumBase):
         if not self.awaits(me, response):
             yield self.taken(me, me)
             return
-        after, done = common_response(me, response.error, response.leader, response.epoch)
+        after, done = self.common_response(me, response.error, response.leader, response.epoch)
         if done or after.mode is not me.mode:
             yield self.taken(me, after)
         elif response.error is Error.UNSUPPORTED_VERSION:
@@ -263,9 +265,11 @@ class Elections(QuorumBase):
         leader = self.with_log(elected, (*me.log, batch), flushes=True)
         announcements = [BeginQuorumEpochRequest(me.epoch, key, me.id, key.id) for key in others(leader)]
         leader, sends, puts = self.commits(leader, shared)
+        puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
         yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
-        failed = restarted(elected)
-        yield self.taken(me, failed, *self.last_words(failed), consumes=consumes, starts=True).spend("restarts")
+        failed = self.after_restart(elected)
+        failure = self.taken(me, failed, *self.last_words(failed), consumes=consumes, starts=True)
+        yield failure.put(elected=puts["elected"]).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
         """What a new leader writes beside LeaderChangeMessage."""
@@ -304,7 +308,7 @@ class Elections(QuorumBase):
 
     def accepts_leader(self, me: Replica, request: BeginQuorumEpochRequest) -> Replica:
         """The replica after it heard of a leader."""
-        return learn(me, request.source, request.epoch)
+        return self.learn(me, request.source, request.epoch)
 
     def acknowledgement(
         self,
@@ -328,7 +332,7 @@ class Elections(QuorumBase):
         if response.of != me.epoch or me.mode not in (Mode.LEADER, Mode.RESIGNED):
             yield self.taken(me, me)
             return
-        yield self.taken(me, common_response(me, response.error, response.leader, response.epoch)[0])
+        yield self.taken(me, self.common_response(me, response.error, response.leader, response.epoch)[0])
 
     # Leaving office
 
@@ -350,7 +354,7 @@ class Elections(QuorumBase):
         if request.epoch < me.epoch:
             error, after = Error.FENCED_LEADER_EPOCH, me
         else:
-            error, after = Error.NONE, learn(me, request.source, request.epoch)
+            error, after = Error.NONE, self.learn(me, request.source, request.epoch)
             if after.mode is Mode.FOLLOWER and after.leader == request.source:
                 after = after.but(ended=True)
         yield self.taken(me, after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraft_model.quorum_base import QuorumBase
 from kraft_model.quorum_log import matches
 from kraft_model.quorum_records import Batch, Data, Mode, Replica, Shared
-from kraft_model.quorum_transitions import remembered, resigned, restarted
+from kraft_model.quorum_transitions import remembered, resigned
 from spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
@@ -19,9 +19,13 @@ class Environment(QuorumBase):
             return
         number = shared.appended + 1
         log = (*me.log, Batch(me.epoch, (Data(number),)))
-        after = self.with_log(me, log, flushes=True)
+        after = self.with_log(me, log, flushes=self.flushes_as_leader())
         after, sends, puts = self.commits(after, shared)
         yield self.taken(me, after, *sends, consumes=False).put(**{"appended": number, **puts}).spend("appends")
+
+    def flushes_as_leader(self) -> bool:
+        """Whether what a leader appends is on disk before anyone can hear of it."""
+        return True
 
     @internal
     def restart(self, me: Replica) -> Steps:
@@ -43,10 +47,6 @@ class Environment(QuorumBase):
         """The step in which a replica starts again."""
         after = self.after_restart(me)
         return self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("restarts")
-
-    def after_restart(self, me: Replica) -> Replica:
-        """The replica as it starts again."""
-        return restarted(me)
 
     @internal
     def crash(self, me: Replica) -> Steps:

@@ -42,8 +42,13 @@ class Properties(QuorumBase):
     # Elections
 
     @invariant
-    def election_safety(self, me: Replica, peer: Replica) -> bool:
-        """At most one leader an epoch: no two replicas name different ones (Raft, figure 3; KIP-595)."""
+    def election_safety(self, shared: Shared) -> bool:
+        """At most one leader is ever elected in an epoch (Raft, figure 3; KIP-595)."""
+        return len({term.epoch for term in shared.elected}) == len(shared.elected)
+
+    @invariant
+    def leaders_are_named_alike(self, me: Replica, peer: Replica) -> bool:
+        """No two replicas of one epoch name different leaders (KIP-595, "Leader Election and Discovery")."""
         if me.epoch != peer.epoch or isinstance(me.leader, Nil) or isinstance(peer.leader, Nil):
             return True
         return me.leader == peer.leader

@@ -462,6 +462,13 @@ class Admin(Record):
     id: ModelValue
 
 
+class Term(Record):
+    """An epoch and who was elected to lead it."""
+
+    epoch: int
+    leader: ModelValue
+
+
 class Shared(Record):
     """What is nobody's own.
 
@@ -473,6 +480,8 @@ class Shared(Record):
         Pairs of replicas between which nothing is delivered.
     committed
         History, for properties only: the longest log that a leader ever showed as committed.
+    elected
+        History, for properties only: who was ever elected, in which epoch.
     lost
         History, for properties only: the replica keys of lost disks, with how much each log held.
     """
@@ -480,4 +489,5 @@ class Shared(Record):
     appended: int = 0
     cuts: frozenset[frozenset[ModelValue]] = frozenset()
     committed: tuple[Batch, ...] = ()
+    elected: frozenset[Term] = frozenset()
     lost: Map[Key, tuple[Batch, ...]] = Map()

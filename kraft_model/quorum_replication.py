@@ -17,8 +17,7 @@ from kraft_model.quorum_records import (
     Replica,
     Shared,
 )
-from kraft_model.quorum_transitions import common_response
-from spec import Record, Steps, internal, on, ordered
+from spec import Record, Step, Steps, internal, on, ordered
 
 
 class Replication(QuorumBase):
@@ -44,7 +43,7 @@ class Replication(QuorumBase):
             return
         common = end_offset_for_epoch(me.log, request.last_epoch)
         if not self.is_valid_position(request, common):
-            yield self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
+            yield self.diverges(me, request, common, shared)
             return
         after = self.note_fetch(me, request)
         after, sends, puts = self.commits(after, shared)
@@ -65,6 +64,10 @@ class Replication(QuorumBase):
     def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
         """Whether the log end of the sender is in the leader's log."""
         return request.last_epoch == common.epoch and request.offset <= common.offset
+
+    def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
+        """The step in which a leader tells where to truncate to. What such a replica has fetched says nothing."""
+        return self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
 
     def note_fetch(self, me: Replica, request: FetchRequest) -> Replica:
         """The leader with the log end of who fetches, which is known by id and directory id (KIP-853, "Fetch")."""
@@ -116,12 +119,12 @@ class Replication(QuorumBase):
             yield self.taken(me, me)
             return
         me = me.but(pending=Nil.NIL)
-        after, done = common_response(me, response.error, response.leader, response.epoch)
+        after, done = self.common_response(me, response.error, response.leader, response.epoch)
         if done or after.mode is not Mode.FOLLOWER:
             yield self.taken(me, after)
             return
         if isinstance(response.diverging, Position):
-            after = self.truncate(after, response.diverging)
+            after = self.truncate(after, response, response.diverging)
         elif isinstance(response.snapshot, Position):
             request = FetchSnapshotRequest(after.epoch, response.snapshot, me.directory, me.id, response.source)
             yield self.taken(me, after.but(pending=request, fetched=True), request)
@@ -135,7 +138,7 @@ class Replication(QuorumBase):
         """Whether this is the answer that the replica waits for."""
         return me.pending == response.request
 
-    def truncate(self, me: Replica, diverging: Position) -> Replica:
+    def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
         """The follower without what its leader does not have; the voter set goes back with it."""
         return self.with_log(me, truncated(me.log, diverging), flushes=self.flushes(me))
 
@@ -224,13 +227,17 @@ class Replication(QuorumBase):
             yield self.taken(me, me)
             return
         me = me.but(pending=Nil.NIL)
-        after, done = common_response(me, response.error, response.leader, response.epoch)
+        after, done = self.common_response(me, response.error, response.leader, response.epoch)
         if done or after.mode is not Mode.FOLLOWER or response.error is not Error.NONE:
             yield self.taken(me, after)
             return
-        loaded = self.with_log(after, response.content, flushes=True)
+        yield self.taken(me, self.load(after, response).but(fetched=True))
+
+    def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
+        """The replica with a snapshot instead of its log, and the voter set and version of it."""
         end = len(response.content)
-        yield self.taken(me, loaded.but(start=end, high_watermark=max(end, me.high_watermark), fetched=True))
+        loaded = self.with_log(me, response.content, flushes=True)
+        return loaded.but(start=end, high_watermark=max(end, me.high_watermark))
 
 
 __all__ = ["Replication"]

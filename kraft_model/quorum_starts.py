@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraft_model.quorum_base import QuorumBase
-from kraft_model.quorum_records import Replica
+from kraft_model.quorum_records import Mode, Replica
 from spec import ConstantError, ModelValue, ordered
 from spec.starts import Take, scenario, take
 
@@ -18,14 +18,29 @@ class Starts(QuorumBase):
 
     @scenario
     def elected(self) -> Iterator[Take]:
-        """The first initial voter leads epoch 1; the others have fetched its first batch and know that it is committed.
-        """
+        """The first initial voter leads epoch 1, and the others know that its first batch is committed."""
         leader, *followers = ordered(self.initial_voters)
         yield from elect(leader, followers)
         for follower in followers:
             yield from fetches(follower, leader, times=2)
         for follower in followers:
             yield from fetches(follower, leader, times=1)
+
+    @scenario
+    def old_batch_under_new_leader(self) -> Iterator[Take]:
+        """Three voters: leader 1 appends a record that nobody fetches; 2 leads epoch 2 unheard; 1 leads epoch 3 again.
+
+        Replica 3, which elected both, has neither the record nor what 2 has appended. It follows 1.
+        """
+        one, two, three = self.chosen(3)
+        yield from self.elected()
+        yield take("ClientAppend", one)
+        yield take("FetchTimeout", three)
+        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield take("HandleVoteRequest", one, source=two, pre_vote=False)
+        yield take("HandleBeginQuorumEpochRequest", one, source=two)
+        yield from elect(one, [three], "FetchTimeout", others=1)
+        yield take("HandleVoteRequest", two, source=one, pre_vote=False)
 
     def chosen(self, count: int) -> list[ModelValue]:
         """Return the first hosts in their order."""
@@ -35,18 +50,18 @@ class Starts(QuorumBase):
 
 
 def elect(
-    candidate: ModelValue, followers: list[ModelValue], by: str = "ElectionTimeout", others: tuple[ModelValue, ...] = ()
+    candidate: ModelValue, voters: list[ModelValue], by: str = "ElectionTimeout", others: int = 0
 ) -> Iterator[Take]:
-    """A replica stands, everyone grants, and it takes office; every follower hears of it. The others stay unaware."""
+    """A replica stands, these voters grant, and it takes office; they hear of it. Others hear of nothing."""
     yield take(by, candidate)
+    needed = (len(voters) + others + 1) // 2
     for pre_vote in (True, False):
-        for peer in followers:
+        for peer in voters:
             yield take("HandleVoteRequest", peer, source=candidate, pre_vote=pre_vote)
-        needed = (len(followers) + len(others) + 1) // 2
-        for count, peer in enumerate(followers[:needed], start=1):
-            leads = pre_vote is False and count == needed
+        for count, peer in enumerate(voters[:needed], start=1):
+            leads = not pre_vote and count == needed
             yield take("HandleVoteResponse", candidate, _leads if leads else None, source=peer, pre_vote=pre_vote)
-    for peer in followers:
+    for peer in voters:
         yield take("HandleBeginQuorumEpochRequest", peer, source=candidate)
 
 
@@ -58,7 +73,7 @@ def fetches(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterato
 
 
 def _leads(me: Replica) -> bool:
-    return me.mode.value == "Leader"
+    return me.mode is Mode.LEADER
 
 
 __all__ = ["Starts", "elect", "fetches"]

@@ -6,8 +6,8 @@ connections. A vote is kept as long as the epoch is (KAFKA-17641), also by a rep
 
 from __future__ import annotations
 
-from kraft_model.quorum_log import is_voter, last_epoch, own_votes, voter_of
-from kraft_model.quorum_records import UNKNOWN_DIRECTORY, Error, Key, Mode, Nil, Replica
+from kraft_model.quorum_log import is_voter, last_epoch, own_votes
+from kraft_model.quorum_records import UNKNOWN_DIRECTORY, Key, Mode, Nil, Replica
 from spec import Map, ModelValue
 
 VOLATILE = {
@@ -41,7 +41,7 @@ def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> R
     return enter(me, Mode.UNATTACHED, epoch, leader)
 
 
-def following(me: Replica, leader: ModelValue, epoch: int) -> Replica:
+def following(me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
     """Return the replica as follower of a leader, from which it has fetched nothing yet."""
     return enter(me, Mode.FOLLOWER, epoch, leader)
 
@@ -67,32 +67,6 @@ def after_lost_pre_vote(me: Replica) -> Replica:
 def resigned(me: Replica) -> Replica:
     """Return the leader that resigned; it still stands as the leader of its epoch."""
     return enter(me, Mode.RESIGNED, me.epoch, me.id)
-
-
-def learn(me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
-    """Return the replica after it heard of an epoch and perhaps its leader, in a request or an error.
-
-    An older epoch says nothing. In its own epoch only a leader that it did not know does; a replica that led the epoch
-    knows better (KAFKA-18379).
-    """
-    if epoch > me.epoch:
-        return unattached(me, epoch) if isinstance(leader, Nil) or leader == me.id else following(me, leader, epoch)
-    if epoch == me.epoch and isinstance(me.leader, Nil) and not isinstance(leader, Nil) and leader != me.id:
-        return following(me, leader, epoch)
-    return me
-
-
-def common_response(me: Replica, error: Error, leader: ModelValue | Nil, epoch: int) -> tuple[Replica, bool]:
-    """Return the replica after what every response may tell, and whether nothing is left to handle.
-
-    KIP-595, "Leader Election and Discovery"; what Kafka does with each error before it looks at the rest.
-    """
-    if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
-        return me, True
-    after = learn(me, leader, epoch)
-    if epoch > me.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
-        return after, True
-    return after, error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
 
 
 def remembered(me: Replica) -> Replica:
@@ -132,14 +106,11 @@ def voter_of_id(me: Replica, leader: ModelValue) -> bool:
 __all__ = [
     "after_lost_pre_vote",
     "candidate",
-    "common_response",
     "enter",
     "following",
-    "learn",
     "prospective",
     "remembered",
     "resigned",
     "restarted",
     "unattached",
-    "voter_of",
 ]

@@ -18,7 +18,6 @@ from kraft_model.quorum_records import (
     UpdateVoterResponse,
     Voter,
 )
-from kraft_model.quorum_transitions import common_response
 from kraft_model.quorum_voters import Outcome, VoterChanges
 from spec import Steps, internal, on
 
@@ -99,7 +98,7 @@ class Upgrades(VoterChanges):
         if response.of != me.epoch or me.mode is not Mode.FOLLOWER:
             yield self.taken(me, me)
             return
-        after, _ = common_response(me, response.error, response.leader, response.epoch)
+        after, _ = self.common_response(me, response.error, response.leader, response.epoch)
         if after.mode is Mode.FOLLOWER and after.epoch == me.epoch:
             after = after.but(updating=False, updated=response.error is Error.NONE)
             after = self.resumes(after)

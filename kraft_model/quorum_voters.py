@@ -157,7 +157,11 @@ class VoterChanges(QuorumBase):
             return me, []
         if change.offset > 0 or not self.has_caught_up(me, change.voter.key):
             return me, []
-        return self.append_voters(me, me.voters | {change.voter}, change), []
+        return self.append_voters(me, self.voters_with(me, change.voter), change), []
+
+    def voters_with(self, me: Replica, voter: Voter) -> frozenset[Voter]:
+        """The voter set with a new voter."""
+        return me.voters | {voter}
 
     def has_caught_up(self, me: Replica, key: Key) -> bool:
         """Whether this replica, of this directory id, has fetched up to the leader's log end (step 5)."""
