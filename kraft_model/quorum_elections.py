@@ -157,9 +157,8 @@ class Elections(QuorumBase):
             return
         granted = self.grants_pre_vote(now, request) if request.pre_vote else self.grants_vote(now, request)
         if granted and not request.pre_vote and now.voted != request.candidate:
-            ballot = request.candidate
-            now = self.votes_for(now, request.candidate)
-            now = now.but(ballot=ballot)
+            first = request.candidate if isinstance(now.ballot, Nil) else now.ballot
+            now = self.votes_for(now, request.candidate).but(ballot=first)
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
     def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:
@@ -299,16 +298,16 @@ class Elections(QuorumBase):
         """Any replica follows the leader of an epoch that is not older, whether voters or not (KIP-853)."""
         if self.is_cut(me, request.source, shared):
             return
-        if request.epoch < me.epoch:
+        if self.is_stale(me, request.epoch):
             error, after = Error.FENCED_LEADER_EPOCH, me
         else:
-            after = self.accepts_leader(me, request)
+            after = self.learn(me, request.source, request.epoch)
             error = Error.NONE if self.is_meant(request.voter, me) else self.wrong_voter()
         yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
 
-    def accepts_leader(self, me: Replica, request: BeginQuorumEpochRequest) -> Replica:
-        """The replica after it heard of a leader."""
-        return self.learn(me, request.source, request.epoch)
+    def is_stale(self, me: Replica, epoch: int) -> bool:
+        """Whether an announcement is of an epoch that is over."""
+        return epoch < me.epoch
 
     def acknowledgement(
         self,
@@ -351,7 +350,7 @@ class Elections(QuorumBase):
         """A follower whose leader ends its epoch soon asks for pre-votes (KIP-595, "EndQuorumEpoch")."""
         if self.is_cut(me, request.source, shared):
             return
-        if request.epoch < me.epoch:
+        if self.is_stale(me, request.epoch):
             error, after = Error.FENCED_LEADER_EPOCH, me
         else:
             error, after = Error.NONE, self.learn(me, request.source, request.epoch)

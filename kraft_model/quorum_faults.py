@@ -25,7 +25,7 @@ from kraft_model.quorum_records import (
     VoteResponse,
 )
 from kraft_model.quorum_transitions import following, prospective, unattached
-from spec import ModelValue, Record, Step
+from spec import ModelValue, Record, Step, Steps, become
 
 # Elections
 
@@ -42,6 +42,13 @@ class VoteDroppedOnCanvass(Quorum, variant="vote-dropped-on-canvass"):
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         return prospective(me).but(voted=Nil.NIL)
+
+
+class SecondVoteInEpoch(Quorum, variant="second-vote-in-epoch"):
+    """A replica that has voted grants another candidate of the same epoch its vote too."""
+
+    def voted_for(self, voted: Key, key: Key) -> bool:
+        return True
 
 
 class VoteNotWritten(Quorum, variant="vote-not-written"):
@@ -101,6 +108,18 @@ class ObserverStands(Quorum, variant="observer-stands"):
         return is_voter(me) or isinstance(me.voted, Key)
 
 
+class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
+    """A replica follows whoever announces itself, also in an epoch that is over (KIP-595, "BeginQuorumEpoch")."""
+
+    def is_stale(self, me: Replica, epoch: int) -> bool:
+        return False
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+        if epoch < me.epoch and me.mode is not Mode.LEADER:
+            return following(me, leader, epoch)
+        return super().learn(me, leader, epoch)
+
+
 class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
     """A pre-vote is asked for in the next epoch, which the sender takes over, as in an early draft of KIP-996."""
 
@@ -151,11 +170,14 @@ class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
 
 
 class HighWatermarkBeforeDivergence(Quorum, variant="high-watermark-before-divergence"):
-    """A follower takes the high watermark of a response that tells it to truncate, for its own log (KAFKA-14704)."""
+    """A follower first takes the high watermark of a response, and only then truncates as it says (KAFKA-14704)."""
 
-    def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
+    def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
         known = min(response.high_watermark, len(me.log))
-        return super().truncate(me.but(high_watermark=max(me.high_watermark, known)), response, diverging)
+        if isinstance(response.diverging, Position) and me.pending == response.request and known > me.high_watermark:
+            yield become(me.but(high_watermark=known))
+        else:
+            yield from super().handle_fetch_response(me, response, shared)
 
 
 class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
@@ -167,11 +189,11 @@ class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
         return super().is_expected(me, response)
 
 
-class TruncatesByOffsetAlone(Quorum, variant="truncates-by-offset-alone"):
-    """A follower truncates to the offset that the leader names without looking at epochs (KAFKA-6361, KIP-279)."""
+class DivergenceWithoutEpoch(Quorum, variant="divergence-without-epoch"):
+    """A leader finds a fetch diverging by its offset alone, not by the epoch of the batch before (KAFKA-6361)."""
 
-    def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
-        return self.with_log(me, me.log[: diverging.offset], flushes=True)
+    def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
+        return request.offset <= common.offset
 
 
 class FetchPositionUnchecked(Quorum, variant="fetch-position-unchecked"):
@@ -263,13 +285,6 @@ class DirectoryReplaced(Quorum, variant="directory-replaced"):
 
     def voters_with(self, me: Replica, voter: Voter) -> frozenset[Voter]:
         return frozenset(old for old in me.voters if old.key.id != voter.key.id) | {voter}
-
-
-class AddedBeforeCaughtUp(Quorum, variant="added-before-caught-up"):
-    """A new voter is added without waiting for it to catch up (KIP-853, "AddVoter", step 5)."""
-
-    def has_caught_up(self, me: Replica, key: Key) -> bool:
-        return True
 
 
 class SnapshotOfUncommitted(Quorum, variant="snapshot-of-uncommitted"):

@@ -64,18 +64,6 @@ class Properties(QuorumBase):
         return me.voted == me.ballot or (me.voted.directory == 0 and me.voted.id == me.ballot.id)
 
     @step_invariant
-    def votes_are_kept(self, before: Replica, after: Replica) -> bool:
-        """Within an epoch a vote is neither lost nor changed (KIP-595, "Vote"; KIP-996).
-
-        At kraft.version 0 its directory id may be forgotten: KIP-853, "Quorum state".
-        """
-        if before.epoch != after.epoch or before.directory != after.directory or isinstance(before.voted, Nil):
-            return True
-        if isinstance(after.voted, Nil) or after.voted.id != before.voted.id:
-            return False
-        return after.voted == before.voted or before.version == 0
-
-    @step_invariant
     def epochs_only_grow(self, before: Replica, after: Replica) -> bool:
         """A replica never returns to an earlier epoch, unless its disk is lost (Raft, 5.1)."""
         return after.epoch >= before.epoch or after.directory != before.directory
