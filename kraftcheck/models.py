@@ -14,6 +14,7 @@ from spec.protocol import Protocol
 
 SHIPPED = {
     "reconfig": "kraft_model.reconfig:Reconfig",
+    "quorum": "kraft_model.quorum:Quorum",
     "recovery": "kraft_model.recovery:Recovery",
     "registration": "kraft_model.registration:Registration",
     "two-phase-commit": "spec.examples.two_phase_commit:TwoPhaseCommit",

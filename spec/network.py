@@ -7,7 +7,7 @@ writes one inbox only, so that an engine can learn it once for each content of a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from spec.values import Map, Record, Value, ordered
@@ -37,12 +37,15 @@ class CountingRule(NamedTuple):
         The smallest count with which a known message is not refused.
     forgets
         Whether a message whose count comes to 0 is no longer known.
+    clears
+        Whether the operation takes out a whole group of messages instead (`forget`).
     """
 
     absent: int
     change: int
     least: int = 0
     forgets: bool = False
+    clears: bool = False
 
 
 NEVER = 1 << 30  # a `least` that no count reaches
@@ -92,6 +95,14 @@ class Network(ABC):
     def count(self, inbox: Inbox, message: Record) -> int:
         """Return how many copies of a message are under way."""
 
+    def group(self, message: Record) -> Record | None:
+        """Return the group of messages that a message is taken out with by `forget`, or None."""
+        return None
+
+    def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
+        """Return the inbox without the messages of a group, such as the answers on a connection that was reset."""
+        raise ValueError(f"{type(self).__name__} knows no groups of messages")
+
     def rule(self, operation: str, message: Record) -> CountingRule | None:
         """Return the counting rule that an operation on a message follows, or None where there is none.
 
@@ -123,6 +134,8 @@ class Network(ABC):
             return self.reply(inbox, message)
         if operation == "discard":
             return self.discard(inbox, message)
+        if operation == "forget":
+            return self.forget(inbox, message)
         if operation == "lose":
             return self.lose(inbox, message)
         if operation == "duplicate":
@@ -245,7 +258,50 @@ class BagWithMemory(Network):
 
 
 class Bag(BagWithMemory):
-    """Unordered messages with delivery counts, forgotten once the last copy is consumed."""
+    """Unordered messages with delivery counts, forgotten once the last copy is consumed.
+
+    Parameters
+    ----------
+    merges
+        Whether sending a message that is under way changes nothing, as in a set; only `DuplicateMessage` then adds a
+        copy. It keeps the states finite where requests are repeated.
+    groups
+        From a message to the group that a step may `forget` it with, a record with the same `dest`, or None.
+    """
+
+    def __init__(
+        self,
+        *,
+        merges: bool = False,
+        groups: Callable[[Record], Record | None] | None = None,
+        once: Iterable[type[Record]] = (),
+        replies_once: Iterable[type[Record]] = (),
+        loses: bool | str = False,
+        duplicates: bool | str = False,
+    ) -> None:
+        super().__init__(once=once, replies_once=replies_once, loses=loses, duplicates=duplicates)
+        self.merges = merges
+        self.groups = groups
+
+    def group(self, message: Record) -> Record | None:
+        """Return the group of a message, if groups were declared."""
+        return None if self.groups is None else self.groups(message)
+
+    def forget(self, inbox: Map[Record, int], group: Record) -> Map[Record, int]:
+        """Take out every message of a group."""
+        return Map((message, copies) for message, copies in inbox.items() if self.group(message) != group)
+
+    def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
+        """Add a copy, unless one is under way and they merge."""
+        if self.merges and message in inbox and not isinstance(message, self.once):
+            return inbox
+        return super().send(inbox, message)
+
+    def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
+        """Add a copy of a response, unless one is under way and they merge."""
+        if self.merges and response in inbox and not isinstance(response, self.replies_once):
+            return inbox
+        return super().reply(inbox, response)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
         """Take away one copy; with the last one the message is forgotten."""
@@ -255,9 +311,16 @@ class Bag(BagWithMemory):
         return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule of a bag with memory, except that the last copy is forgotten."""
+        """Return the rule of a bag with memory, except that the last copy is forgotten and that messages may merge."""
+        if operation == "forget":
+            return CountingRule(absent=0, change=0, clears=True)
         rule = super().rule(operation, message)
-        return rule._replace(forgets=True) if rule and operation in ("discard", "lose") else rule
+        if rule is None:
+            return None
+        if operation in ("discard", "lose"):
+            return rule._replace(forgets=True)
+        merged = self.merges and operation in ("send", "reply") and rule.least != NEVER
+        return rule._replace(change=0) if merged else rule
 
 
 class MessageSet(Network):

@@ -56,6 +56,10 @@ class Step(Record):
         """Consume the delivered message and send a response to it, under the discipline's rule for replies."""
         return self.but(consumes=True, sends=(*self.sends, ("reply", response)))
 
+    def forget(self, *groups: Record) -> Step:
+        """Take groups of messages out of the network, as the network's discipline groups them."""
+        return self.but(sends=self.sends + tuple(("forget", group) for group in groups))
+
     def put(self, **fields: Value) -> Step:
         """Write shared fields."""
         return self.but(puts=self.puts + tuple(sorted(fields.items())))

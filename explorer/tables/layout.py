@@ -82,7 +82,7 @@ class Tables(NamedTuple):
     spendings: Ints  # column, amount
     limits: Ints  # of each bound
     operations: Ints  # slot, message, count where absent, change, least count, whether 0 is forgotten
-    messages: Ints  # operation that discards it, invariants that it violates
+    messages: Ints  # operation that discards it, invariants that it violates, group with which it is forgotten
     operated: Longs  # (inbox, operation) -> inbox or -1
     contents: Ints  # slot, number within the slot, start and number of items, invariants violated
     content_items: Ints  # message, count
@@ -127,7 +127,7 @@ COLUMNS = {
     "spendings": 2,
     "limits": 0,
     "operations": 6,
-    "messages": 2,
+    "messages": 3,
     "operated": 2,
     "contents": 5,
     "content_items": 2,

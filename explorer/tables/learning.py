@@ -100,6 +100,7 @@ M_OPERATIONS, M_DELTAS, M_SLOTS, M_SLOT_BASE = at.M_OPERATIONS, at.M_DELTAS, at.
 M_PROPERTIES, M_STEP_PROPERTIES, M_ROOTS = at.M_PROPERTIES, at.M_STEP_PROPERTIES, at.M_ROOTS
 
 LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
+CLEARS = np.int64(-3)  # the same: a group of messages is taken out
 
 
 @inlined
@@ -373,7 +374,7 @@ def make_operated(t: Any, inbox: Any, op: Any) -> Any:
         return np.int64(FULL)
     if operations[op, 2] == LEARNED:
         return np.int64(miss(t, MISS_OPERATION, inbox, op, 0, 0, 0))
-    result = counted(t, inbox, op)
+    result = cleared(t, inbox, op) if operations[op, 2] == CLEARS else counted(t, inbox, op)
     if result == FULL:
         return np.int64(FULL)
     meta[M_OPERATIONS] += 1
@@ -421,6 +422,29 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
         content_items[free + written, 0] = message
         content_items[free + written, 1] = operations[op, 2]
         written += 1
+    return intern_content(t, np.int64(operations[op, 0]), np.int64(written))
+
+
+@jit
+def cleared(t: Any, inbox: Any, op: Any) -> Any:
+    """Take a group of messages out of an inbox content and return the content that results."""
+    operations = operations_of(t)
+    contents = contents_of(t)
+    meta = meta_of(t)
+    content_items = content_items_of(t)
+    messages = messages_of(t)
+    group = operations[op, 1] + 1
+    start, n = contents[inbox, C_START], contents[inbox, C_N]
+    free = meta[M_CONTENT_ITEMS]
+    if free + n + 2 >= len(content_items):
+        meta[M_GROW] |= GROW_CONTENTS
+        return np.int64(FULL)
+    written = 0
+    for k in range(start, start + n):
+        if messages[content_items[k, 0], 2] != group:
+            content_items[free + written, 0] = content_items[k, 0]
+            content_items[free + written, 1] = content_items[k, 1]
+            written += 1
     return intern_content(t, np.int64(operations[op, 0]), np.int64(written))
 
 

@@ -319,7 +319,9 @@ class Vocabulary:
             for bit, prop in self.message_properties:
                 if isinstance(message, prop.kinds("message")) and not prop.holds(self.protocol, {"message": message}):
                     bad |= 1 << bit
-            self._set("messages", found, (self.operation("discard", found), bad))
+            group = self.network.group(message)
+            own = 0 if group is None else 1 + self.message(group)
+            self._set("messages", found, (self.operation("discard", found), bad, own))
             table = self.a["network_operations"]
             if found >= table.shape[1]:
                 wider = np.zeros((len(table), 2 * table.shape[1]), np.int32)
@@ -340,6 +342,8 @@ class Vocabulary:
             record = self.messages[message]
             rule = self.network.rule(name, record)
             counting = (rule.absent, rule.change, rule.least, rule.forgets) if rule else (learning.LEARNED, 0, 0, 0)
+            if rule and rule.clears:
+                counting = (learning.CLEARS, 0, 0, 0)
             self._set("operations", found, (self.slot(record.dest), message, *counting))
         return found
 

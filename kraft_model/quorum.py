@@ -1,0 +1,26 @@
+"""KRaft as Kafka adopted it: KIP-595, KIP-630 (snapshots), KIP-853 (voter changes) and KIP-996 (pre-vote).
+
+Where these texts disagree, the reference section of a KIP goes before its user story, then comes Kafka's code, then the
+newer text; every other reading is a variant (`kraft_model.quorum_variants`) and a finding (`docs/findings.md`).
+
+What is left out: time (a timeout may expire whenever it runs), addresses (a number stands for a replica's endpoints),
+several batches in one fetch are as many as the leader has (`FetchLimit`), snapshots travel in one piece.
+"""
+
+from __future__ import annotations
+
+from kraft_model.quorum_elections import Elections
+from kraft_model.quorum_environment import Environment
+from kraft_model.quorum_properties import Properties
+from kraft_model.quorum_replication import Replication
+from kraft_model.quorum_starts import Starts
+from kraft_model.quorum_upgrade import Upgrades
+
+
+class Quorum(Upgrades, Elections, Replication, Environment, Properties, Starts):
+    """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""
+
+    variants_module = "kraft_model.quorum_variants"
+
+
+__all__ = ["Quorum"]

@@ -1,0 +1,197 @@
+"""What must be true of `quorum`. Each property names where it is asked for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from kraft_model.quorum_base import QuorumBase
+from kraft_model.quorum_log import (
+    Log,
+    VoterSet,
+    is_majority,
+    is_voter,
+    keys,
+    majorities_meet,
+    matches,
+    voter_sets,
+    voters_in,
+)
+from kraft_model.quorum_records import Key, Mode, Nil, Replica, Shared
+from spec import Map, ModelValue, Record, invariant, projection, step_invariant
+
+STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+
+
+class Held(Record):
+    """What the properties over all replicas read of each."""
+
+    key: Key
+    log: Log
+    high_watermark: int
+
+
+def agrees(one: Log, other: Log) -> bool:
+    """Return whether one log is the beginning of the other."""
+    common = min(len(one), len(other))
+    return one[:common] == other[:common]
+
+
+class Properties(QuorumBase):
+    """Invariants and step invariants."""
+
+    # Elections
+
+    @invariant
+    def election_safety(self, shared: Shared) -> bool:
+        """At most one leader is ever elected in an epoch (Raft, figure 3; KIP-595)."""
+        return len({term.epoch for term in shared.elected}) == len(shared.elected)
+
+    @invariant
+    def leaders_are_named_alike(self, me: Replica, peer: Replica) -> bool:
+        """No two replicas of one epoch name different leaders (KIP-595, "Leader Election and Discovery")."""
+        if me.epoch != peer.epoch or isinstance(me.leader, Nil) or isinstance(peer.leader, Nil):
+            return True
+        return me.leader == peer.leader
+
+    @invariant
+    def one_vote_per_epoch(self, me: Replica) -> bool:
+        """A replica key votes for one candidate in an epoch, whatever restarts (KIP-853, "Vote"; KIP-595).
+
+        At kraft.version 0 it can break: KIP-853, "Quorum state".
+        """
+        if isinstance(me.voted, Nil) or isinstance(me.ballot, Nil):
+            return True
+        return me.voted == me.ballot or (me.voted.directory == 0 and me.voted.id == me.ballot.id)
+
+    @step_invariant
+    def epochs_only_grow(self, before: Replica, after: Replica) -> bool:
+        """A replica never returns to an earlier epoch, unless its disk is lost (Raft, 5.1)."""
+        return after.epoch >= before.epoch or after.directory != before.directory
+
+    @step_invariant
+    def pre_vote_raises_no_epoch(self, before: Replica, after: Replica) -> bool:
+        """Asking for pre-votes does not raise the epoch of who asks (KIP-996, "Motivation")."""
+        return after.mode is not Mode.PROSPECTIVE or after.epoch == before.epoch
+
+    @invariant
+    def observers_never_stand(self, me: Replica) -> bool:
+        """An observer is neither prospective nor candidate (KIP-853, "Key terms"; KAFKA-17067)."""
+        return me.mode not in STANDS or is_voter(me)
+
+    @invariant
+    def nobody_follows_itself(self, me: Replica) -> bool:
+        """A follower follows another replica, a leader names itself, and a candidate nobody (KIP-996; KAFKA-18379)."""
+        if me.mode is Mode.FOLLOWER:
+            return not isinstance(me.leader, Nil) and me.leader != me.id
+        if me.mode in (Mode.LEADER, Mode.RESIGNED):
+            return me.leader == me.id
+        return me.mode is not Mode.CANDIDATE or isinstance(me.leader, Nil)
+
+    # Logs
+
+    @invariant
+    def log_matching(self, me: Replica, peer: Replica) -> bool:
+        """Two logs with a batch of the same epoch at the same offset agree up to there (Raft, figure 3)."""
+        for end in range(min(len(me.log), len(peer.log)), 0, -1):
+            if me.log[end - 1].epoch == peer.log[end - 1].epoch:
+                return me.log[:end] == peer.log[:end]
+        return True
+
+    @invariant
+    def leader_completeness(self, me: Replica, shared: Shared) -> bool:
+        """A leader has everything that was committed before its epoch (Raft, figure 3)."""
+        if me.mode is not Mode.LEADER or not shared.committed:
+            return True
+        if me.epoch < shared.committed[-1].epoch:
+            return True
+        return me.log[: len(shared.committed)] == shared.committed
+
+    @invariant
+    def state_machine_safety(self, me: Replica, shared: Shared) -> bool:
+        """What a replica takes for committed is what a client saw committed; none of it changes (Raft, figure 3)."""
+        return agrees(me.log[: me.high_watermark], shared.committed)
+
+    @step_invariant
+    def high_watermark_never_decreases(self, before: Replica, after: Replica) -> bool:
+        """The high watermark grows as long as a process runs (KIP-595; KIP-853, "High watermark").
+
+        A process that has just started knows of none.
+        """
+        return after.high_watermark >= before.high_watermark or after.high_watermark == 0
+
+    @step_invariant
+    def committed_is_never_truncated(self, before: Replica, after: Replica) -> bool:
+        """No replica drops what it knows to be committed, unless its disk is lost (KAFKA-12460)."""
+        if before.directory != after.directory:
+            return True
+        return after.log[: before.high_watermark] == before.log[: before.high_watermark]
+
+    @projection
+    def held(self, me: Replica) -> Held:
+        """Key, log and high watermark of every replica."""
+        return Held(me.key, me.log, me.high_watermark)
+
+    @invariant(reads=held)
+    def high_watermark_is_held(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
+        """What is committed is in the logs of a majority (KIP-595; the oracle of Kafka's simulation test).
+
+        For what lies between the last committed voter set and an uncommitted one nobody can tell whose majority it
+        was, so a majority of either will do (KAFKA-16580). A disk that was lost held what it held.
+        """
+        committed = shared.committed
+        if not committed:
+            return True
+        holders = {h.key for h in held.values() if h.log[: len(committed)] == committed}
+        holders |= {key for key, log in shared.lost.items() if log[: len(committed)] == committed}
+        return any(
+            is_majority(voters, {v.key for v in voters if any(matches(v.key, key) for key in holders)})
+            for voters in self.in_force(shared, held)
+        )
+
+    # Voter sets
+
+    def in_force(self, shared: Shared, held: Map[ModelValue, Held]) -> set[VoterSet]:
+        """The voter sets by which leaders are or can be elected: the last committed one, and later ones in logs."""
+        committed = shared.committed
+        found: set[VoterSet] = set()
+        for host, replica in held.items():
+            if replica.log[: len(committed)] != committed:
+                continue
+            formatted = self.formatted_voters(host, replica.key.directory)
+            base = voters_in(committed, formatted)
+            if base:
+                found.add(base)
+            found |= {voters for end, voters in voter_sets(replica.log) if end > len(committed)}
+        return found
+
+    @invariant(reads=held)
+    def majorities_overlap(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
+        """Every two voter sets in force have a common member in every pair of majorities (KIP-853, "Voter changes")."""
+        sets = [keys(voters) for voters in self.in_force(shared, held)]
+        return all(majorities_meet(one, other) for one in sets for other in sets)
+
+    @invariant
+    def voter_sets_differ_by_one(self, me: Replica) -> bool:
+        """Consecutive VotersRecords differ by at most one addition or one removal (KIP-853, "VotersRecord")."""
+        sets = [keys(voters) for _, voters in voter_sets(me.log)]
+        return all(len(one ^ other) <= 1 for one, other in pairwise(sets))
+
+    @invariant
+    def one_uncommitted_change(self, me: Replica, shared: Shared) -> bool:
+        """A leader has at most one voter change in its log that is not committed (KIP-853, "Adding voters")."""
+        if me.mode is not Mode.LEADER:
+            return True
+        later = [end for end, _ in voter_sets(me.log) if end > max(me.high_watermark, len(shared.committed))]
+        return len(later) <= 1
+
+    @invariant
+    def last_voter_set_is_used(self, me: Replica) -> bool:
+        """The voter set in use is the last in the log or snapshot, committed or not (KIP-853, "VotersRecord")."""
+        return me.voters == voters_in(me.log, self.formatted_voters(me.id, me.directory))
+
+    # Snapshots
+
+    @invariant
+    def snapshots_are_committed(self, me: Replica) -> bool:
+        """A snapshot ends no later than what is committed, as far as the process knows (KIP-630)."""
+        return me.start <= len(me.log) and (me.high_watermark == 0 or me.start <= me.high_watermark)

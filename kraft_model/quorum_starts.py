@@ -1,0 +1,133 @@
+"""Named starts of `quorum`: the way from `Init` to a state from which a short search shows something rare.
+
+A `.cfg` names one under INIT. Every step is one that the model offers, so the start is a reachable state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kraft_model.quorum_base import QuorumBase
+from kraft_model.quorum_records import Mode, Replica
+from spec import ConstantError, ModelValue, ordered
+from spec.starts import Take, scenario, take
+
+
+class Starts(QuorumBase):
+    """The named starts."""
+
+    @scenario
+    def elected(self) -> Iterator[Take]:
+        """The first initial voter leads epoch 1, and the others know that its first batch is committed."""
+        leader, *followers = ordered(self.initial_voters)
+        yield from elect(leader, followers)
+        for follower in followers:
+            yield from fetches(follower, leader, times=2)
+        for follower in followers:
+            yield from fetches(follower, leader, times=1)
+
+    @scenario
+    def old_batch_under_new_leader(self) -> Iterator[Take]:
+        """Three voters: leader 1 appends a record that nobody fetches; 2 leads epoch 2 unheard; 1 leads epoch 3 again.
+
+        Replica 3, which elected both, has neither the record nor what 2 has appended. It follows 1.
+        """
+        one, two, three = self.chosen(3)
+        yield from self.diverging_follower()
+        yield from elect(one, [three], "FetchTimeout", others=1)
+        yield take("HandleVoteRequest", two, source=one, pre_vote=False)
+
+    @scenario
+    def diverging_follower(self) -> Iterator[Take]:
+        """Three voters: leader 1 appends a record that nobody fetches, then 3 elects 2, and 1 follows it."""
+        one, two, three = self.chosen(3)
+        yield from self.elected()
+        yield take("ClientAppend", one)
+        yield take("FetchTimeout", three)
+        yield from elect(two, [three], "FetchTimeout", others=1)
+        yield take("HandleVoteRequest", one, source=two, pre_vote=False)
+        yield take("HandleBeginQuorumEpochRequest", one, source=two)
+
+    @scenario
+    def competing_removals(self) -> Iterator[Take]:
+        """Four voters: leader 1 has appended the removal of 4, which nobody has fetched, when 3 and 4 elect 2.
+
+        Replica 1 uses {1, 2, 3} and has heard of the new epoch; the others use {1, 2, 3, 4}.
+        """
+        one, two, three, four = self.chosen(4)
+        yield from self.elected()
+        yield take("RemoveVoter", one, _uses(one, two, three))
+        yield take("FetchTimeout", three)
+        yield take("FetchTimeout", four)
+        yield from elect(two, [three, four], "FetchTimeout", others=1)
+        yield take("HandleVoteRequest", one, source=two, pre_vote=False)
+
+    @scenario
+    def removed_leader(self) -> Iterator[Take]:
+        """Four voters: leader 1 has removed itself, which 3 has fetched, and appended a record, which nobody has."""
+        one, two, three, four = self.chosen(4)
+        yield from self.elected()
+        yield take("RemoveVoter", one, _uses(two, three, four))
+        yield from fetches(three, one)
+        yield take("ClientAppend", one)
+
+    @scenario
+    def observed(self) -> Iterator[Take]:
+        """As `Elected`, and the first host that is no voter has found the leader and fetched all it has."""
+        leader = ordered(self.initial_voters)[0]
+        yield from self.elected()
+        yield from discovers(self.outsider(), leader)
+
+    def outsider(self) -> ModelValue:
+        """Return the first host that is no initial voter."""
+        rest = ordered(self.hosts - self.initial_voters)
+        if not rest:
+            raise ConstantError("Hosts", "expected one that is not among InitialVoters for this start")
+        return rest[0]
+
+    def chosen(self, count: int) -> list[ModelValue]:
+        """Return the first hosts in their order."""
+        if len(self.hosts) < count:
+            raise ConstantError("Hosts", f"expected at least {count} for this start, found {len(self.hosts)}")
+        return ordered(self.hosts)[:count]
+
+
+def elect(
+    candidate: ModelValue, voters: list[ModelValue], by: str = "ElectionTimeout", others: int = 0
+) -> Iterator[Take]:
+    """A replica stands, these voters grant, and it takes office; they hear of it. Others hear of nothing."""
+    yield take(by, candidate)
+    needed = (len(voters) + others + 1) // 2
+    for pre_vote in (True, False):
+        for peer in voters:
+            yield take("HandleVoteRequest", peer, source=candidate, pre_vote=pre_vote)
+        for count, peer in enumerate(voters[:needed], start=1):
+            leads = not pre_vote and count == needed
+            yield take("HandleVoteResponse", candidate, _leads if leads else None, source=peer, pre_vote=pre_vote)
+    for peer in voters:
+        yield take("HandleBeginQuorumEpochRequest", peer, source=candidate)
+
+
+def fetches(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
+    """A follower fetches, and hears the answer."""
+    for _ in range(times):
+        yield take("HandleFetchRequest", leader, source=follower)
+        yield take("HandleFetchResponse", follower, source=leader)
+
+
+def discovers(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
+    """An observer finds the leader among the bootstrap servers, fetches all it has, and tells it so."""
+    yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == leader)
+    yield from fetches(observer, leader, times=2)
+    yield take("HandleFetchRequest", leader, source=observer)
+
+
+def _uses(*hosts: ModelValue) -> Callable[[Replica], bool]:
+    return lambda me: {voter.key.id for voter in me.voters} == set(hosts)
+
+
+def _leads(me: Replica) -> bool:
+    return me.mode is Mode.LEADER
+
+
+__all__ = ["Starts", "elect", "fetches"]
