@@ -74,7 +74,7 @@ def test_agrees_with_the_reference_engine_on_random_protocols(seed: int, workers
         check_agreement(found, workers)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_agrees_with_the_reference_engine_on_300_random_protocols() -> None:
     features: Counter[str] = Counter()
     large = several = 0
