@@ -11,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 
 from explorer.interruption import Interruption
-from explorer.result import Options, Result, TraceStep
+from explorer.result import DEADLOCK, Options, Result, TraceStep
 from explorer.spark.description import as_text, describe
 from explorer.spark.folder import Piece, Shared, States, groups_of
 from explorer.spark.keeping import Keeper
@@ -289,9 +289,16 @@ class SparkSearch(TableSearch):
     def _take_events(self, events: list[Definition], level: int) -> None:
         """Turn what tasks report into violations: of several, that of the least state first."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            row = np.array([state], np.int32)
-            self._level = level
-            self._event(row, 0, kind, mask)
+            if not self._names(kind, mask) <= self.violated:
+                self._level = level
+                self._event(np.array([state], np.int32), 0, kind, mask)
+
+    def _names(self, kind: int, mask: int) -> set[str]:
+        """Return what an event says is violated."""
+        if kind == 0:
+            return {DEADLOCK}
+        properties = self.learner.step_judged if kind == 2 else self.learner.in_order
+        return {prop.name for bit, prop in enumerate(properties) if mask >> bit & 1}
 
     def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
         """Return a shortest behaviour to a state, given with common ids: each level is asked for a predecessor."""

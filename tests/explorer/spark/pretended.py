@@ -98,10 +98,10 @@ def search(
 ) -> tuple[Result, SparkSearch]:
     """Search on a pretended Spark, with levels divided into many tasks however small they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "SMALL", 3)
-        patch.setattr(engine, "TASK", 7)
-        patch.setattr(folder, "GROUP", 3)
-        patch.setattr(tasks, "MOST_BYTES", 20)
+        patch.setattr(engine, "SMALL", 20)
+        patch.setattr(engine, "TASK", 60)
+        patch.setattr(folder, "GROUP", 16)
+        patch.setattr(tasks, "MOST_BYTES", 50)
         keeper = Keeper(protocol, options)
         try:
             cluster: Any = Pretended(protocol, options, path, random, left)
