@@ -17,6 +17,7 @@ from explorer.spark.engine import SparkSearch
 from explorer.spark.folder import Shared
 from explorer.spark.keeping import Keeper
 from explorer.spark.process import Process
+from explorer.spark.values import SCHEMA
 from explorer.tables.engine import TableSearch
 from spec.protocol import Protocol
 
@@ -60,7 +61,7 @@ class Pretended:
             mine = [batch for batch in sent if batch.column(0).to_pylist() == [reducer]]
             found += self._twice(second[0], second[1], mine)
         assert sum(len(batch) for batch in sent) == sum(b.column(0)[0].as_py() < reducers for b in sent)
-        return pa.Table.from_batches(found, schema=tasks.SETTLED_SCHEMA)
+        return pa.Table.from_batches(found, schema=SCHEMA)
 
     def _done(self, count: int, name: str, arguments: str) -> list[Any]:
         if self.left is not None:
@@ -101,6 +102,7 @@ def search(
         patch.setattr(engine, "SMALL", 20)
         patch.setattr(engine, "TASK", 60)
         patch.setattr(folder, "GROUP", 16)
+        patch.setattr(tasks, "GROUP", 16)
         patch.setattr(tasks, "MOST_BYTES", 50)
         keeper = Keeper(protocol, options)
         try:

@@ -62,10 +62,9 @@ class Standalone:
     def await_workers(self, count: int) -> None:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
-            with suppress(OSError):
-                with urllib.request.urlopen(f"http://{ADDRESS}:{self.ui}/json/", timeout=5) as answer:
-                    if answer.read().count(b'"ALIVE"') >= count + 1:  # the master is, too
-                        return
+            with suppress(OSError), urllib.request.urlopen(f"http://{ADDRESS}:{self.ui}/json/", timeout=5) as answer:
+                if answer.read().count(b'"ALIVE"') >= count + 1:  # the master is, too
+                    return
             time.sleep(0.3)
         raise AssertionError(f"the cluster has no {count} workers: see {self.folder}")
 

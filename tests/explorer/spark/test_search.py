@@ -20,7 +20,7 @@ from tests.explorer.random_protocols import sample
 from tests.explorer.test_memory import found
 
 pytest.importorskip("pyarrow")
-from tests.explorer.spark.pretended import Lost, search  # noqa: E402
+from tests.explorer.spark.pretended import Lost, search
 
 
 def able(options: Options) -> Options:
