@@ -76,7 +76,7 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
     Parameters
     ----------
     task, arguments
-        A function, as `module:name`, and JSON for it.
+        A name in `explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
     archive, digest
         The name of the zip, and the digest of the project's code in it.
     """
@@ -89,7 +89,7 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
         from pyspark import SparkFiles
 
         folder = unpacked(Path(SparkFiles.get(archive)), (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
-        if "explorer.spark.tasks" not in sys.modules:
+        if "explorer.spark" not in sys.modules:
             found = find_spec("explorer")
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
             if installed is None or digest_of(installed) != digest:
@@ -99,7 +99,13 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
         user = str(folder / USER)
         if user not in sys.path:
             sys.path.append(user)
-        module, _, name = task.partition(":")
-        yield from getattr(import_module(module), name)({**json.loads(arguments), "user_files": user}, batches)
+        module, _, name = task.rpartition(":")
+        if module:
+            do = getattr(import_module(module), name)
+        else:
+            from explorer.spark.tasks import TASKS
+
+            do = TASKS[name]
+        yield from do({**json.loads(arguments), "user_files": user}, batches)
 
     return run

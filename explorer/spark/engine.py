@@ -11,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 
 from explorer.interruption import Interruption
-from explorer.result import Options, Result, TraceStep
+from explorer.result import DEADLOCK, Options, Result, TraceStep
 from explorer.spark.description import as_text, describe
 from explorer.spark.folder import Piece, Shared, States, groups_of
 from explorer.spark.keeping import Keeper
@@ -19,8 +19,8 @@ from explorer.spark.kernel import bytes_a_state, owners, packing_of
 from explorer.spark.process import names_of
 from explorer.spark.registry import Registry
 from explorer.spark.session import Cluster
-from explorer.spark.tasks import SETTLED_DDL, STATES_DDL
-from explorer.spark.values import CALLS, COUNTS, DDL, EVENT, Definition, from_table
+from explorer.spark.tasks import STATES_DDL
+from explorer.spark.values import CALLS, COUNTS, DDL, EVENT, SETTLED, Definition, from_table
 from explorer.tables.engine import Rows, Stop, TableSearch
 from explorer.tables.slow import reason, split
 from spec.errors import InputError
@@ -81,8 +81,6 @@ def _require_able(options: Options) -> None:
         why = reason(prop) or "what the tables have no room for"
         raise InputError(f"{prop.name} reads {why}: the engine spark cannot check it; expected --engine tables")
 
-TASKS = "explorer.spark.tasks"
-"""The module with what executors do."""
 
 class SparkSearch(TableSearch):
     """The driver's part of a search.
@@ -110,6 +108,7 @@ class SparkSearch(TableSearch):
         self.earlier = 0.0
         self.interruption = Interruption()
         self.run_id = uuid4().hex
+        self._discovered: list[Definition] = []  # what the states of the last level lead to, not taken yet
         self._description = describe(protocol, options)
 
     def run(self) -> Result:
@@ -131,10 +130,8 @@ class SparkSearch(TableSearch):
             self.result.depth = depth = len(self.levels)
             if depth == self.options.max_depth:
                 self.stop_at("max_depth")
-            began = time.monotonic()
-            events = self._discover(depth)
-            middle = time.monotonic()
-            self._settle(depth, began, middle)
+            events = self._take(self._discovered or self._discover(depth))
+            self._discovered = self._settle(depth)
             try:
                 self._take_events(events, depth)
             except Stop:
@@ -207,15 +204,18 @@ class SparkSearch(TableSearch):
         )
 
     def _discover(self, level: int) -> list[Definition]:
-        """Expand a level to count, to check, and to find out which values are new; return what is violated."""
+        """Expand a level to count, to check, and to find out which values are new."""
         total = sum(self.levels[level - 1].values())
         self.cluster.describe(f"level {level}: {total:,} states, what they lead to")
         tasks = self._tasks(level)
-        table = self.cluster.run(len(tasks), f"{TASKS}:discover", self._arguments(tasks=tasks), DDL)
+        return list(from_table(self.cluster.run(len(tasks), "discover", self._arguments(tasks=tasks), DDL)))
+
+    def _take(self, discovered: list[Definition]) -> list[Definition]:
+        """Take in what the states of the last level lead to; return what is violated."""
         reports: list[list[Definition]] = []
         events: list[Definition] = []
         fired = self.pool[0].fired
-        for definition in from_table(table):
+        for definition in discovered:
             if definition.kind == COUNTS:
                 fired += np.array(definition.numbers, np.int64)
                 reports.append([])
@@ -225,11 +225,12 @@ class SparkSearch(TableSearch):
                 events.append(definition)
             else:
                 reports[-1].append(definition)
-        self._name(level + 1, reports)
+        self._name(len(self.levels) + 1, reports)
         return events
 
-    def _settle(self, level: int, began: float, middle: float) -> None:
-        """Expand a level once more, send the successors to their partitions, and keep those that are new."""
+    def _settle(self, level: int) -> list[Definition]:
+        """Expand a level, send the successors to their partitions, keep those that are new, and discover on these."""
+        began = time.monotonic()
         total = sum(self.levels[level - 1].values())
         self.cluster.describe(f"level {level + 1}: the new ones among the successors of {total:,} states")
         tasks = self._tasks(level)
@@ -240,28 +241,28 @@ class SparkSearch(TableSearch):
             part: [number for number, parts in enumerate(self.levels, start=1) if part in parts]
             for part in range(self.parts)
         }
-        arguments = as_text(
-            {"folder": str(self.shared.path.resolve()), "level": level + 1, "files": files, "counts": counts}
-        )
-        found = self.cluster.exchange(
+        table = self.cluster.exchange(
             len(tasks),
-            (f"{TASKS}:expand", self._arguments(tasks=tasks, counts=counts, reducers=reducers), STATES_DDL),
+            ("expand", self._arguments(tasks=tasks, counts=counts, reducers=reducers), STATES_DDL),
             reducers,
-            (f"{TASKS}:settle", arguments, SETTLED_DDL),
-        ).to_pylist()
-        self.levels.append({row["part"]: row["states"] for row in found if row["states"]})
+            ("settle", self._arguments(level=level + 1, files=files, counts=counts), DDL),
+        )
+        found = list(from_table(table))
+        settled = {row.column: row.numbers for row in found if row.kind == SETTLED}
+        self.levels.append({part: states for part, (states, _, _) in settled.items() if states})
         self.shared.sync(level + 1, sorted(self.levels[-1]))
-        now = time.monotonic()
+        sent = sum(received for _, _, received in settled.values())
         self.figures.append(
             {
                 "level": level + 1,
                 "states": sum(self.levels[-1].values()),
-                "sent": sum(row["received"] for row in found),
-                "bytes_sent": sum(row["received"] for row in found) * bytes_a_state(packing_of(counts)),
-                "bytes_written": sum(row["bytes"] for row in found),
-                "seconds": [round(middle - began, 3), round(now - middle, 3)],
+                "sent": sent,
+                "bytes_sent": sent * bytes_a_state(packing_of(counts)),
+                "bytes_written": sum(size for _, size, _ in settled.values()),
+                "seconds": round(time.monotonic() - began, 3),
             }
         )
+        return [row for row in found if row.kind != SETTLED]
 
     # Counts
 
@@ -291,9 +292,16 @@ class SparkSearch(TableSearch):
     def _take_events(self, events: list[Definition], level: int) -> None:
         """Turn what tasks report into violations: of several, that of the least state first."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            row = np.array([state], np.int32)
-            self._level = level
-            self._event(row, 0, kind, mask)
+            if not self._names(kind, mask) <= self.violated:
+                self._level = level
+                self._event(np.array([state], np.int32), 0, kind, mask)
+
+    def _names(self, kind: int, mask: int) -> set[str]:
+        """Return what an event says is violated."""
+        if kind == 0:
+            return {DEADLOCK}
+        properties = self.learner.step_judged if kind == 2 else self.learner.in_order
+        return {prop.name for bit, prop in enumerate(properties) if mask >> bit & 1}
 
     def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
         """Return a shortest behaviour to a state, given with common ids: each level is asked for a predecessor."""
@@ -307,7 +315,7 @@ class SparkSearch(TableSearch):
         self.cluster.describe(f"counterexample: what leads to it in level {level}")
         tasks = self._tasks(level)
         arguments = self._arguments(tasks=tasks, target=target.tolist())
-        found = from_table(self.cluster.run(len(tasks), f"{TASKS}:precede", arguments, DDL))
+        found = from_table(self.cluster.run(len(tasks), "precede", arguments, DDL))
         return np.array(min(definition.numbers for definition in found), np.int32)
 
 

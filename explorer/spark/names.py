@@ -249,8 +249,8 @@ class _Report:
         for cls in self._seen.classes if len(self._seen.classes) > known else ():
             if self.names.classes.get((cls.__module__, cls.__qualname__)) is not cls:
                 raise InputError(
-                    f"values of {cls.__qualname__} (module {cls.__module__}) cannot be sent from one process to "
-                    "another: nothing in the protocol leads to it; import it by name in the protocol's module"
+                    f"values of {cls.__qualname__} (module {cls.__module__}) cannot go from one process to another: "
+                    "nothing in the protocol leads to it; import it by name in the protocol's module"
                 )
         return encode(value)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.result import DEADLOCK
 from explorer.spark.folder import Shared, States
 from explorer.spark.names import Names
 from explorer.spark.values import EVENT, Definition
@@ -66,7 +67,7 @@ class Process:
         worker.stats[:] = 0
         for place, properties in ((hot.S_SEEN, learner.in_order), (hot.S_STEP_SEEN, learner.step_judged)):
             worker.stats[place] = sum(1 << bit for bit, prop in enumerate(properties) if prop.name in known)
-        worker.stats[hot.S_DEADLOCK] = int("Deadlock" in known)
+        worker.stats[hot.S_DEADLOCK] = int(DEADLOCK in known)
         search.partitions = [Partition(search.packing.words) for _ in range(PARTITIONS)]
         self.events = {}
 

@@ -145,7 +145,7 @@ class Cluster:
         tasks
             How many; each is given its number.
         name, arguments
-            A function, as `module:name`, and JSON for it.
+            A name in `explorer.spark.tasks.TASKS`, and JSON.
         schema
             Of the rows that they yield.
         """
@@ -178,7 +178,7 @@ class Cluster:
         Parameters
         ----------
         name, arguments
-            A function, as `module:name`, and JSON for it.
+            A name in `explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
         """
         from pyspark.cloudpickle import register_pickle_by_value
 

@@ -6,7 +6,7 @@ Each task is given its arguments as JSON. A process keeps what it has learned fo
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from explorer.spark.description import as_text, revive
-from explorer.spark.folder import Piece, Shared, States
+from explorer.spark.folder import GROUP, Piece, Shared, States
 from explorer.spark.kernel import add, from_bytes, in_order, owners, packed, packing_of, to_bytes, unpacked
 from explorer.spark.process import Process
-from explorer.spark.values import CALLS, COUNTS, EVENT, Definition, to_table
+from explorer.spark.values import CALLS, COUNTS, EVENT, SETTLED, Definition, to_table
 from explorer.tables.archive import mark
 from explorer.tables.engine import TableSearch
 from explorer.tables.visited import Partition
@@ -36,11 +36,6 @@ STATES_SCHEMA = pa.schema(
     ]
 )
 STATES_DDL = "task int not null, part int not null, states binary not null"
-
-SETTLED_SCHEMA = pa.schema(
-    [pa.field(name, pa.int64(), nullable=False) for name in ("part", "states", "bytes", "candidates", "received")]
-)
-SETTLED_DDL = ", ".join(f"{name} bigint not null" for name in SETTLED_SCHEMA.names)
 
 
 @lru_cache(maxsize=1)
@@ -68,24 +63,35 @@ def _pieces(arguments: Arguments, batches: Batches) -> Iterator[Piece]:
 
 def discover(arguments: Arguments, batches: Batches) -> Batches:
     """Expand states; report how often each action fired, what is violated, and which values are new."""
-    process = _prepared(arguments)
-    search = process.search
-    before = Counter(search.learner.handler_calls)
-    controls: set[int] = set()
-    contents: set[int] = set()
+    discovery = _Discovery(arguments)
     for piece in _pieces(arguments, batches):
-        for states in process.shared.read_states(piece):
-            for rows in process.successors(states):
-                process.names.unknown(rows, controls, contents)
-    learner = search.learner
-    calls = [learner.handler_calls[name] - before[name] for name in learner.action_names]
-    report = [
-        Definition(COUNTS, 0, b"", tuple(search.pool[0].fired.tolist())),
-        Definition(CALLS, 0, b"", tuple(calls)),
-        *process.events.values(),
-        *process.names.definitions(controls, contents),
-    ]
-    yield from to_table(report).to_batches()
+        for states in discovery.process.shared.read_states(piece):
+            discovery.expand(states)
+    yield from to_table(discovery.report()).to_batches()
+
+
+class _Discovery:
+    """What states lead to: how often each action fires, what is violated, and which values are new."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.process = _prepared(arguments)
+        self._before = Counter(self.process.search.learner.handler_calls)
+        self._controls: set[int] = set()
+        self._contents: set[int] = set()
+
+    def expand(self, states: States) -> None:
+        """Expand states."""
+        for rows in self.process.successors(states):
+            self.process.names.unknown(rows, self._controls, self._contents)
+
+    def report(self) -> Iterator[Definition]:
+        """Yield what was found."""
+        process, learner = self.process, self.process.search.learner
+        calls = [learner.handler_calls[name] - self._before[name] for name in learner.action_names]
+        yield Definition(COUNTS, 0, b"", tuple(process.search.pool[0].fired.tolist()))
+        yield Definition(CALLS, 0, b"", tuple(calls))
+        yield from process.events.values()
+        yield from process.names.definitions(self._controls, self._contents)
 
 
 def expand(arguments: Arguments, batches: Batches) -> Batches:
@@ -129,7 +135,7 @@ def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]
 
 
 def settle(arguments: Arguments, batches: Batches) -> Batches:
-    """Find out which states that were sent to partitions are new, and write these as the next level."""
+    """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
     shared, layout, level = Shared(arguments["folder"]), packing_of(arguments["counts"]), arguments["level"]
     candidates: dict[int, Partition] = {}
     received: Counter[int] = Counter()
@@ -141,7 +147,8 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
             words = from_bytes(data.as_buffer(), layout)
             received[part] += len(words)
             add(candidates[part], words)
-    result = []
+    discovery: _Discovery | None = None
+    settled = []
     for part in sorted(candidates):
         partition = candidates.pop(part)
         known = np.zeros(len(partition.places), np.uint8)
@@ -150,11 +157,17 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
                 mark(partition.keys, partition.places, packed(_widened(states, layout), layout), known)
         words = partition.words()
         fresh = in_order(words[known[partition.places != 0] == 0])
-        size = shared.write_states(level, part, unpacked(fresh, layout)) if len(fresh) else 0
-        result.append((part, len(fresh), size, len(words), received[part]))
-    if result:
-        columns = [pa.array(column, pa.int64()) for column in zip(*result, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=SETTLED_SCHEMA)
+        del words, known, partition
+        size = 0
+        if len(fresh):
+            states = unpacked(fresh, layout)
+            size = shared.write_states(level, part, states)
+            discovery = discovery or _Discovery(arguments)
+            for first in range(0, len(states), GROUP):
+                discovery.expand(states[first : first + GROUP])
+        settled.append(Definition(SETTLED, part, b"", (len(fresh), size, received[part])))
+    report = [] if discovery is None else discovery.report()
+    yield from to_table([*settled, *report]).to_batches()
 
 
 def _widened(states: States, layout: Any) -> States:
@@ -179,3 +192,10 @@ def precede(arguments: Arguments, batches: Batches) -> Batches:
 def _as_wide(states: States, target: Any) -> States:
     return np.pad(states, ((0, 0), (0, max(0, len(target) - states.shape[1]))))
 
+
+TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
+    "discover": discover,
+    "expand": expand,
+    "settle": settle,
+    "precede": precede,
+}

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 NAME_BYTES = 16
 
-CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT = range(11)
+CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED = range(12)
 """Kinds of record: what is defined, and what else a task reports."""
 
 VALUES = (SLOT, SHARED, LOCAL, MESSAGE)

@@ -1,0 +1,113 @@
+"""A Spark that is none: tasks run here, in any order, some twice, each in any of a few pretended processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from explorer.result import Options, Result
+from explorer.spark import engine, folder, tasks
+from explorer.spark.engine import SparkSearch
+from explorer.spark.folder import Shared
+from explorer.spark.keeping import Keeper
+from explorer.spark.process import Process
+from explorer.spark.values import SCHEMA
+from explorer.tables.engine import TableSearch
+from spec.protocol import Protocol
+
+NUMBERS = pa.schema([pa.field("id", pa.int64())])
+
+
+class Lost(Exception):  # noqa: N818 - the driver is killed
+    """The pretended driver is killed."""
+
+
+class Pretended:
+    """Stands in for `explorer.spark.session.Cluster`.
+
+    `left` is how many jobs it does before the driver is killed, or None.
+    """
+
+    local = True
+
+    def __init__(self, protocol: Protocol, options: Options, path: Path, random: Random, left: int | None) -> None:
+        self.random = random
+        self.parallelism = random.randint(1, 3)
+        self.left = left
+        self.path = path
+        self._search = (protocol, options)
+        self._processes: list[Process | None] = [None] * 3
+
+    def setting(self, key: str, default: str) -> str:
+        return "3" if key == "spark.kraftcheck.partitions" else default
+
+    def describe(self, text: str) -> None:
+        assert text.startswith(("level", "counterexample"))
+
+    def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
+        return pa.Table.from_batches(self._done(count, name, arguments))
+
+    def exchange(self, count: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
+        sent = self._done(count, first[0], first[1])
+        self.random.shuffle(sent)
+        found = []
+        for reducer in range(reducers):
+            mine = [batch for batch in sent if batch.column(0).to_pylist() == [reducer]]
+            found += self._twice(second[0], second[1], mine)
+        assert sum(len(batch) for batch in sent) == sum(b.column(0)[0].as_py() < reducers for b in sent)
+        return pa.Table.from_batches(found, schema=SCHEMA)
+
+    def _done(self, count: int, name: str, arguments: str) -> list[Any]:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise Lost
+        numbers = list(range(count))
+        self.random.shuffle(numbers)
+        found = []
+        for number in numbers:
+            found += self._twice(name, arguments, [pa.RecordBatch.from_pydict({"id": [number]}, schema=NUMBERS)])
+        return found
+
+    def _twice(self, name: str, arguments: str, batches: list[Any]) -> list[Any]:
+        """Do a task, and perhaps once more, as Spark does where an executor is lost."""
+        for _ in range(self.random.choice((0, 0, 0, 1))):
+            list(self._task(name, arguments, iter(batches)))
+        return list(self._task(name, arguments, iter(batches)))
+
+    def _task(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tasks, "_process", lambda *_: self._process(self.random.randrange(len(self._processes))))
+            yield from tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
+
+    def _process(self, number: int) -> Process:
+        found = self._processes[number]
+        if found is None or self.random.random() < 0.05:  # now and then one is new
+            protocol, options = self._search
+            found = self._processes[number] = Process(TableSearch(protocol, options, 1), Shared(self.path))
+        return found
+
+
+def search(
+    protocol: Protocol, options: Options, path: Path, random: Random, left: int | None = None
+) -> tuple[Result, SparkSearch]:
+    """Search on a pretended Spark, with levels divided into many tasks however small they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "SMALL", 20)
+        patch.setattr(engine, "TASK", 60)
+        patch.setattr(folder, "GROUP", 16)
+        patch.setattr(tasks, "GROUP", 16)
+        patch.setattr(tasks, "MOST_BYTES", 50)
+        keeper = Keeper(protocol, options)
+        try:
+            cluster: Any = Pretended(protocol, options, path, random, left)
+            found = SparkSearch(protocol, options, cluster, keeper)
+            return found.run(), found
+        finally:
+            keeper.close()

@@ -1,0 +1,100 @@
+"""The search on a pretended Spark finds what the table engine finds, on random protocols, killed and resumed or not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from explorer.result import Options, Result
+from explorer.tables.breadth import BreadthFirst
+from explorer.tables.slow import split
+from spec.protocol import Protocol
+from tests.conformance.models import bound
+from tests.explorer.random_protocols import sample
+from tests.explorer.test_memory import found
+
+pytest.importorskip("pyarrow")
+from tests.explorer.spark.pretended import Lost, search
+
+
+def able(options: Options) -> Options:
+    """Return options without what this engine does not do."""
+    parts = split(options)
+    slow = (*parts.slow, *parts.slow_constraints)
+    return replace(
+        options,
+        symmetry=None,
+        view=None,
+        properties=tuple(p for p in options.properties if p not in slow),
+        constraints=tuple(p for p in options.constraints if p not in slow),
+    )
+
+
+def in_pieces(protocol: Protocol, options: Options, folder: Path, random: Random) -> Result:
+    """Search with a driver that is killed again and again, each time somewhat later."""
+    left, kills = 2, 0
+    options = replace(options, checkpoint=folder)
+    while True:
+        try:
+            result, _ = search(protocol, options, folder, random, left)
+            return result
+        except Lost:
+            kills += 1
+            left = random.randint(3, 9) + 2 * kills  # at least one level, and in the end any counterexample
+            options = replace(options, checkpoint=None, resume=folder)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**9))
+def test_random_protocols(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    random = Random(seed)
+    for drawn in sample(1, seed=seed, large=200, most=600):
+        options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
+        expected = BreadthFirst(drawn.protocol, options, 1).run()
+        folder = tmp_path_factory.mktemp("search")
+        result, driver = search(drawn.protocol, replace(options, checkpoint=folder / "a"), folder / "a", random)
+        assert found(result) == found(expected), drawn.description
+        states = Counter(
+            driver.learner.decode_state(row)
+            for level, parts in enumerate(driver.levels, start=1)
+            for part in parts
+            for rows in driver.shared.read_part(level, part)
+            for row in driver.names.to_own(rows)
+        )
+        assert len(states) == result.distinct_states == states.total(), drawn.description
+        again = in_pieces(drawn.protocol, options, folder / "b", random)
+        assert found(again) == found(expected), drawn.description
+        for level, parts in enumerate(driver.levels, start=1):  # what is in a file follows from the search alone
+            for part in parts:
+                name = f"levels/{level:05d}/part-{part:05d}.parquet"
+                assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+
+
+def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path) -> None:
+    for drawn in sample(6, seed=5, large=200, most=600):
+        options = able(drawn.description.options(drawn.protocol))
+        options = replace(options, keep_going=False)
+        expected = BreadthFirst(drawn.protocol, options, 1).run()
+        folder = tmp_path / str(drawn.description.__hash__())
+        result, _ = search(drawn.protocol, replace(options, checkpoint=folder), folder, Random(1))
+        assert (result.verdict, result.depth, result.complete) == (expected.verdict, expected.depth, expected.complete)
+        lengths = [[len(violation.trace) for violation in r.violations] for r in (result, expected)]
+        assert lengths[0] == lengths[1]
+
+
+def test_limits(tmp_path: Path) -> None:
+    protocol = bound("counts/two-voters").protocol
+    options = Options(deadlock=False)
+    for number, limited in enumerate((replace(options, max_depth=7), replace(options, max_states=100))):
+        folder = tmp_path / str(number)
+        result, _ = search(protocol, replace(limited, checkpoint=folder), folder, Random(1))
+        expected = BreadthFirst(protocol, limited, 1).run()
+        assert (result.limit, result.distinct_states) == (expected.limit, expected.distinct_states)
+        result, _ = search(protocol, replace(options, resume=folder), folder, Random(1))
+        assert found(result) == found(BreadthFirst(protocol, options, 1).run())
