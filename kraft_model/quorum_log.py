@@ -127,9 +127,18 @@ def majority_is_lost(voters: Collection[Voter], rejected: Collection[Key]) -> bo
     return 2 * sum(voter.key not in rejected for voter in voters) <= len(voters)
 
 
-def majorities_meet(one: Iterable[Key], other: Iterable[Key]) -> bool:
-    """Return whether every majority of one set has a member in common with every majority of the other."""
-    first, second = frozenset(one), frozenset(other)
+def alike(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
+    """Return the replica keys of two voter sets; without directory ids where one of them does not know them."""
+    first, second = keys(one), keys(other)
+    if all(key.directory != UNKNOWN_DIRECTORY for key in first | second):
+        return first, second
+    by_id = [frozenset(Key(key.id, UNKNOWN_DIRECTORY) for key in group) for group in (first, second)]
+    return by_id[0], by_id[1]
+
+
+def majorities_meet(one: VoterSet, other: VoterSet) -> bool:
+    """Return whether every majority of one voter set has a member in common with every majority of the other."""
+    first, second = alike(one, other)
     common = len(first & second)
     # Two majorities avoid each other if both can do with few of the common members, and share these out.
     need_first = max(0, len(first) // 2 + 1 - len(first - second))

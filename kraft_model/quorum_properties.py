@@ -8,9 +8,9 @@ from kraft_model.quorum_base import QuorumBase
 from kraft_model.quorum_log import (
     Log,
     VoterSet,
+    alike,
     is_majority,
     is_voter,
-    keys,
     majorities_meet,
     matches,
     voter_sets,
@@ -121,8 +121,11 @@ class Properties(QuorumBase):
 
     @step_invariant
     def committed_is_never_truncated(self, before: Replica, after: Replica) -> bool:
-        """No replica drops what it knows to be committed, unless its disk is lost (KAFKA-12460)."""
-        if before.directory != after.directory:
+        """No replica that runs drops what it knows to be committed (KAFKA-12460).
+
+        A process that has just started knows of nothing; a broker may have lost what it had not flushed.
+        """
+        if before.directory != after.directory or after.high_watermark == 0:
             return True
         return after.log[: before.high_watermark] == before.log[: before.high_watermark]
 
@@ -167,22 +170,25 @@ class Properties(QuorumBase):
     @invariant(reads=held)
     def majorities_overlap(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
         """Every two voter sets in force have a common member in every pair of majorities (KIP-853, "Voter changes")."""
-        sets = [keys(voters) for voters in self.in_force(shared, held)]
+        sets = self.in_force(shared, held)
         return all(majorities_meet(one, other) for one in sets for other in sets)
 
     @invariant
     def voter_sets_differ_by_one(self, me: Replica) -> bool:
         """Consecutive VotersRecords differ by at most one addition or one removal (KIP-853, "VotersRecord")."""
-        sets = [keys(voters) for _, voters in voter_sets(me.log)]
-        return all(len(one ^ other) <= 1 for one, other in pairwise(sets))
+        sets = [self.formatted_voters(me.id, me.directory), *[voters for _, voters in voter_sets(me.log)]]
+        pairs = [alike(one, other) for one, other in pairwise(sets) if one]
+        return all(len(one ^ other) <= 1 for one, other in pairs)
 
     @invariant
     def one_uncommitted_change(self, me: Replica, shared: Shared) -> bool:
         """A leader has at most one voter change in its log that is not committed (KIP-853, "Adding voters")."""
         if me.mode is not Mode.LEADER:
             return True
-        later = [end for end, _ in voter_sets(me.log) if end > max(me.high_watermark, len(shared.committed))]
-        return len(later) <= 1
+        known = max(me.high_watermark, len(shared.committed))
+        sets = [(0, self.formatted_voters(me.id, me.directory)), *voter_sets(me.log)]
+        changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(alike(old, new))) > 1]
+        return sum(end > known for end in changes) <= 1
 
     @invariant
     def last_voter_set_is_used(self, me: Replica) -> bool:
