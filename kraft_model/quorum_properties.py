@@ -78,6 +78,26 @@ class Properties(QuorumBase):
         """An observer is neither prospective nor candidate (KIP-853, "Key terms"; KAFKA-17067)."""
         return me.mode not in STANDS or is_voter(me)
 
+    @projection
+    def watched(self, me: Replica) -> frozenset[ModelValue]:
+        """Whose pre-vote rounds a replica has watched as a leader or an active follower, from the beginning."""
+        return me.watched
+
+    @invariant(reads=watched)
+    def removed_voters_disturb_nobody(
+        self, me: Replica, shared: Shared, watched: Map[ModelValue, frozenset[ModelValue]]
+    ) -> bool:
+        """A removed voter is no candidate after a round throughout which a majority followed (KIP-853, "Vote").
+
+        It is seen with WatchPreVotes only.
+        """
+        if me.mode is not Mode.CANDIDATE:
+            return True
+        voters = voters_in(shared.committed, frozenset())
+        if not voters or any(matches(voter.key, me.key) for voter in voters):
+            return True
+        return not is_majority(voters, {v.key for v in voters if me.id in watched.get(v.key.id, frozenset())})
+
     @invariant
     def nobody_follows_itself(self, me: Replica) -> bool:
         """A follower follows another replica, a leader names itself, and a candidate nobody (KIP-996; KAFKA-18379)."""
@@ -164,7 +184,7 @@ class Properties(QuorumBase):
             base = voters_in(committed, formatted)
             if base:
                 found.add(base)
-            found |= {voters for end, voters in voter_sets(replica.log) if end > len(committed)}
+            found |= {voters for end, voters in voter_sets(replica.log, formatted) if end > len(committed)}
         return found
 
     @invariant(reads=held)
@@ -176,7 +196,8 @@ class Properties(QuorumBase):
     @invariant
     def voter_sets_differ_by_one(self, me: Replica) -> bool:
         """Consecutive VotersRecords differ by at most one addition or one removal (KIP-853, "VotersRecord")."""
-        sets = [self.formatted_voters(me.id, me.directory), *[voters for _, voters in voter_sets(me.log)]]
+        formatted = self.formatted_voters(me.id, me.directory)
+        sets = [formatted, *[voters for _, voters in voter_sets(me.log, formatted)]]
         pairs = [alike(one, other) for one, other in pairwise(sets) if one]
         return all(len(one ^ other) <= 1 for one, other in pairs)
 
@@ -186,7 +207,8 @@ class Properties(QuorumBase):
         if me.mode is not Mode.LEADER:
             return True
         known = max(me.high_watermark, len(shared.committed))
-        sets = [(0, self.formatted_voters(me.id, me.directory)), *voter_sets(me.log)]
+        formatted = self.formatted_voters(me.id, me.directory)
+        sets = [(0, formatted), *voter_sets(me.log, formatted)]
         changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(alike(old, new))) > 1]
         return sum(end > known for end in changes) <= 1
 
