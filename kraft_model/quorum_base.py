@@ -37,7 +37,7 @@ from kraft_model.quorum_records import (
     group_of,
 )
 from kraft_model.quorum_transitions import following, resigned, restarted, unattached
-from spec import Bag, ConstantError, ModelValue, Protocol, Record, State, Step, bound, constant, ordered
+from spec import Bag, ConstantError, ModelValue, Protocol, Record, State, Step, bound, constant, hide, ordered
 
 ADMIN = ModelValue("admin", 1 << 20)
 """Who sends what an administrator asks for, and gets the answers."""
@@ -56,6 +56,7 @@ class QuorumBase(Protocol):
     fetch_limit: int = constant("FetchLimit", default=0, at_least=0)
     plain_answers: bool = constant("PlainAnswers", default=False)
     auto_join: bool = constant("AutoJoin", default=False)
+    watch_pre_votes: bool = constant("WatchPreVotes", default=False)
     late_pre_votes: bool = constant("LatePreVotes", default=True)
 
     pre_votes: int = bound("MaxPreVotes")
@@ -81,6 +82,7 @@ class QuorumBase(Protocol):
     network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
     symbols = SYMBOLS
     symmetries = {"symmHosts": ("hosts",)}
+    views = {"patient": hide("pre_votes")}
 
     def check_constants(self) -> None:
         """Refuse constants that contradict each other."""
@@ -277,7 +279,7 @@ class QuorumBase(Protocol):
         if isinstance(change, Change) and 0 < change.offset <= end:
             sends += self.answer(after, change.operation, Error.NONE, change.client)
             after = after.but(change=Nil.NIL)
-        if self.leaves_office(after):
+        if self.leaves_office(me, after):
             sends += self.farewell(after)
             after = resigned(after)
         return after, sends, puts
@@ -292,10 +294,9 @@ class QuorumBase(Protocol):
         """Whether the leader takes this for its high watermark: only forwards."""
         return end > me.high_watermark
 
-    def leaves_office(self, me: Replica) -> bool:
-        """Whether the voter set without this leader is committed (KIP-853, "RemoveVoter", step 7)."""
-        record = last_voters_record(me.log)
-        return not is_voter(me) and (record is None or record[0] <= me.high_watermark)
+    def leaves_office(self, before: Replica, after: Replica) -> bool:
+        """Whether the voter set without this leader is committed now (KIP-853, "RemoveVoter", step 7)."""
+        return not is_voter(after) and last_voters_record(after.log) <= after.high_watermark
 
     def farewell(self, me: Replica) -> list[Record]:
         """EndQuorumEpoch to every other voter, those that have fetched most preferred (KIP-595, "EndQuorumEpoch")."""

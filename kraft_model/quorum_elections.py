@@ -44,7 +44,7 @@ from kraft_model.quorum_transitions import (
     resigned,
     unattached,
 )
-from spec import Record, Step, Steps, internal, on
+from spec import Map, ModelValue, Record, Step, Steps, internal, on, projection
 
 GRANTS_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
 GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
@@ -55,8 +55,13 @@ class Elections(QuorumBase):
 
     # Timeouts. There are no clocks: a timeout may expire whenever it is running.
 
-    @internal
-    def fetch_timeout(self, me: Replica, shared: Shared) -> Steps:
+    @projection
+    def bystander(self, me: Replica) -> Replica | bool:
+        """What a pre-vote round notes of every replica, with WatchPreVotes."""
+        return me if self.watch_pre_votes else False
+
+    @internal(reads=bystander)
+    def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | bool]) -> Steps:
         """A following voter has not fetched for too long: it asks for pre-votes (KIP-996).
 
         Where its leader has resigned, that is soon (KIP-595, "EndQuorumEpoch"), and spends nothing.
@@ -66,17 +71,27 @@ class Elections(QuorumBase):
         if not self.may_stand(me):
             return
         for step in self.canvass(me, shared, consumes=False):
-            yield step if me.ended else step.spend("pre_votes")
+            watched = step.write(*self.watching(me, bystander))
+            yield watched if me.ended else watched.spend("pre_votes")
 
-    @internal
-    def election_timeout(self, me: Replica, shared: Shared) -> Steps:
+    @internal(reads=bystander)
+    def election_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | bool]) -> Steps:
         """An unattached voter or a candidate gets nowhere: it asks for pre-votes (KIP-996)."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
             return
         if not self.may_stand(me):
             return
         for step in self.canvass(me, shared, consumes=False):
-            yield step.spend("pre_votes")
+            yield step.write(*self.watching(me, bystander)).spend("pre_votes")
+
+    def watching(self, me: Replica, bystanders: Map[ModelValue, Replica | bool]) -> list[Replica]:
+        """The other replicas that lead, or follow and have fetched, with the note that this one begins a round."""
+        return [
+            peer.but(watched=peer.watched | {me.id})
+            for peer in bystanders.values()
+            if isinstance(peer, Replica) and peer.id != me.id and me.id not in peer.watched
+            if peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched)
+        ]
 
     @internal
     def pre_vote_timeout(self, me: Replica) -> Steps:
@@ -276,7 +291,7 @@ class Elections(QuorumBase):
         if me.version == 0 or own is None:
             return ()
         current = (me.voters - {own}) | {Voter(own.key, me.endpoint)}
-        if last_voters_record(me.log) is None:
+        if last_voters_record(me.log) == 0:
             return (KRaftVersion(me.version), Voters(current))
         return (Voters(current),) if current != me.voters else ()
 

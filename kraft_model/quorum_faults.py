@@ -301,3 +301,36 @@ class EpochNotWritten(Quorum, variant="epoch-not-written"):
         last = me.log[-1].epoch if me.log else 0
         return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=Nil.NIL), last)
 
+
+# Progress: these break no safety, and are found as states without a way out
+
+
+class FollowersNeverGrant(Quorum, variant="followers-never-grant"):
+    """A follower never grants a pre-vote, so that two followers of a dead leader block each other (KIP-996)."""
+
+    configuration = "trap.dead-leader"
+
+    def follows_actively(self, me: Replica) -> bool:
+        return True
+
+
+class NoCheckQuorum(Quorum, variant="no-check-quorum"):
+    """A leader that no majority can fetch from goes on leading whoever still can (KAFKA-13621, KAFKA-15489)."""
+
+    configuration = "trap.check-quorum"
+
+    def has_quorum(self, me: Replica, reachable: set[ModelValue]) -> bool:
+        return True
+
+
+class RemovedVoterRefused(Quorum, variant="removed-voter-refused"):
+    """A leader does not serve a voter that it has removed, which never hears of its removal (KAFKA-14094)."""
+
+    configuration = "trap.removed-voter"
+
+    def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
+        key = Key(request.source, request.directory)
+        if me.mode is Mode.LEADER and not any(self.is_same(voter.key, key) for voter in me.voters):
+            yield self.taken(me, me, self.fetch_answer(me, request, Error.NOT_LEADER_OR_FOLLOWER))
+        else:
+            yield from super().handle_fetch_request(me, request, shared)

@@ -15,6 +15,8 @@ from kraft_model.quorum_records import (
     Position,
     Replica,
     Voter,
+    VoterAdded,
+    VoterRemoved,
     Voters,
 )
 from spec import ordered
@@ -55,27 +57,35 @@ def truncated(log: Log, diverging: Position) -> Log:
 
 def voters_in(log: Log, otherwise: VoterSet) -> VoterSet:
     """Return the voter set of the last VotersRecord of a log or snapshot, committed or not."""
-    found = last_voters_record(log)
-    return otherwise if found is None else found[1]
+    sets = voter_sets(log, otherwise)
+    return sets[-1][1] if sets else otherwise
 
 
-def last_voters_record(log: Log) -> tuple[int, VoterSet] | None:
-    """Return the end offset of the last VotersRecord's batch, and the voter set; None where there is none."""
-    for offset in range(len(log), 0, -1):
-        for record in reversed(log[offset - 1].records):
+def last_voters_record(log: Log) -> int:
+    """Return the end offset of the last batch that says who the voters are; 0 where there is none."""
+    sets = voter_sets(log)
+    return sets[-1][0] if sets else 0
+
+
+def voter_sets(log: Log, otherwise: VoterSet = frozenset()) -> list[tuple[int, VoterSet]]:
+    """Return every voter set that a log goes through: the end offset of the batch that makes it, and the set.
+
+    VotersRecords hold the entire set; the records of the draft change the one before, at first `otherwise`.
+    """
+    found: list[tuple[int, VoterSet]] = []
+    current = otherwise
+    for offset, batch in enumerate(log, start=1):
+        for record in batch.records:
             if isinstance(record, Voters):
-                return offset, record.voters
-    return None
-
-
-def voter_sets(log: Log) -> list[tuple[int, VoterSet]]:
-    """Return every VotersRecord of a log: the end offset of its batch, and the voter set."""
-    return [
-        (offset, record.voters)
-        for offset, batch in enumerate(log, start=1)
-        for record in batch.records
-        if isinstance(record, Voters)
-    ]
+                current = record.voters
+            elif isinstance(record, VoterAdded):
+                current |= {record.voter}
+            elif isinstance(record, VoterRemoved):
+                current = frozenset(voter for voter in current if voter.key != record.voter)
+            else:
+                continue
+            found.append((offset, current))
+    return found
 
 
 def version_in(log: Log, otherwise: int) -> int:
@@ -127,9 +137,18 @@ def majority_is_lost(voters: Collection[Voter], rejected: Collection[Key]) -> bo
     return 2 * sum(voter.key not in rejected for voter in voters) <= len(voters)
 
 
-def majorities_meet(one: Iterable[Key], other: Iterable[Key]) -> bool:
-    """Return whether every majority of one set has a member in common with every majority of the other."""
-    first, second = frozenset(one), frozenset(other)
+def alike(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
+    """Return the replica keys of two voter sets; without directory ids where one of them does not know them."""
+    first, second = keys(one), keys(other)
+    if all(key.directory != UNKNOWN_DIRECTORY for key in first | second):
+        return first, second
+    by_id = [frozenset(Key(key.id, UNKNOWN_DIRECTORY) for key in group) for group in (first, second)]
+    return by_id[0], by_id[1]
+
+
+def majorities_meet(one: VoterSet, other: VoterSet) -> bool:
+    """Return whether every majority of one voter set has a member in common with every majority of the other."""
+    first, second = alike(one, other)
     common = len(first & second)
     # Two majorities avoid each other if both can do with few of the common members, and share these out.
     need_first = max(0, len(first) // 2 + 1 - len(first - second))

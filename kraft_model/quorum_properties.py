@@ -8,9 +8,9 @@ from kraft_model.quorum_base import QuorumBase
 from kraft_model.quorum_log import (
     Log,
     VoterSet,
+    alike,
     is_majority,
     is_voter,
-    keys,
     majorities_meet,
     matches,
     voter_sets,
@@ -78,6 +78,26 @@ class Properties(QuorumBase):
         """An observer is neither prospective nor candidate (KIP-853, "Key terms"; KAFKA-17067)."""
         return me.mode not in STANDS or is_voter(me)
 
+    @projection
+    def watched(self, me: Replica) -> frozenset[ModelValue]:
+        """Whose pre-vote rounds a replica has watched as a leader or an active follower, from the beginning."""
+        return me.watched
+
+    @invariant(reads=watched)
+    def removed_voters_disturb_nobody(
+        self, me: Replica, shared: Shared, watched: Map[ModelValue, frozenset[ModelValue]]
+    ) -> bool:
+        """A removed voter is no candidate after a round throughout which a majority followed (KIP-853, "Vote").
+
+        It is seen with WatchPreVotes only.
+        """
+        if me.mode is not Mode.CANDIDATE:
+            return True
+        voters = voters_in(shared.committed, frozenset())
+        if not voters or any(matches(voter.key, me.key) for voter in voters):
+            return True
+        return not is_majority(voters, {v.key for v in voters if me.id in watched.get(v.key.id, frozenset())})
+
     @invariant
     def nobody_follows_itself(self, me: Replica) -> bool:
         """A follower follows another replica, a leader names itself, and a candidate nobody (KIP-996; KAFKA-18379)."""
@@ -121,8 +141,11 @@ class Properties(QuorumBase):
 
     @step_invariant
     def committed_is_never_truncated(self, before: Replica, after: Replica) -> bool:
-        """No replica drops what it knows to be committed, unless its disk is lost (KAFKA-12460)."""
-        if before.directory != after.directory:
+        """No replica that runs drops what it knows to be committed (KAFKA-12460).
+
+        A process that has just started knows of nothing; a broker may have lost what it had not flushed.
+        """
+        if before.directory != after.directory or after.high_watermark == 0:
             return True
         return after.log[: before.high_watermark] == before.log[: before.high_watermark]
 
@@ -161,28 +184,33 @@ class Properties(QuorumBase):
             base = voters_in(committed, formatted)
             if base:
                 found.add(base)
-            found |= {voters for end, voters in voter_sets(replica.log) if end > len(committed)}
+            found |= {voters for end, voters in voter_sets(replica.log, formatted) if end > len(committed)}
         return found
 
     @invariant(reads=held)
     def majorities_overlap(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
         """Every two voter sets in force have a common member in every pair of majorities (KIP-853, "Voter changes")."""
-        sets = [keys(voters) for voters in self.in_force(shared, held)]
+        sets = self.in_force(shared, held)
         return all(majorities_meet(one, other) for one in sets for other in sets)
 
     @invariant
     def voter_sets_differ_by_one(self, me: Replica) -> bool:
         """Consecutive VotersRecords differ by at most one addition or one removal (KIP-853, "VotersRecord")."""
-        sets = [keys(voters) for _, voters in voter_sets(me.log)]
-        return all(len(one ^ other) <= 1 for one, other in pairwise(sets))
+        formatted = self.formatted_voters(me.id, me.directory)
+        sets = [formatted, *[voters for _, voters in voter_sets(me.log, formatted)]]
+        pairs = [alike(one, other) for one, other in pairwise(sets) if one]
+        return all(len(one ^ other) <= 1 for one, other in pairs)
 
     @invariant
     def one_uncommitted_change(self, me: Replica, shared: Shared) -> bool:
         """A leader has at most one voter change in its log that is not committed (KIP-853, "Adding voters")."""
         if me.mode is not Mode.LEADER:
             return True
-        later = [end for end, _ in voter_sets(me.log) if end > max(me.high_watermark, len(shared.committed))]
-        return len(later) <= 1
+        known = max(me.high_watermark, len(shared.committed))
+        formatted = self.formatted_voters(me.id, me.directory)
+        sets = [(0, formatted), *voter_sets(me.log, formatted)]
+        changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(alike(old, new))) > 1]
+        return sum(end > known for end in changes) <= 1
 
     @invariant
     def last_voter_set_is_used(self, me: Replica) -> bool:

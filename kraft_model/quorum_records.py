@@ -36,6 +36,7 @@ class Error(Symbol):
     UNKNOWN_LEADER_EPOCH = "UNKNOWN_LEADER_EPOCH"
     NOT_LEADER_OR_FOLLOWER = "NOT_LEADER_OR_FOLLOWER"
     INVALID_REQUEST = "INVALID_REQUEST"
+    NOT_VOTER = "NOT_VOTER"
     INVALID_VOTER_KEY = "INVALID_VOTER_KEY"
     INVALID_UPDATE = "INVALID_UPDATE"
     INVALID_UPDATE_VERSION = "INVALID_UPDATE_VERSION"
@@ -116,11 +117,23 @@ class KRaftVersion(Record):
     version: int
 
 
+class VoterAdded(Record):
+    """AddVoterRecord of the draft of KIP-853: one voter more."""
+
+    voter: Voter
+
+
+class VoterRemoved(Record):
+    """RemoveVoterRecord of the draft of KIP-853: one voter less."""
+
+    voter: Key
+
+
 class Batch(Record):
     """A batch of the log: what is appended at once, in one epoch."""
 
     epoch: int
-    records: tuple[LeaderChange | KRaftVersion | Voters | Data, ...]
+    records: tuple[LeaderChange | KRaftVersion | Voters | Data | VoterAdded | VoterRemoved, ...]
 
 
 class Position(Record):
@@ -420,6 +433,9 @@ class Replica(Record):
         Follower: whether it waits for an answer to UpdateVoter, and whether its leader has acknowledged one.
     joining
         Observer: whether it waits for an answer to AddVoter or RemoveVoter of its own.
+    watched
+        History, for properties only (WatchPreVotes): who has begun a pre-vote round since when this replica has led, or
+        followed and fetched, all the time.
     ballot
         History, for properties only: whom it voted for in this epoch, whatever it has forgotten since.
     """
@@ -448,6 +464,7 @@ class Replica(Record):
     updating: bool = False
     updated: bool = False
     joining: bool = False
+    watched: frozenset[ModelValue] = frozenset()
     ballot: Key | Nil = Nil.NIL
 
     @property

@@ -135,8 +135,14 @@ class Replication(QuorumBase):
         yield self.taken(me, after.but(fetched=True))
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
-        """Whether this is the answer that the replica waits for."""
-        return me.pending == response.request
+        """Whether this is the answer that the replica waits for.
+
+        Kafka tells answers by their numbers. Here equal requests are told apart only as far as it matters: an answer
+        from before the high watermark moved is one to an earlier request.
+        """
+        if me.pending != response.request:
+            return False
+        return response.high_watermark == 0 or response.high_watermark >= min(me.high_watermark, len(me.log))
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
         """The follower without what its leader does not have; the voter set goes back with it."""

@@ -78,6 +78,30 @@ class Starts(QuorumBase):
         yield from self.elected()
         yield from discovers(self.outsider(), leader)
 
+    @scenario
+    def dead_leader(self) -> Iterator[Take]:
+        """As `Elected`, and then the leader crashes for good."""
+        yield from self.elected()
+        yield take("Crash", ordered(self.initial_voters)[0])
+
+    @scenario
+    def isolated_leader(self) -> Iterator[Take]:
+        """Three voters and an observer: leader 1 is cut off from the voters, who elect 2, but not from the observer."""
+        one, two, three = ordered(self.initial_voters)[:3]
+        yield from self.observed()
+        yield take("Cut", result=lambda state: frozenset({one, two}) in state.shared.cuts)
+        yield take("Cut", result=lambda state: frozenset({one, three}) in state.shared.cuts)
+        yield take("FetchTimeout", three)
+        yield from elect(two, [three], "FetchTimeout", others=1)
+
+    @scenario
+    def removed_follower(self) -> Iterator[Take]:
+        """Three voters: leader 1 has removed 3, and 2 has fetched and committed that; 3 has heard of nothing."""
+        one, two, _ = self.chosen(3)
+        yield from self.elected()
+        yield take("RemoveVoter", one, _uses(*self.chosen(2)))
+        yield from fetches(two, one, times=2)
+
     def outsider(self) -> ModelValue:
         """Return the first host that is no initial voter."""
         rest = ordered(self.hosts - self.initial_voters)

@@ -22,6 +22,7 @@ VOLATILE = {
     "updating": False,
     "updated": False,
     "joining": False,
+    "watched": frozenset(),
 }
 """What belongs to one state and is gone with it."""
 

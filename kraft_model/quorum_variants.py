@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-import kraft_model.quorum_faults  # noqa: F401 - its classes are variants
+import kraft_model.quorum_faults
+import kraft_model.quorum_readings  # noqa: F401 - the classes of both are variants

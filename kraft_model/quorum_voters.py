@@ -25,6 +25,8 @@ from kraft_model.quorum_records import (
     Replica,
     Shared,
     Voter,
+    VoterAdded,
+    VoterRemoved,
     Voters,
 )
 from spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
@@ -66,8 +68,7 @@ class VoterChanges(QuorumBase):
 
     def has_uncommitted_voters(self, me: Replica) -> bool:
         """Whether the last VotersRecord is not committed (step 1)."""
-        record = last_voters_record(me.log)
-        return record is not None and record[0] > me.high_watermark
+        return last_voters_record(me.log) > me.high_watermark
 
     def needed_version(self) -> int:
         """The kraft.version that voter changes need.
@@ -171,8 +172,12 @@ class VoterChanges(QuorumBase):
         self, me: Replica, voters: frozenset[Voter], change: Change, *before: KRaftVersion
     ) -> Replica:
         """The leader with a VotersRecord, which it uses at once, and waits to commit with the new majority."""
-        log = (*me.log, Batch(me.epoch, (*before, Voters(voters))))
+        log = (*me.log, Batch(me.epoch, (*before, self.change_record(me, voters))))
         return self.with_log(me, log, flushes=True).but(change=change.but(offset=len(log)))
+
+    def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
+        """The record that says who the voters are from here on."""
+        return Voters(voters)
 
     # RemoveVoter
 
