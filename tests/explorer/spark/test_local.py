@@ -1,0 +1,55 @@
+"""The command on Spark in this machine: what the table engine finds, the user's own files, a counterexample."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.models import COUNTS, LARGE, MODELS
+from tests.explorer.spark.test_cluster import ALIKE
+from tests.kraftcheck.conftest import Run, ping, run
+
+__all__ = ["ping", "run"]
+
+pytestmark = pytest.mark.spark
+
+ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--conf", "spark.ui.enabled=false")
+
+
+def alike(run: Run, folder: Path, *words: object) -> dict[str, Any]:
+    """Run a command line with both engines; return what they found, which must agree."""
+    results = []
+    for engine in (("--engine", "tables"), ON_SPARK):
+        path = folder / f"{len(results)}.json"
+        outcome = run("check", *words, "--quiet", "--json", path, *engine)
+        assert outcome.code in (0, 11, 12), outcome.err
+        found = json.loads(path.read_text())
+        results.append({name: found[name] for name in (*ALIKE, "violated")})
+    assert results[0] == results[1]
+    return results[1]
+
+
+def test_a_shipped_model(run: Run, tmp_path: Path) -> None:
+    assert alike(run, tmp_path, "two-phase-commit", "--config", "default")["result"] == "ok"
+
+
+def test_a_users_file_and_its_counterexample(run: Run, tmp_path: Path, ping: str) -> None:
+    found = alike(run, tmp_path, ping)
+    assert found["result"] in ("violation", "deadlock")
+    assert found["trace_length"] > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in LARGE or name == "three-voters"])
+def test_counts(run: Run, tmp_path: Path, name: str) -> None:
+    assert alike(run, tmp_path, "reconfig", "--config", COUNTS / f"{name}.cfg")["complete"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["observer-stands", "second-vote-in-epoch"])
+def test_seeded_faults(run: Run, tmp_path: Path, fault: str) -> None:
+    found = alike(run, tmp_path, "reconfig", "--variant", fault, "--config", f"fault.{fault}")
+    assert found["result"] == "violation"

@@ -1,0 +1,85 @@
+"""What can be wrong with Spark, Java, the master or the folder: each a clear error, and nothing else happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from explorer.spark import session
+from tests.conformance.models import COUNTS
+from tests.explorer.spark.standalone import free_port
+from tests.kraftcheck.conftest import Run, run
+
+__all__ = ["run"]
+
+CONFIG = str(COUNTS / "two-voters.cfg")
+SPARK = ("check", "reconfig", "--engine", "spark", "--quiet", "--config")
+
+
+def refused(run: Run, *options: object) -> str:
+    outcome = run(*SPARK, CONFIG, *options)
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    assert outcome.err.startswith("kraftcheck: error: ")
+    return outcome.err
+
+
+def a_java(folder: Path, says: str) -> str:
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "java"
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+    return str(folder)
+
+
+def test_no_java(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "needs Java 17 or newer: there is none on the PATH" in refused(run)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert f"there is none on JAVA_HOME ({tmp_path})" in refused(run)
+
+
+@pytest.mark.parametrize(("says", "found"), [('java version "1.8.0_202"', 8), ('openjdk version "11.0.2" 2019', 11)])
+def test_old_java(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, found: int) -> None:
+    monkeypatch.setenv("JAVA_HOME", a_java(tmp_path, says))
+    assert f"is Java {found}" in refused(run)
+
+
+def test_no_pyspark(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    assert "needs the package pyspark: pip install 'kraftcheck[spark]'" in refused(run)
+
+
+@pytest.mark.spark
+def test_a_master_that_does_not_answer(run: Run) -> None:
+    assert "it does not answer" in refused(run, "--master", f"spark://127.0.0.1:{free_port()}")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["spark://host", "mesos://a:1", "http://a"])
+def test_what_is_no_master(run: Run, master: str) -> None:
+    assert f"--master {master}: expected" in refused(run, "--master", master)
+
+
+def test_settings_begin_with_spark(run: Run) -> None:
+    outcome = run(*SPARK, CONFIG, "--conf", "cores=3")
+    assert outcome.code == 2
+    assert "expected spark.KEY=VALUE, found 'cores=3'" in outcome.err
+
+
+def test_what_the_engine_does_not_do(run: Run) -> None:
+    assert "does not reduce states; expected --engine tables" in refused(run, "--symmetry")
+    assert "--engine" in refused(run, "--search", "dfs")
+    assert "--engine" in refused(run, "--workers", "2")
+
+
+def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:
+    folder = str(tmp_path / "c")
+    run("check", "reconfig", "--config", CONFIG, "--engine", "tables", "--max-depth", "5", "--checkpoint", folder)
+    assert "is of another engine" in refused(run, "--resume", folder)
+    assert "it holds the checkpoint" in refused(run, "--checkpoint", folder)

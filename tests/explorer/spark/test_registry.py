@@ -1,0 +1,106 @@
+"""Ids that are the same everywhere, states packed with them, and files that others may read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from explorer.spark import registry, values
+from explorer.spark.folder import Piece, Shared
+from explorer.spark.kernel import bytes_a_state, from_bytes, in_order, owners, packed, packing_of, to_bytes, unpacked
+from explorer.spark.registry import CollisionError, Registry
+from explorer.spark.values import CONTROL, INBOX, LOCAL, MESSAGE, SHARED, SLOT, Definition
+
+N1, N2 = Definition(SLOT, 0, b"n1"), Definition(SLOT, 0, b"n2")
+A, B = Definition(LOCAL, 0, b"a"), Definition(LOCAL, 0, b"b")
+ZERO, PING = Definition(SHARED, 0, b"0"), Definition(MESSAGE, 0, b"ping")
+REPORTS = [
+    [ZERO, N2, B, Definition(CONTROL, 0, b"", (3, -1, -2, -3))],  # one bound, one shared field: 2 numbers, then pairs
+    [A, N1, ZERO, PING, Definition(CONTROL, 0, b"", (3, -3, -2, -1)), Definition(INBOX, -2, b"", (-4, 2))],
+    [N2, PING, Definition(INBOX, -1, b"", (-2, 1))],
+]
+
+
+def test_ids_do_not_depend_on_who_reports_first() -> None:
+    expected = Registry(2).merge(REPORTS)
+    assert [d for d in expected if d.kind in (CONTROL, INBOX)] == [
+        Definition(CONTROL, 0, b"", (3, 0, 0, 2)),
+        Definition(CONTROL, 0, b"", (3, 0, 1, 0)),
+        Definition(INBOX, 0, b"", (0, 2)),
+        Definition(INBOX, 1, b"", (0, 1)),
+    ]
+    for seed in range(5):
+        mixed = Random(seed).sample(REPORTS, len(REPORTS))
+        assert Registry(2).merge([*mixed, REPORTS[0]]) == expected
+
+
+def test_what_is_known_is_not_new() -> None:
+    known = Registry(2)
+    first = known.merge(REPORTS[:1])
+    assert known.merge(REPORTS[:1]) == []
+    again = Registry(2)
+    again.take(first)
+    assert again.merge(REPORTS) == known.merge(REPORTS)
+
+
+def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
+    known = Registry(2)
+    known.merge([[ZERO, N1, A, Definition(CONTROL, 0, b"", (3, -1, -2, -3))]])
+    assert known.merge([[N2]]) == [N2]
+    assert known.merge([[Definition(CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
+
+
+def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "name_of", lambda encoding: b"the same")
+    with pytest.raises(CollisionError, match="two values have the name"):
+        Registry(2).merge([[A], [B]])
+
+
+def test_a_name_has_128_bits() -> None:
+    assert len(values.name_of(b"a")) == 16
+    assert values.name_of(b"a") != values.name_of(b"b")
+
+
+@pytest.mark.parametrize("counts", [[2, 1], [300, 5, 1, 70_000], [1 << 24, 1 << 20, 1 << 20, 1 << 20, 1 << 20]])
+def test_packing_and_back(counts: list[int]) -> None:
+    random = np.random.default_rng(1)
+    states = np.stack([random.integers(0, count, 1000) for count in counts], axis=1).astype(np.int32)
+    layout = packing_of(counts)
+    words = packed(states, layout)
+    data = to_bytes(words, layout)
+    assert len(data) == 1000 * bytes_a_state(layout)
+    back = from_bytes(data, layout)
+    assert (back == words).all()
+    assert (unpacked(back, layout) == states).all()
+    assert (in_order(words[::-1]) == in_order(words)).all()
+
+
+def test_owners_do_not_change_when_a_replica_appears() -> None:
+    states = np.random.default_rng(1).integers(0, 1000, (4000, 3)).astype(np.int32)
+    wider = np.pad(states, ((0, 0), (0, 2)))
+    owner, again = np.zeros(4000, np.int64), np.zeros(4000, np.int64)
+    owners(states, 6, owner)
+    owners(wider, 6, again)
+    assert (owner == again).all()
+    assert np.bincount(owner, minlength=6).min() > 500
+    assert owner.max() == 5
+
+
+def test_files(tmp_path: Path) -> None:
+    shared = Shared(tmp_path)
+    shared.clear()
+    for level in (1, 2, 3):
+        shared.begin_level(level)
+        shared.write_states(level, 4, np.full((70_000, 3), level, np.int32))
+        shared.write_names(level, [A, Definition(CONTROL, 0, b"", (level, 2))])
+    assert [len(states) for states in shared.read_part(2, 4)] == [65_536, 70_000 - 65_536]
+    assert sum(len(states) for states in shared.read_states(Piece(2, 4, 1, 1))) == 70_000 - 65_536
+    assert list(shared.read_names(2)) == [A, Definition(CONTROL, 0, b"", (2, 2))]
+    shared.clear(after=2)
+    assert [shared.count(level, 4) for level in (1, 2, 3)] == [70_000, 70_000, 0]
+    assert not (tmp_path / "names" / "00003.parquet").exists()
