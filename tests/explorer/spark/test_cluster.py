@@ -82,6 +82,7 @@ def expected(config: str) -> dict[str, Any]:
     return dict(zip(ALIKE, (*values, None), strict=True))
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed_in_the_middle(
     standalone: Standalone, check: Callable[..., Command], tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_worker_is_killed_in_the_middle(
     assert {name: result[name] for name in ALIKE} == expected(config)
 
 
+@pytest.mark.slow
 def test_the_driver_is_killed_and_resumed(
     standalone: Standalone, check: Callable[..., Command], tmp_path: Path
 ) -> None:
