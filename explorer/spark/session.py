@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,6 +91,7 @@ class Cluster:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         builder = SparkSession.builder.appName(name)
         given = conf.get("spark.master", master)
         if given is None and not submitted:
