@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,8 @@ LEAST_JAVA = 17
 LEAST_SPARK = (4, 1)
 PATIENCE = 30.0  # seconds that a master has to answer, and then to give an executor
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
+OWN_ERRORS = ("InputError", "ProtocolError", "ActionError", "ConstantError", "DecodingError")
 _MASTER = re.compile(r"spark://(.+)")
 
 SETTINGS = {
@@ -88,6 +91,7 @@ class Cluster:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         builder = SparkSession.builder.appName(name)
         given = conf.get("spark.master", master)
         if given is None and not submitted:
@@ -149,7 +153,7 @@ class Cluster:
         schema
             Of the rows that they yield.
         """
-        return self._dataset(tasks, name, arguments, schema).toArrow()
+        return _table(self._dataset(tasks, name, arguments, schema))
 
     def exchange(
         self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]
@@ -167,7 +171,7 @@ class Cluster:
         if tasks > 1 or reducers > 1:
             sent = sent.repartitionById(reducers, "task")
         name, arguments, schema = second
-        return sent.mapInArrow(self.task(name, arguments), schema).toArrow()
+        return _table(sent.mapInArrow(self.task(name, arguments), schema))
 
     def _dataset(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
         return self.spark.range(0, tasks, 1, tasks).mapInArrow(self.task(name, arguments), schema)
@@ -200,6 +204,46 @@ class Cluster:
         if spark is not None and self._own:
             spark.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _table(dataset: Any) -> Any:
+    """Return the rows of a Dataset; what a task raises is an InputError here.
+
+    Raises
+    ------
+    InputError
+        Where a task raises something, or Spark cannot go on.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return dataset.toArrow()
+    except (Py4JError, PySparkException) as error:
+        raise InputError(what_went_wrong(str(error))) from error
+
+
+def what_went_wrong(text: str) -> str:
+    """Return what a task's exception says, out of Spark's report of it with Python's and Java's traces.
+
+    Parameters
+    ----------
+    text
+        The report.
+    """
+    lines = text.splitlines()
+    places = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
+    for number, line in enumerate(lines[places[-1] :] if places else (), start=places[-1] if places else 0):
+        match = _RAISED.match(line)
+        if match is not None:
+            rest = []
+            for more in lines[number + 1 :]:
+                if not more.startswith("  ") or more.lstrip().startswith("at "):
+                    break
+                rest.append(more)
+            own = match[1] in OWN_ERRORS
+            return "\n".join([match[2] if own else f"a task on Spark failed: {match[1]}: {match[2]}", *rest])
+    return f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}"
 
 
 def require_pyspark() -> None:

@@ -86,9 +86,9 @@ def expected(config: str) -> dict[str, Any]:
 def test_a_worker_is_killed_in_the_middle(
     standalone: Standalone, check: Callable[..., Command], tmp_path: Path
 ) -> None:
-    config = "grow-with-election"
+    config = "two-voters-restart"
     command = check(config, tmp_path / "c", "--checkpoint", str(tmp_path / "c"))
-    command.await_level(12)
+    command.await_level(10)
     standalone.kill_worker(0)
     try:
         result = command.result()
@@ -101,7 +101,7 @@ def test_a_worker_is_killed_in_the_middle(
 def test_the_driver_is_killed_and_resumed(
     standalone: Standalone, check: Callable[..., Command], tmp_path: Path
 ) -> None:
-    config = "two-voters-restart"
+    config = "two-voters"
     first = check(config, tmp_path / "c", "--checkpoint", str(tmp_path / "c"))
     first.await_level(9)
     kill(first.process)

@@ -42,6 +42,14 @@ def test_a_users_file_and_its_counterexample(run: Run, tmp_path: Path, ping: str
     assert found["trace_length"] > 1
 
 
+def test_an_action_that_raises_on_an_executor(run: Run, tmp_path: Path, ping: str) -> None:
+    path = Path(ping.rpartition(":")[0])
+    path.write_text(path.read_text().replace("        number = me.pings + 1", "        number = 1 // (1 - me.pings)"))
+    ours, theirs = (run("check", ping, "--quiet", *engine) for engine in (ON_SPARK, ("--engine", "tables")))
+    assert ours.code == theirs.code == 2
+    assert ours.err.splitlines()[-1].split(": action ")[-1] == theirs.err.splitlines()[-1].split(": action ")[-1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in LARGE or name == "three-voters"])
 def test_counts(run: Run, tmp_path: Path, name: str) -> None:
