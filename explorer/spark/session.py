@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
@@ -202,7 +203,8 @@ class Cluster:
         """Stop Spark, if it was not there before, and remove temporary files."""
         spark = getattr(self, "spark", None)
         if spark is not None and self._own:
-            spark.stop()
+            with suppress(Exception):  # a JVM that is gone already, as after Ctrl-C
+                spark.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
