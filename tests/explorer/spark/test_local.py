@@ -47,7 +47,10 @@ def test_an_action_that_raises_on_an_executor(run: Run, tmp_path: Path, ping: st
     path.write_text(path.read_text().replace("        number = me.pings + 1", "        number = 1 // (1 - me.pings)"))
     ours, theirs = (run("check", ping, "--quiet", *engine) for engine in (ON_SPARK, ("--engine", "tables")))
     assert ours.code == theirs.code == 2
-    said = [next(line.split(": action ")[1] for line in o.err.splitlines() if ": action " in line) for o in (ours, theirs)]
+    said = [
+        next(line.partition(": action ")[2] for line in outcome.err.splitlines() if ": action " in line)
+        for outcome in (ours, theirs)
+    ]
     assert said[0] == said[1]
 
 
