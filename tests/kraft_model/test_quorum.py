@@ -15,7 +15,8 @@ from spec.binding import Bound, bind
 from spec.config import read_config
 
 CONFIGS = Path(kraft_model.__file__).with_name("configs")
-SMOKE = {"smoke": (503, 1_081, 17)}
+SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (9_726, 42_553, 16)}
+DEFAULT = (2_695_744, 15_299_592, 40)
 """Distinct states, generated states and depth."""
 
 
@@ -45,3 +46,11 @@ def test_both_engines_find_the_same(name: str) -> None:
     assert ours.verdict is theirs.verdict is Verdict.OK
     assert counts(ours) == counts(theirs) == SMOKE[name]
     assert ours.actions == theirs.actions
+
+
+@pytest.mark.slow
+def test_default_holds() -> None:
+    model = bound("default")
+    result = tables.explore(model.protocol, options(model))
+    assert result.verdict is Verdict.OK
+    assert counts(result) == DEFAULT
