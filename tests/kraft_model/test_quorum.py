@@ -13,6 +13,7 @@ from explorer.result import Options, Result, Verdict
 from kraft_model.quorum import Quorum
 from spec.binding import Bound, bind
 from spec.config import read_config
+from tests.kraft_model import searches
 
 CONFIGS = Path(kraft_model.__file__).with_name("configs")
 SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (9_726, 42_553, 16)}
@@ -54,3 +55,54 @@ def test_default_holds() -> None:
     result = tables.explore(model.protocol, options(model))
     assert result.verdict is Verdict.OK
     assert counts(result) == DEFAULT
+
+
+FAULTS = [
+    ("append-not-flushed", "LeaderCompleteness", 8),
+    ("change-forgotten-by-timeout", "MajoritiesOverlap", 4),
+    ("commits-earlier-epochs", "LeaderCompleteness", 10),
+    ("directory-replaced", "VoterSetsDifferByOne", 11),
+    ("divergence-without-epoch", "LogMatching", 4),
+    ("diverging-fetch-counted", "LeaderCompleteness", 18),
+    ("epoch-not-written", "ElectionSafety", 11),
+    ("fetch-position-unchecked", "LogMatching", 4),
+    ("high-watermark-before-divergence", "StateMachineSafety", 6),
+    ("high-watermark-follows-voter-set", "HighWatermarkNeverDecreases", 6),
+    ("ids-alone", "LeaderCompleteness", 11),
+    ("late-divergence-applied", "CommittedIsNeverTruncated", 9),
+    ("leader-not-ready", "LeaderCompleteness", 11),
+    ("new-voter-does-not-flush", "LeaderCompleteness", 17),
+    ("observer-stands", "ObserversNeverStand", 5),
+    ("old-voter-set-counted", "HighWatermarkIsHeld", 5),
+    ("pending-change-ignored", "MajoritiesOverlap", 3),
+    ("pre-vote-grant-counted", "ElectionSafety", 13),
+    ("pre-vote-raises-epoch", "PreVoteRaisesNoEpoch", 2),
+    ("removed-leader-counts-itself", "LeaderCompleteness", 10),
+    ("resigned-stays-in-epoch", "NobodyFollowsItself", 6),
+    ("restarted-leader-leads", "LogMatching", 6),
+    ("restarted-leader-unattached", "ElectionSafety", 11),
+    ("second-vote-in-epoch", "LeadersAreNamedAlike", 11),
+    ("snapshot-of-uncommitted", "SnapshotsAreCommitted", 3),
+    ("snapshot-without-voters", "LastVoterSetIsUsed", 9),
+    ("stale-leader-accepted", "EpochsOnlyGrow", 10),
+    ("vote-dropped-on-canvass", "ElectionSafety", 12),
+    ("vote-not-written", "OneVotePerEpoch", 9),
+    ("voter-set-not-truncated", "LastVoterSetIsUsed", 11),
+    ("votes-without-log-comparison", "LeaderCompleteness", 11),
+]
+"""Variant, the property that it violates in the configuration that it names, states of a shortest counterexample."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("variant", "violated", "length"), FAULTS)
+def test_a_fault_is_caught_by_the_property_of_its_configuration(variant: str, violated: str, length: int) -> None:
+    given = searches.bound("quorum", variant=variant)
+    assert violated in [prop.name for prop in given.properties]
+    (violation,) = searches.search(given).violations
+    assert (violation.property, len(violation.trace)) == (violated, length)
+    searches.check_trace(given, violation.trace)
+
+
+def test_every_fault_with_a_configuration_is_here() -> None:
+    known = {path.name.split(".")[2] for path in CONFIGS.glob("quorum.fault.*.cfg")}
+    assert known == {variant for variant, _, _ in FAULTS}
