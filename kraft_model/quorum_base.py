@@ -73,6 +73,7 @@ class QuorumBase(Protocol):
     moved_endpoints: int = bound("MaxMovedEndpoints", default=0)
     upgrades: int = bound("MaxUpgrades", default=0)
     descriptions: int = bound("MaxDescriptions", default=0)
+    refusals: int = bound("MaxRefusals", default=0)
     expirations: int = bound("MaxExpirations", default=0)
     cuts: int = bound("MaxCuts", default=0)
     losses: int = bound("MaxLosses", default=0)

@@ -17,6 +17,7 @@ from kraft_model.quorum_log import (
 )
 from kraft_model.quorum_records import (
     UNKNOWN_DIRECTORY,
+    Admin,
     Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -56,12 +57,12 @@ class Elections(QuorumBase):
     # Timeouts. There are no clocks: a timeout may expire whenever it is running.
 
     @projection
-    def bystander(self, me: Replica) -> Replica | bool:
+    def bystander(self, me: Replica | Admin) -> Replica | Nil:
         """What a pre-vote round notes of every replica, with WatchPreVotes."""
-        return me if self.watch_pre_votes else False
+        return me if self.watch_pre_votes and isinstance(me, Replica) else Nil.NIL
 
     @internal(reads=bystander)
-    def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | bool]) -> Steps:
+    def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
         """A following voter has not fetched for too long: it asks for pre-votes (KIP-996).
 
         Where its leader has resigned, that is soon (KIP-595, "EndQuorumEpoch"), and spends nothing.
@@ -75,7 +76,7 @@ class Elections(QuorumBase):
             yield watched if me.ended else watched.spend("pre_votes")
 
     @internal(reads=bystander)
-    def election_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | bool]) -> Steps:
+    def election_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
         """An unattached voter or a candidate gets nowhere: it asks for pre-votes (KIP-996)."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
             return
@@ -84,7 +85,7 @@ class Elections(QuorumBase):
         for step in self.canvass(me, shared, consumes=False):
             yield step.write(*self.watching(me, bystander)).spend("pre_votes")
 
-    def watching(self, me: Replica, bystanders: Map[ModelValue, Replica | bool]) -> list[Replica]:
+    def watching(self, me: Replica, bystanders: Map[ModelValue, Replica | Nil]) -> list[Replica]:
         """The other replicas that lead, or follow and have fetched, with the note that this one begins a round."""
         return [
             peer.but(watched=peer.watched | {me.id})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft_model.quorum_base import QuorumBase
 from kraft_model.quorum_log import matches
-from kraft_model.quorum_records import Batch, Data, Mode, Replica, Shared
+from kraft_model.quorum_records import Admin, Batch, Data, Mode, Replica, Shared
 from kraft_model.quorum_transitions import remembered, resigned
 from spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
@@ -93,9 +93,9 @@ class Environment(QuorumBase):
             yield Step().put(cuts=shared.cuts - {pair})
 
     @projection
-    def alive(self, me: Replica) -> bool:
+    def alive(self, me: Replica | Admin) -> bool:
         """Whether a process runs."""
-        return me.mode is not Mode.DOWN
+        return isinstance(me, Replica) and me.mode is not Mode.DOWN
 
     @internal(reads=alive)
     def check_quorum(self, me: Replica, shared: Shared, alive: Map[ModelValue, bool]) -> Steps:

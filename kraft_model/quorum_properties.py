@@ -16,7 +16,7 @@ from kraft_model.quorum_log import (
     voter_sets,
     voters_in,
 )
-from kraft_model.quorum_records import Key, Mode, Nil, Replica, Shared
+from kraft_model.quorum_records import Admin, Key, Mode, Nil, Replica, Shared
 from spec import Map, ModelValue, Record, invariant, projection, step_invariant
 
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
@@ -27,7 +27,6 @@ class Held(Record):
 
     key: Key
     log: Log
-    high_watermark: int
 
 
 def agrees(one: Log, other: Log) -> bool:
@@ -79,9 +78,9 @@ class Properties(QuorumBase):
         return me.mode not in STANDS or is_voter(me)
 
     @projection
-    def watched(self, me: Replica) -> frozenset[ModelValue]:
+    def watched(self, me: Replica | Admin) -> frozenset[ModelValue]:
         """Whose pre-vote rounds a replica has watched as a leader or an active follower, from the beginning."""
-        return me.watched
+        return me.watched if isinstance(me, Replica) else frozenset()
 
     @invariant(reads=watched)
     def removed_voters_disturb_nobody(
@@ -150,9 +149,9 @@ class Properties(QuorumBase):
         return after.log[: before.high_watermark] == before.log[: before.high_watermark]
 
     @projection
-    def held(self, me: Replica) -> Held:
-        """Key, log and high watermark of every replica."""
-        return Held(me.key, me.log, me.high_watermark)
+    def held(self, me: Replica | Admin) -> Held:
+        """Key and log of every replica."""
+        return Held(me.key, me.log) if isinstance(me, Replica) else Held(Key(me.id), ())
 
     @invariant(reads=held)
     def high_watermark_is_held(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:

@@ -39,8 +39,10 @@ class VoterChanges(QuorumBase):
     """AddVoter, RemoveVoter, and what both need."""
 
     @projection
-    def identity(self, me: Replica) -> Voter:
+    def identity(self, me: Replica | Admin) -> Voter | Nil:
         """What an administrator knows of a running controller: its replica key and endpoints."""
+        if isinstance(me, Admin) or me.id in self.brokers:
+            return Nil.NIL
         return Voter(me.key, me.endpoint)
 
     # What speaks against any change of the voter set
@@ -80,14 +82,13 @@ class VoterChanges(QuorumBase):
     # AddVoter
 
     @internal(reads=identity)
-    def add_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter]) -> Steps:
+    def add_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
         """An administrator asks a replica to add a running controller to the voters."""
         if self.added_voters == 0 or me.mode is Mode.DOWN:
             return
-        for host in ordered(identity):
-            if host not in self.brokers:
-                outcome = self.begin_adding(me, identity[host], ADMIN)
-                yield from self.asked(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
+        for voter in controllers(identity):
+            outcome = self.begin_adding(me, voter, ADMIN)
+            yield from self.asked(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
 
     @on(AddVoterRequest)
     def handle_add_voter_request(self, me: Replica, request: AddVoterRequest, shared: Shared) -> Steps:
@@ -182,11 +183,11 @@ class VoterChanges(QuorumBase):
     # RemoveVoter
 
     @internal(reads=identity)
-    def remove_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter]) -> Steps:
+    def remove_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
         """An administrator asks a replica to remove a voter, or somebody who is none; also the leader itself."""
         if self.removed_voters == 0 or me.mode is Mode.DOWN:
             return
-        for key in ordered(keys(me.voters) | keys(identity.values())):
+        for key in ordered(keys(me.voters) | keys(controllers(identity))):
             outcome = self.begin_removing(me, key, ADMIN)
             yield from self.asked(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
 
@@ -219,7 +220,8 @@ class VoterChanges(QuorumBase):
         if outcome[2] is None:
             yield self.finished(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
         elif self.plain_answers:
-            yield self.finished(me, shared, outcome, operation, ADMIN, consumes=False).need(allowance)
+            refusal = self.finished(me, shared, outcome, operation, ADMIN, consumes=False)
+            yield refusal.need(allowance).spend("refusals")
 
     def finished(
         self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, client: ModelValue, *, consumes: bool
@@ -297,6 +299,11 @@ class VoterChanges(QuorumBase):
         """The voter set of what is committed."""
         known = me.log[: me.high_watermark]
         return self.with_log(me, known, flushes=False).voters
+
+
+def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
+    """Return the running controllers, in canonical order."""
+    return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
 
 
 __all__ = ["VoterChanges"]
