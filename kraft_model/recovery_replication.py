@@ -133,9 +133,13 @@ class ReplicationActions:
             return Error.FENCED_LEADER_EPOCH
         if me.partition.leader_epoch < leader_epoch:
             return Error.UNKNOWN_LEADER_EPOCH
-        if not me.leads or self._is_recovering(me):
+        if not me.leads or self._refuses_replicas(me):
             return Error.NOT_LEADER_OR_FOLLOWER
         return Error.NONE
+
+    def _refuses_replicas(self, me: Broker) -> bool:
+        """Whether a leader refuses its followers: as long as it refuses clients."""
+        return self._is_recovering(me)
 
     def _is_recovering(self, me: Broker) -> bool:
         """Whether a broker, leader or follower, refuses because the leader is recovering.
