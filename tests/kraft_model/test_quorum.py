@@ -31,6 +31,7 @@ def options(model: Bound) -> Options:
         action_constraints=model.action_constraints,
         deadlock=model.deadlock,
         init=model.init,
+        symmetry=model.symmetry,
     )
 
 
