@@ -54,8 +54,18 @@ def test_an_action_that_raises_on_an_executor(run: Run, tmp_path: Path, ping: st
     assert said[0] == said[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in LARGE or name == "three-voters"])
+IN_CI = ("two-voters-restart", "grow-with-election")
+"""What CI has time for; a level takes Spark a second however small it is."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.exhaustive)
+        for name in MODELS
+        if name not in LARGE or name == "three-voters"
+    ],
+)
 def test_counts(run: Run, tmp_path: Path, name: str) -> None:
     assert alike(run, tmp_path, "reconfig", "--config", COUNTS / f"{name}.cfg")["complete"]
 
