@@ -36,9 +36,10 @@ briefly ACTION ...
 deliver [MESSAGE ...] [to ID] [from ID]
     Deliver messages under way, of these types, to this replica, from this replica, one after the other in their
     canonical order, until none is left that anyone takes. Told as a line for each.
-settle [among ID ...]
+settle [among ID ...] [until MESSAGE]
     Deliver what is under way (between these replicas) and what is sent on it, in turns, until that is over or only
-    repeats itself, as fetches do once everyone has caught up. Told is what has changed by then.
+    repeats itself, as fetches do once everyone has caught up; or until a message of this type is under way. Told is
+    what has changed by then.
 cannot ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
     No such step is enabled. What is told is why: the model's own condition that says no.
 hide FIELD ...
@@ -194,7 +195,9 @@ def run_scenario(path: Path, *, rewrite: bool = REWRITE) -> list[tuple[Block, li
 def split(command: str) -> list[str]:
     """Return the words of a command; a set or a sequence is one word, blanks or not."""
     found: list[str] = []
-    for word in shlex.split(command):
+    words_of = shlex.shlex(command, posix=True)
+    words_of.whitespace_split, words_of.quotes, words_of.escape, words_of.commenters = True, '"', "", ""
+    for word in words_of:  # a single quote is part of a name
         is_open = bool(found) and sum(map(found[-1].count, "{[(")) > sum(map(found[-1].count, ")]}"))
         if is_open:
             found[-1] += f" {word}"
@@ -358,27 +361,42 @@ class Stage:
         raise ScenarioError(f"{MANY} messages were delivered, and still there are more")
 
     def _settle(self, given: list[str]) -> Iterator[str]:
-        among = given[1:]
+        among: list[str] = []
+        until = ""
+        words_left = list(given)
+        if words_left[-2:-1] == ["until"]:
+            until = words_left.pop()
+            words_left.pop()
+        if words_left[:1] == ["among"] and words_left[1:]:
+            among = words_left[1:]
+        elif words_left:
+            raise ScenarioError("expected among ID ..., or until MESSAGE, or nothing")
         for name in among:
             if self._replica(self.state, name) is None:
                 raise ScenarioError(f"there is no replica {name}")
-        if given and (given[0] != "among" or not among):
-            raise ScenarioError("expected nothing, or among ID ...")
         before, seen = self.state, set[State]()
         for _ in range(MANY):
-            if self.state in seen:
+            if self.state in seen or self._is_under_way(until):
                 break
             seen.add(self.state)
             for actor, message in dict.fromkeys((t.actor, t.message) for t in self._deliveries(among)):
                 steps = [t for t in self._deliveries(among) if (t.actor, t.message) == (actor, message)]
                 if len({t.target for t in steps}) > 1:
                     raise ScenarioError(f"{self._heading(steps[0])} can end in {len(steps)} ways: take it by name")
-                if steps:
+                if steps and not self._is_under_way(until):
                     self._go(steps[0])
         else:
             raise ScenarioError(f"messages were delivered in {MANY} turns, and still something changes")
+        if until and not self._is_under_way(until):
+            raise ScenarioError(f"no {until} is ever under way")
         yield f"messages{' among ' if among else ''}{', '.join(among)} are delivered"
         yield from list(self._changed(before, self.state)) or [f"{INDENT}nothing changes"]
+
+    def _is_under_way(self, kind: str) -> bool:
+        """Whether a message of this type is under way."""
+        return bool(kind) and any(
+            type(found.message).__name__ == kind for found in messages(self.semantics.network, None, self.state, None)
+        )
 
     def _deliveries(self, among: list[str]) -> list[Transition]:
         """The steps taken on messages between these replicas; between any where none are named."""

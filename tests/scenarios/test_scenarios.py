@@ -91,7 +91,8 @@ messages among c1, server are delivered
 settle
 hide phase
 Leave by c1
-briefly settle
+settle until Grant
+Enter by c2
 settle among c2
 show messages server
 ----
@@ -100,6 +101,9 @@ messages are delivered
 Leave by c1
     + Release  c1 -> server
 messages are delivered
+    server.holder  c1 -> c2
+Enter by c2 on Grant
+    - Grant  -> c2
 messages among c2 are delivered
     nothing changes
 none
@@ -143,7 +147,8 @@ def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> No
         ("start lock-service\nshow c9.phase\n----\n", "c9.phase: there is no replica c9"),
         ("start lock-service\nshow server.holder.name\n----\n", "nobody has no field name"),
         ("start lock-service\nsettle among c9\n----\n", "there is no replica c9"),
-        ("start lock-service\nsettle c1\n----\n", "expected nothing, or among ID ..."),
+        ("start lock-service\nsettle c1\n----\n", "expected among ID ..., or until MESSAGE, or nothing"),
+        ("start lock-service\nsettle until Grant\n----\n", "no Grant is ever under way"),
         ("start lock-service\nhide holdr\n----\n", "unknown field holdr (perhaps holder?)"),
         ("start lock-service\nproperty Nope\n----\n", "unknown property Nope"),
     ],
