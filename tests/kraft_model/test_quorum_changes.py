@@ -9,6 +9,7 @@ import pytest
 from kraft_model.quorum_base import ADMIN
 from kraft_model.quorum_records import (
     AddVoterRequest,
+    Admin,
     AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -394,6 +395,7 @@ def test_describe_quorum() -> None:
     assert answer.observers == frozenset({Key(N3), Key(N4)})
     refused = sent(only(BASE.describe_quorum(follower())), DescribeQuorumResponse)
     assert (refused.error, refused.current, refused.high_watermark) == (Error.NOT_LEADER_OR_FOLLOWER, frozenset(), 0)
+    assert only(BASE.read_answer(Admin(ADMIN), answer)).consumes
 
 
 # The draft of KIP-853

@@ -27,6 +27,7 @@ from kraft_model.quorum_records import (
     Position,
     RemoveVoterRequest,
     Replica,
+    Shared,
     UpdateVoterResponse,
     Voter,
     VoteResponse,
@@ -228,6 +229,85 @@ def test_what_is_committed_becomes_a_snapshot() -> None:
     step = only(BASE.take_snapshot(me))
     assert (step.me.start, step.me.voters) == (2, ALL)
     assert list(BASE.take_snapshot(step.me)) == []
+
+
+# What happens to replicas
+
+
+def test_a_leader_appends_and_flushes() -> None:
+    step = only(BASE.client_append(leader(), QUIET))
+    assert (step.me.log, step.me.flushed, dict(step.puts)["appended"]) == ((FIRST, data(1, 1)), 2, 1)
+    assert step.me.high_watermark == 1
+    alone = leader(log=(Batch(1, (LeaderChange(N1), Voters(frozenset({Voter(Key(N1))})))),))
+    assert only(BASE.client_append(alone, QUIET)).me.high_watermark == 2
+    assert list(BASE.client_append(follower(), QUIET)) == []
+
+
+def test_what_is_not_flushed_is_lost() -> None:
+    broker = quorum(Brokers="{n4}")
+    me = follower(N4, flushed=1)
+    me = me.but(pending=broker.fetch_from(me, N1))
+    appended = only(broker.handle_fetch_response(me, answered(me, records=(data(1, 1),)), QUIET)).me
+    assert (len(appended.log), appended.flushed) == (2, 1)
+    assert only(broker.restart(appended)).me.log == (FIRST, data(1, 1))
+    assert only(broker.restart_losing_unflushed(appended)).me.log == (FIRST,)
+    assert list(broker.restart_losing_unflushed(follower())) == []
+
+
+def test_a_lost_disk_comes_back_as_another_replica() -> None:
+    step = only(BASE.lose_disk(follower(voted=Key(N3)), QUIET))
+    assert (step.me.key, step.me.log, step.me.voters, step.me.epoch) == (Key(N2, 2), (), frozenset(), 0)
+    assert step.me.mode is Mode.UNATTACHED
+    at_zero = only(quorum(KRaftVersion=0).lose_disk(follower(), QUIET))
+    assert at_zero.me.voters == frozenset(Voter(Key(host, 0)) for host in (N1, N2, N3))
+
+
+def test_other_listeners_need_a_restart() -> None:
+    step = only(BASE.move_endpoint(follower(voted=Key(N3), fetched=True)))
+    assert (step.me.endpoint, step.me.voted, step.me.fetched) == (2, Key(N3), False)
+    assert step.me.voters == ALL
+    assert all_sent(only(BASE.move_endpoint(leader())), EndQuorumEpochRequest)
+
+
+def test_a_crashed_process_does_nothing() -> None:
+    down = only(BASE.crash(leader())).me
+    assert down.mode is Mode.DOWN
+    assert not BASE.receives(down, fetch())
+    for steps in (BASE.restart(down), BASE.crash(down), BASE.resign(down), BASE.lose_disk(down, QUIET)):
+        assert list(steps) == []
+
+
+def test_nothing_comes_through_a_cut_link() -> None:
+    model = quorum(MaxCuts=1)
+    pair = frozenset({N1, N2})
+    (cut,) = [step for step in model.cut(QUIET) if pair in dict(step.puts)["cuts"]]
+    apart = Shared(cuts=dict(cut.puts)["cuts"])
+    assert list(model.handle_fetch_request(leader(), fetch(), apart)) == []
+    assert len(list(model.handle_fetch_request(leader(), fetch(source=N3), apart))) == 1
+    assert dict(only(model.heal(apart)).puts)["cuts"] == frozenset()
+
+
+def test_a_leader_that_no_majority_can_fetch_from_resigns() -> None:
+    model = quorum(MaxCrashes=3)
+    up = {N1: True, N2: True, N3: True, N4: True}
+    assert list(model.check_quorum(leader(), QUIET, Map(up))) == []
+    assert list(model.check_quorum(leader(), QUIET, Map({**up, N2: False}))) == []
+    step = only(model.check_quorum(leader(), QUIET, Map({**up, N2: False, N3: False})))
+    assert step.me.mode is Mode.RESIGNED
+    assert len(all_sent(step, EndQuorumEpochRequest)) == 2
+    removed = leader(voters=frozenset({Voter(Key(N2)), Voter(Key(N3))}))
+    assert only(model.check_quorum(removed, QUIET, Map({**up, N2: False}))).me.mode is Mode.RESIGNED
+    alone = leader(voters=frozenset({Voter(Key(N1))}))
+    assert list(model.check_quorum(alone, QUIET, Map({**up, N2: False, N3: False}))) == []
+
+
+def test_a_request_is_sent_again() -> None:
+    me = fetching()
+    step = only(BASE.retry(me))
+    assert sent(step, FetchRequest) == me.pending
+    assert list(BASE.retry(follower())) == []
+    observer = follower(N4, voters=ALL).but(pending=fetch(source=N4))
+    assert {sent(step, FetchRequest).dest for step in BASE.retry(observer)} == {N1, N2}
 
 
 # Cluster ids (KIP-595, KIP-630, KIP-853)
