@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SCENARIOS = ROOT / "tests" / "scenarios"
 RECOVERY = READINGS + RECOVERY_FAULTS
+SHOWN_BY = re.compile(r"\b(faults?|variant|property|properties) ([A-Za-z][\w-]*(?:, [A-Za-z][\w-]*)*)")
 SECTION = re.compile(r"^## [^\n]*`([\w-]+)`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -82,8 +83,7 @@ def tests_of_models() -> dict[str, str]:
         source = path.read_text()
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                assert node.name not in found, f"{node.name} twice"
-                found[node.name] = ast.get_source_segment(source, node) or ""
+                found[node.name] = found.get(node.name, "") + (ast.get_source_segment(source, node) or "")
     return found
 
 
@@ -104,7 +104,7 @@ def test_a_statement_is_handled_by_an_action_that_a_scenario_shows(row: Row) -> 
             in_scenario = re.search(rf"^(briefly |cannot )?{action}\b", told, re.MULTILINE)
             in_test = re.search(rf"\.{snake_case(action)}\b", called)
             assert in_scenario or in_test, f"{action} in {files + tests}"
-    for kind, names in re.findall(r"\b(faults?|variant|property|properties) ([A-Za-z][\w-]*(?:, [A-Za-z][\w-]*)*)", row.shown_by):
+    for kind, names in SHOWN_BY.findall(row.shown_by):
         for name in names.split(", "):
             known = model.protocol.properties if kind.startswith("prop") else model.variants
             assert name in known, name
