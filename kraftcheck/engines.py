@@ -112,7 +112,7 @@ def search(engine: str, protocol: Protocol, options: Options, *, asked: bool = T
 
         if not is_compiled():
             seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)
-            tried = ENGINES["reference"].run(protocol, replace(options, time_limit=seconds, report=None))
+            tried = ENGINES["reference"].run(protocol, replace(options, time_limit=seconds))
             if tried.limit != "time_limit" or seconds == options.time_limit:
                 tried.notes.append("the table engine is not compiled here yet: the reference engine searched")
                 return "reference", tried
