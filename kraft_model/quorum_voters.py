@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kraft_model.quorum_base import ADMIN, QuorumBase
 from kraft_model.quorum_log import epoch_start, is_voter, keys, last_voters_record, matches
 from kraft_model.quorum_records import (
+    UNKNOWN_DIRECTORY,
     AddVoterRequest,
     Admin,
     AdminResponse,
@@ -315,7 +316,8 @@ class VoterChanges(QuorumBase):
             observers = frozenset[Key]()
         else:
             error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
-            observers = frozenset(k for k in me.offsets if not any(matches(v.key, k) for v in me.voters))
+            known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # or a voter of version 0
+            observers = frozenset(key for key in known if not any(matches(v.key, key) for v in me.voters))
         shown = self.shown_high_watermark(me) if error is Error.NONE else 0
         response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
         yield self.taken(me, me, response, consumes=False).spend("descriptions")
