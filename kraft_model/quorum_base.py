@@ -52,6 +52,7 @@ class QuorumBase(Protocol):
     bootstrap_servers: frozenset[ModelValue] = constant("BootstrapServers", default=frozenset())
     old_software: frozenset[ModelValue] = constant("OldSoftware", default=frozenset())
     without_pre_vote: frozenset[ModelValue] = constant("WithoutPreVote", default=frozenset())
+    other_cluster: frozenset[ModelValue] = constant("OtherCluster", default=frozenset())
     initial_version: int = constant("KRaftVersion", default=1, at_least=0)
     fetch_limit: int = constant("FetchLimit", default=0, at_least=0)
     plain_answers: bool = constant("PlainAnswers", default=False)
@@ -72,6 +73,7 @@ class QuorumBase(Protocol):
     updated_voters: int = bound("MaxUpdateVoters", default=0)
     moved_endpoints: int = bound("MaxMovedEndpoints", default=0)
     upgrades: int = bound("MaxUpgrades", default=0)
+    software_changes: int = bound("MaxSoftwareChanges", default=0)
     descriptions: int = bound("MaxDescriptions", default=0)
     refusals: int = bound("MaxRefusals", default=0)
     expirations: int = bound("MaxExpirations", default=0)
@@ -93,6 +95,7 @@ class QuorumBase(Protocol):
             ("BootstrapServers", self.bootstrap_servers),
             ("OldSoftware", self.old_software),
             ("WithoutPreVote", self.without_pre_vote),
+            ("OtherCluster", self.other_cluster),
         ):
             if not hosts <= self.hosts:
                 unknown = ", ".join(map(str, ordered(hosts - self.hosts)))
@@ -125,7 +128,8 @@ class QuorumBase(Protocol):
         """Return a replica with a freshly formatted disk."""
         voters = self.formatted_voters(host, directory)
         version = self.initial_version if voters else 0
-        return Replica(host, directory, endpoint, voters=voters, version=version)
+        software = 0 if host in self.old_software else 1
+        return Replica(host, directory, endpoint, software, voters=voters, version=version)
 
     def initial(self) -> Iterator[State]:
         """Yield the one start: every disk is formatted, every process has started, and nobody has heard of anyone."""
@@ -142,19 +146,46 @@ class QuorumBase(Protocol):
         """Whether nothing comes through from a replica at the moment. What is sent waits for the cut to heal."""
         return self.cuts > 0 and frozenset({me.id, source}) in shared.cuts
 
+    def is_foreign(self, me: Replica, source: ModelValue) -> bool:
+        """Whether a request comes from a process that was formatted for another cluster.
+
+        Requests carry the cluster id of who sends them; the answer is INCONSISTENT_CLUSTER_ID (KIP-595, "Vote" and the
+        other requests; KIP-630, "FetchSnapshot"; KIP-853 has the cluster id in AddVoter, RemoveVoter, UpdateVoter).
+        """
+        return (me.id in self.other_cluster) != (source in self.other_cluster)
+
+    def unnamed(self, me: Replica) -> Replica:
+        """A replica as answers show it that name neither epoch nor leader: those to other clusters or old requests."""
+        return me.but(epoch=0, leader=Nil.NIL)
+
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
     ) -> Step:
         """Return the step from a replica's state to its next one.
 
         A follower that waits for nothing sends its next request. Where the state is left, or the process starts again
-        (`starts`), the answers that it waited for are gone.
+        (`starts`), the answers that it waited for are gone. Who waits for an answer of a leader that leaves office
+        gets one now.
         """
         gone: list[Record] = []
+        if not starts and before.mode is Mode.LEADER and after.mode is not Mode.LEADER:
+            messages = (*messages, *self.last_answer(before, messages))
         if starts or (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory):
             gone = self.no_longer_awaited(before)
         after, requests = self.next_request(after)
         return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
+
+    def last_answer(self, me: Replica, sends: tuple[Record, ...]) -> list[Record]:
+        """NOT_LEADER_OR_FOLLOWER for the operation that a leader leaves undone, unless it is answered already.
+
+        KIP-853, "AddVoter", "RemoveVoter", "UpdateVoter"; Kafka answers so when LeaderState is closed.
+        """
+        change = me.change
+        if not isinstance(change, Change):
+            return []
+        if any(isinstance(m, AdminResponse | UpdateVoterResponse) and m.dest == change.client for m in sends):
+            return []
+        return self.answer(me, change.operation, Error.NOT_LEADER_OR_FOLLOWER, change.client)
 
     def no_longer_awaited(self, me: Replica) -> list[Record]:
         """What is dropped when a replica leaves its state: Kafka resets its connections at every transition.

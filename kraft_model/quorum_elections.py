@@ -123,7 +123,10 @@ class Elections(QuorumBase):
     # Asking for votes
 
     def canvass(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
-        """Start a pre-vote round: same epoch, nothing is written."""
+        """Start a pre-vote round: same epoch, nothing is written. Software without KIP-996 asks for votes at once."""
+        if me.id in self.without_pre_vote:
+            yield from self.stand(me, shared, consumes=consumes)
+            return
         after = self.asks_for_pre_votes(me)
         if is_majority(after.voters, after.granted):
             yield from self.stand(after, shared, consumes=consumes)
@@ -162,7 +165,10 @@ class Elections(QuorumBase):
         if self.is_cut(me, request.source, shared):
             return
         if request.pre_vote and me.id in self.without_pre_vote:
-            yield self.taken(me, me, self.vote_answer(me, request, Error.UNSUPPORTED_VERSION))
+            yield self.taken(me, me, self.vote_answer(self.unnamed(me), request, Error.UNSUPPORTED_VERSION))
+            return
+        if self.is_foreign(me, request.source):
+            yield self.taken(me, me, self.vote_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID))
             return
         if request.epoch < me.epoch:
             yield self.taken(me, me, self.vote_answer(me, request, Error.FENCED_LEADER_EPOCH))
@@ -238,11 +244,12 @@ class Elections(QuorumBase):
         if not self.awaits(me, response):
             yield self.taken(me, me)
             return
+        if response.error is Error.UNSUPPORTED_VERSION:
+            yield from self.stand(me, shared, consumes=True)
+            return
         after, done = self.common_response(me, response.error, response.leader, response.epoch)
         if done or after.mode is not me.mode:
             yield self.taken(me, after)
-        elif response.error is Error.UNSUPPORTED_VERSION:
-            yield from self.stand(me, shared, consumes=True)
         elif response.granted:
             yield from self.count_grant(me.but(granted=me.granted | {response.voter}), shared)
         else:
@@ -298,11 +305,14 @@ class Elections(QuorumBase):
 
     @internal
     def repeat_begin_quorum_epoch(self, me: Replica) -> Steps:
-        """A leader tells voters again that do not fetch from it (KIP-853, "BeginQuorumEpoch")."""
+        """A leader tells a voter again that does not fetch from it (KIP-853, "Leader election", "BeginQuorumEpoch").
+
+        Without clocks the leader may find at any time that a voter has not fetched for too long, also one that has
+        fetched before: its disk may be another one since.
+        """
         if me.mode is not Mode.LEADER:
             return
-        silent = [key for key in others(me) if key not in me.offsets]
-        for key in silent:
+        for key in others(me):
             yield self.taken(
                 me, me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False
             ).spend("retries")
@@ -311,8 +321,15 @@ class Elections(QuorumBase):
     def handle_begin_quorum_epoch_request(
         self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared
     ) -> Steps:
-        """Any replica follows the leader of an epoch that is not older, whether voters or not (KIP-853)."""
+        """Any replica follows the leader of an epoch that is not older, whether voters or not.
+
+        KIP-853, "BeginQuorumEpoch". It does so also where the request was meant for the disk that it had before, which
+        is how a new disk hears of the leader (KIP-853, "Disk failure recovery").
+        """
         if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.taken(me, me, *self.refusal(BeginQuorumEpochResponse, me, request))
             return
         if self.is_stale(me, request.epoch):
             error, after = Error.FENCED_LEADER_EPOCH, me
@@ -337,11 +354,23 @@ class Elections(QuorumBase):
             return []
         return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source)]
 
+    def refusal(
+        self,
+        response: type[BeginQuorumEpochResponse] | type[EndQuorumEpochResponse],
+        me: Replica,
+        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+    ) -> list[Record]:
+        """The answer to another cluster."""
+        return self.acknowledgement(response, self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+
     @on(BeginQuorumEpochResponse, EndQuorumEpochResponse)
     def handle_acknowledgement(
         self, me: Replica, response: BeginQuorumEpochResponse | EndQuorumEpochResponse, shared: Shared
     ) -> Steps:
-        """A leader, or one that resigned, hears of a newer epoch in the answers to its announcements."""
+        """A leader, or one that resigned, hears of a newer epoch in the answers to its announcements.
+
+        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch".
+        """
         if self.is_cut(me, response.source, shared):
             return
         if response.of != me.epoch or me.mode not in (Mode.LEADER, Mode.RESIGNED):
@@ -363,8 +392,14 @@ class Elections(QuorumBase):
 
     @on(EndQuorumEpochRequest)
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
-        """A follower whose leader ends its epoch soon asks for pre-votes (KIP-595, "EndQuorumEpoch")."""
+        """A follower whose leader ends its epoch soon asks for pre-votes (KIP-595 and KIP-853, "EndQuorumEpoch").
+
+        How soon depends on its place among the preferred candidates. Without clocks each of them may be the first.
+        """
         if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.taken(me, me, *self.refusal(EndQuorumEpochResponse, me, request))
             return
         if self.is_stale(me, request.epoch):
             error, after = Error.FENCED_LEADER_EPOCH, me

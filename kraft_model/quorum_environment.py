@@ -60,7 +60,7 @@ class Environment(QuorumBase):
         """A disk is replaced and formatted without initial controllers: same id, next directory id (KIP-853)."""
         if me.mode is Mode.DOWN:
             return
-        blank = self.formatted(me.id, me.directory + 1, me.endpoint)
+        blank = self.formatted(me.id, me.directory + 1, me.endpoint).but(software=me.software)
         lost = shared.lost.put(me.key, me.log)
         yield self.taken(me, blank, consumes=False).put(lost=lost).spend("lost_disks")
 
@@ -71,6 +71,19 @@ class Environment(QuorumBase):
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
         yield self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("moved_endpoints")
+
+    @internal
+    def change_software(self, me: Replica) -> Steps:
+        """A controller restarts with other software, which supports kraft.version 1 or no longer does.
+
+        KIP-853, "Supported features". Older software could not read a log that has KRaftVersionRecord in it.
+        """
+        if me.mode is Mode.DOWN or me.id in self.brokers:
+            return
+        if me.software == 1 and me.version == 1:
+            return
+        after = self.after_restart(me.but(software=1 - me.software))
+        yield self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("software_changes")
 
     # Links
 

@@ -97,7 +97,9 @@ class Draft(Quorum, variant="kip853-draft"):
         self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared
     ) -> Steps:
         """Who does not believe that it is a voter refuses with NOT_VOTER, and the leader has to repeat it."""
-        if request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in keys(me.voters):
+        if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
+            yield from super().handle_begin_quorum_epoch_request(me, request, shared)
+        elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in keys(me.voters):
             refusal = BeginQuorumEpochResponse(
                 me.epoch, me.leader, Error.NOT_VOTER, request.epoch, me.id, request.source
             )

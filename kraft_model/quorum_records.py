@@ -37,6 +37,7 @@ class Error(Symbol):
     NOT_LEADER_OR_FOLLOWER = "NOT_LEADER_OR_FOLLOWER"
     INVALID_REQUEST = "INVALID_REQUEST"
     NOT_VOTER = "NOT_VOTER"
+    INCONSISTENT_CLUSTER_ID = "INCONSISTENT_CLUSTER_ID"
     INVALID_VOTER_KEY = "INVALID_VOTER_KEY"
     INVALID_UPDATE = "INVALID_UPDATE"
     INVALID_UPDATE_VERSION = "INVALID_UPDATE_VERSION"
@@ -402,13 +403,15 @@ class Change(Record):
 class Replica(Record):
     """Everything that one replica knows.
 
-    On disk are directory, endpoint, epoch, leader, voted, the flushed part of the log and its snapshot. The log is kept
-    whole: what is before `start` stands for the snapshot that ends there, and nobody reads it as a log.
+    On disk are directory, epoch, leader, voted, the flushed part of the log and its snapshot. The log is kept whole:
+    what is before `start` stands for the snapshot that ends there, and nobody reads it as a log.
 
     Attributes
     ----------
     id, directory, endpoint
         Its replica key, and a number that stands for its endpoints.
+    software
+        The highest kraft.version that its software supports (KIP-853, "Supported features").
     mode, epoch, leader, voted
         Its state, epoch, the leader of the epoch and the candidate that it voted for in it.
     log, start, flushed, high_watermark
@@ -420,7 +423,7 @@ class Replica(Record):
     fetched
         Follower: whether it has fetched since it began to follow.
     ended
-        Follower: whether its leader has resigned and named it as a candidate.
+        Follower: whether its leader has resigned.
     pending
         The request to whose answer it waits.
     offsets
@@ -443,6 +446,7 @@ class Replica(Record):
     id: ModelValue
     directory: int = 1
     endpoint: int = 1
+    software: int = 1
     mode: Mode = Mode.UNATTACHED
     epoch: int = 0
     leader: ModelValue | Nil = Nil.NIL

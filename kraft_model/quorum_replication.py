@@ -29,9 +29,14 @@ class Replication(QuorumBase):
     def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
         """A leader serves whoever fetches in its epoch, voter or not, and notes how far it has come (KIP-595, "Fetch").
 
-        It does so after it has removed itself, too, and for replicas that it has removed (KIP-853, "Fetch").
+        It does so after it has removed itself, too, and for replicas that it has removed (KIP-853, "Fetch"). Who asks
+        for what is no longer in the log hears of the snapshot to load (KIP-630, "Fetch").
         """
         if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            refusal = self.fetch_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+            yield self.taken(me, me, refusal)
             return
         error = self.epoch_error(me, request.epoch)
         if error is not Error.NONE:
@@ -209,24 +214,32 @@ class Replication(QuorumBase):
 
     @on(FetchSnapshotRequest)
     def handle_fetch_snapshot_request(self, me: Replica, request: FetchSnapshotRequest, shared: Shared) -> Steps:
-        """A leader sends a snapshot that it still has; it need not be a voter (KIP-853, "FetchSnapshot")."""
+        """A leader sends a snapshot that it still has (KIP-630, "FetchSnapshot").
+
+        It need not be a voter for that, nor need who asks (KIP-853, "FetchSnapshot").
+        """
         if self.is_cut(me, request.source, shared):
             return
+        if self.is_foreign(me, request.source):
+            refusal = self.snapshot_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+            yield self.taken(me, me, refusal)
+            return
         error = self.epoch_error(me, request.epoch)
-        content = me.log[: request.snapshot.offset]
         if error is Error.NONE and request.snapshot.offset != me.start:
             error = Error.SNAPSHOT_NOT_FOUND
-        yield self.taken(
-            me,
-            me,
-            FetchSnapshotResponse(
-                me.epoch, me.leader, error, content if error is Error.NONE else (), request, me.id, request.source
-            ),
-        )
+        yield self.taken(me, me, self.snapshot_answer(me, request, error))
+
+    def snapshot_answer(self, me: Replica, request: FetchSnapshotRequest, error: Error) -> FetchSnapshotResponse:
+        """The answer to FetchSnapshot."""
+        content = me.log[: request.snapshot.offset] if error is Error.NONE else ()
+        return FetchSnapshotResponse(me.epoch, me.leader, error, content, request, me.id, request.source)
 
     @on(FetchSnapshotResponse)
     def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
-        """A replica replaces its log by a snapshot, or starts over with a fetch if the leader has it no longer."""
+        """A replica replaces its log by a snapshot, or starts over with a fetch if the leader has it no longer.
+
+        KIP-630, "FetchSnapshot"; KIP-853, "Snapshots", for the voter set in it.
+        """
         if self.is_cut(me, response.source, shared):
             return
         if me.pending != response.request:

@@ -36,9 +36,7 @@ class Upgrades(VoterChanges):
             return
         if me.updating or me.updated or not is_voter(me):
             return
-        request = UpdateVoterRequest(
-            me.epoch, Voter(me.key, me.endpoint), self.supported(me.id), me.id, me.leader
-        )
+        request = UpdateVoterRequest(me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader)
         yield self.taken(me, self.waits_for_update(me, request), request, consumes=False).spend("updated_voters")
 
     def waits_for_update(self, me: Replica, request: UpdateVoterRequest) -> Replica:
@@ -47,8 +45,12 @@ class Upgrades(VoterChanges):
 
     @on(UpdateVoterRequest)
     def handle_update_voter_request(self, me: Replica, request: UpdateVoterRequest, shared: Shared) -> Steps:
-        """A leader handles UpdateVoter: see `begin_updating`."""
+        """A leader handles UpdateVoter, see `begin_updating`; nobody else does (KIP-853, "UpdateVoter")."""
         if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            refused = Error.INCONSISTENT_CLUSTER_ID
+            yield self.taken(me, me, self.update_answer(self.unnamed(me), refused, request.epoch, request.source))
             return
         after, sends, error = self.begin_updating(me, request)
         if error is not None:
@@ -57,7 +59,7 @@ class Upgrades(VoterChanges):
         yield self.taken(me, after, *sends, *more).put(**puts)
 
     def begin_updating(self, me: Replica, request: UpdateVoterRequest) -> Outcome:
-        """Steps 1 to 6 of UpdateVoter.
+        """Steps 1 to 6 of UpdateVoter (KIP-853).
 
         At kraft.version 0 there is no record to write: the leader keeps in memory what it heard.
         """
@@ -92,7 +94,7 @@ class Upgrades(VoterChanges):
 
     @on(UpdateVoterResponse)
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
-        """A voter hears that the leader knows of it, or that it must try again."""
+        """A voter hears that the leader knows of it, or that it must try again (KIP-853, "UpdateVoter")."""
         if self.is_cut(me, response.source, shared):
             return
         if response.of != me.epoch or me.mode is not Mode.FOLLOWER:
@@ -112,15 +114,15 @@ class Upgrades(VoterChanges):
 
     @internal
     def upgrade(self, me: Replica, shared: Shared) -> Steps:
-        """An administrator asks a replica for kraft.version 1."""
-        if self.upgrades == 0 or me.mode is Mode.DOWN:
+        """An administrator asks a replica for kraft.version 1 (KIP-853, "UpdateFeatures")."""
+        if self.upgrades == 0 or not self.serves_administrators(me):
             return
         yield from self.asked(me, shared, self.begin_upgrade(me, 1), Operation.UPDATE_FEATURES, "upgrades")
 
     @internal
     def downgrade(self, me: Replica, shared: Shared) -> Steps:
         """An administrator asks a replica for kraft.version 0, which is refused (KIP-853, "UpdateFeatures")."""
-        if self.upgrades == 0 or me.mode is Mode.DOWN:
+        if self.upgrades == 0 or not self.serves_administrators(me):
             return
         yield from self.asked(me, shared, self.begin_upgrade(me, 0), Operation.UPDATE_FEATURES, "upgrades")
 
@@ -128,17 +130,18 @@ class Upgrades(VoterChanges):
         """Change kraft.version: KRaftVersionRecord and VotersRecord in one batch (KIP-853, "UpdateFeatures").
 
         All voters and brokers must support the new version. Of voters the leader knows by UpdateVoter, of brokers by
-        their registrations.
+        their registrations. As long as an earlier upgrade is not committed, there is no finalized version to compare
+        with ("KRaftVersionRecord"), and the leader answers as in AddVoter.
         """
         if me.mode is not Mode.LEADER:
             return me, [], Error.NOT_LEADER_OR_FOLLOWER
+        if self.has_pending_operation(me) or not self.is_established(me) or self.has_uncommitted_voters(me):
+            return me, [], Error.REQUEST_TIMED_OUT
         if version < me.version:
             return me, [], Error.INVALID_UPDATE_VERSION
         if version == me.version:
             return me, [], Error.NONE
-        if self.has_pending_operation(me) or not self.is_established(me):
-            return me, [], Error.REQUEST_TIMED_OUT
-        told = me.heard | ({Voter(me.key, me.endpoint)} if self.supported(me.id) >= version else set())
+        told = me.heard | ({Voter(me.key, me.endpoint)} if me.software >= version else set())
         voters = frozenset(v for v in told if any(matches(old.key, v.key) for old in me.voters))
         if len(voters) < len(me.voters) or self.old_software & self.brokers:
             return me, [], Error.INVALID_UPDATE_VERSION

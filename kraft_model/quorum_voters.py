@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kraft_model.quorum_base import ADMIN, QuorumBase
 from kraft_model.quorum_log import epoch_start, is_voter, keys, last_voters_record, matches
 from kraft_model.quorum_records import (
+    UNKNOWN_DIRECTORY,
     AddVoterRequest,
     Admin,
     AdminResponse,
@@ -83,8 +84,8 @@ class VoterChanges(QuorumBase):
 
     @internal(reads=identity)
     def add_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
-        """An administrator asks a replica to add a running controller to the voters."""
-        if self.added_voters == 0 or me.mode is Mode.DOWN:
+        """An administrator asks a replica to add a running controller to the voters (KIP-853, "AddVoter")."""
+        if self.added_voters == 0 or not self.serves_administrators(me):
             return
         for voter in controllers(identity):
             outcome = self.begin_adding(me, voter, ADMIN)
@@ -92,14 +93,17 @@ class VoterChanges(QuorumBase):
 
     @on(AddVoterRequest)
     def handle_add_voter_request(self, me: Replica, request: AddVoterRequest, shared: Shared) -> Steps:
-        """A replica is asked by a joining controller to add it."""
+        """A replica is asked by a joining controller to add it (KIP-853, "AddVoter", "Controller auto joining")."""
         if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.refuses_cluster(me, Operation.ADD_VOTER, request.source)
             return
         outcome = self.begin_adding(me, request.voter, request.source)
         yield self.finished(me, shared, outcome, Operation.ADD_VOTER, request.source, consumes=True)
 
     def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> Outcome:
-        """Steps 1 to 3 of AddVoter: check, then ask the new voter for its versions."""
+        """Steps 1 to 3 of AddVoter (KIP-853): check, then ask the new voter for its versions."""
         error = self.change_error(me)
         if error is not None:
             return me, [], error
@@ -122,15 +126,11 @@ class VoterChanges(QuorumBase):
         """A replica says which kraft.version it supports (KIP-853, "Supported features")."""
         if self.is_cut(me, request.source, shared):
             return
-        yield self.taken(me, me, ApiVersionsResponse(self.supported(me.id), request.of, me.id, request.source))
-
-    def supported(self, host: ModelValue) -> int:
-        """The highest kraft.version that a replica's software supports."""
-        return 0 if host in self.old_software else 1
+        yield self.taken(me, me, ApiVersionsResponse(me.software, request.of, me.id, request.source))
 
     @on(ApiVersionsResponse)
     def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        """Step 4 of AddVoter: INVALID_REQUEST where the new voter does not support the kraft.version in use."""
+        """Step 4 of AddVoter (KIP-853): INVALID_REQUEST unless the new voter supports the kraft.version in use."""
         if self.is_cut(me, response.source, shared):
             return
         change = me.change
@@ -153,7 +153,7 @@ class VoterChanges(QuorumBase):
         return self.add_if_caught_up(me)
 
     def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Steps 5 to 7 of AddVoter: once the new voter has caught up to the log end, append the new voter set."""
+        """Steps 5 to 7 of AddVoter (KIP-853): once the new voter has caught up, append the new voter set."""
         change = me.change
         if not isinstance(change, Change) or not isinstance(change.voter, Voter) or not change.checked:
             return me, []
@@ -184,8 +184,11 @@ class VoterChanges(QuorumBase):
 
     @internal(reads=identity)
     def remove_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
-        """An administrator asks a replica to remove a voter, or somebody who is none; also the leader itself."""
-        if self.removed_voters == 0 or me.mode is Mode.DOWN:
+        """An administrator asks a replica to remove a voter, or somebody who is none; also the leader itself.
+
+        KIP-853, "RemoveVoter".
+        """
+        if self.removed_voters == 0 or not self.serves_administrators(me):
             return
         for key in ordered(keys(me.voters) | keys(controllers(identity))):
             outcome = self.begin_removing(me, key, ADMIN)
@@ -193,14 +196,20 @@ class VoterChanges(QuorumBase):
 
     @on(RemoveVoterRequest)
     def handle_remove_voter_request(self, me: Replica, request: RemoveVoterRequest, shared: Shared) -> Steps:
-        """A replica is asked by a joining controller to remove the voter that its lost disk was."""
+        """A replica is asked by a joining controller to remove the voter that its lost disk was.
+
+        KIP-853, "RemoveVoter", "Controller auto joining".
+        """
         if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.refuses_cluster(me, Operation.REMOVE_VOTER, request.source)
             return
         outcome = self.begin_removing(me, request.voter, request.source)
         yield self.finished(me, shared, outcome, Operation.REMOVE_VOTER, request.source, consumes=True)
 
     def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> Outcome:
-        """Steps 1 to 4 of RemoveVoter."""
+        """Steps 1 to 4 of RemoveVoter (KIP-853)."""
         error = self.change_error(me)
         if error is not None:
             return me, [], error
@@ -212,6 +221,14 @@ class VoterChanges(QuorumBase):
         return self.append_voters(me, voters, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client)), [], None
 
     # Outcomes
+
+    def serves_administrators(self, me: Replica) -> bool:
+        """Whether a process handles requests of administrators; a broker passes them on to the leader (KIP-853)."""
+        return me.mode is not Mode.DOWN and me.id not in self.brokers
+
+    def refuses_cluster(self, me: Replica, operation: Operation, client: ModelValue) -> Step:
+        """The step in which a request of another cluster is refused."""
+        return self.taken(me, me, *self.answer(me, operation, Error.INCONSISTENT_CLUSTER_ID, client))
 
     def asked(
         self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, allowance: str
@@ -236,7 +253,10 @@ class VoterChanges(QuorumBase):
 
     @internal
     def expire_operation(self, me: Replica) -> Steps:
-        """An operation takes too long: REQUEST_TIMED_OUT (AddVoter, step 8). What is in the log stays there."""
+        """An operation takes too long: REQUEST_TIMED_OUT. What is in the log stays there.
+
+        KIP-853, "AddVoter", step 8, "RemoveVoter", step 5.
+        """
         change = me.change
         if not isinstance(change, Change):
             return
@@ -268,7 +288,10 @@ class VoterChanges(QuorumBase):
 
     @on(AdminResponse)
     def handle_join_response(self, me: Replica, response: AdminResponse, shared: Shared) -> Steps:
-        """A controller that joins hears how its request ended, and may try again or go on."""
+        """A controller that joins hears how its request ended, and may try again or go on.
+
+        KIP-853, "Controller auto joining".
+        """
         if self.is_cut(me, response.source, shared):
             return
         yield self.taken(me, me.but(joining=False))
@@ -277,20 +300,24 @@ class VoterChanges(QuorumBase):
 
     @on(AdminResponse, DescribeQuorumResponse)
     def read_answer(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Steps:
-        """An administrator reads an answer."""
+        """An administrator reads an answer (KIP-853, "Admin client")."""
         yield Step(me=me, consumes=True)
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:
-        """An administrator asks a replica for the voters: those in use, the committed ones, and who else fetches."""
-        if not self.plain_answers or me.mode is Mode.DOWN:
+        """An administrator asks a replica for the voters: those in use, the committed ones, and who else fetches.
+
+        KIP-853, "DescribeQuorum".
+        """
+        if not self.plain_answers or not self.serves_administrators(me):
             return
         if me.mode is not Mode.LEADER:
             error, current, committed = Error.NOT_LEADER_OR_FOLLOWER, frozenset[Voter](), frozenset[Voter]()
             observers = frozenset[Key]()
         else:
             error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
-            observers = frozenset(k for k in me.offsets if not any(matches(v.key, k) for v in me.voters))
+            known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # or a voter of version 0
+            observers = frozenset(key for key in known if not any(matches(v.key, key) for v in me.voters))
         shown = self.shown_high_watermark(me) if error is Error.NONE else 0
         response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
         yield self.taken(me, me, response, consumes=False).spend("descriptions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.words import fields, is_shown_by_fields
@@ -100,9 +100,10 @@ def _who_has_what(name: str, replicas: list[Record]) -> str:
     return "; ".join(f"{value} ({', '.join(ids)})" for value, ids in holders.items())
 
 
-def fields_set(record: Record) -> str:
+def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
     """Return the fields of a record that differ from their defaults."""
-    ordinary = [name for name in field_names(type(record)) if name == "id" or _is_default(record, name)]
+    names = field_names(type(record))
+    ordinary = [name for name in names if name == "id" or name in leaving_out or _is_default(record, name)]
     return fields(record, tuple(ordinary))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from spec.values import Map, Record, Value, field_names
 from spec.words import words
 
@@ -12,11 +14,12 @@ def fields(record: Record, leaving_out: tuple[str, ...] = ()) -> str:
     return ", ".join(f"{name}={words(getattr(record, name))}" for name in names)
 
 
-def message_words(message: Record) -> tuple[str, str, str]:
+def message_words(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
     """Return a message as its type, from whom to whom, and the rest of its fields, long ones last."""
     names = field_names(type(message))
     ends = [words(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
-    rest = sorted((name for name in names if name not in ("source", "dest")), key=lambda name: _is_long(message, name))
+    others = (name for name in names if name not in {"source", "dest", *leaving_out})
+    rest = sorted(others, key=lambda name: _is_long(message, name))
     text = " ".join(f"{name}={words(getattr(message, name))}" for name in rest)
     return type(message).__name__, " -> ".join(ends).strip(), text
 

@@ -16,7 +16,7 @@ from spec.config import read_config
 from tests.kraft_model import searches
 
 CONFIGS = Path(kraft_model.__file__).with_name("configs")
-SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (9_726, 42_553, 16)}
+SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (7_896, 34_673, 16)}
 """Distinct states, generated states and depth."""
 
 
@@ -52,17 +52,18 @@ def test_both_engines_find_the_same(name: str) -> None:
 DEFAULT = {
     "default": (2_695_744, 15_299_592, 40),
     "default-add": (1_581_566, 8_727_309, 36),
-    "default-answers": (62_489, 313_631, 32),
+    "default-answers": (67_916, 339_750, 32),
     "default-broker": (922_198, 4_133_374, 37),
     "default-cuts": (5_294_198, 24_366_936, 32),
     "default-disk": (2_923_160, 16_185_559, 39),
     "default-elections": (745_688, 3_834_203, 34),
     "default-endpoints": (3_359_585, 19_136_612, 32),
-    "default-join": (838_963, 4_265_479, 38),
-    "default-network": (1_404_684, 9_865_627, 26),
+    "default-join": (838_585, 4_264_877, 38),
+    "default-network": (2_242_994, 16_067_965, 26),
     "default-resign": (664_821, 4_195_156, 27),
     "default-restart": (1_224_348, 6_408_790, 31),
     "default-snapshot": (84_032, 307_959, 30),
+    "default-software": (68_218, 349_827, 24),
     "default-upgrade": (252_019, 1_092_641, 29),
 }
 """The same, by the table engine."""

@@ -20,10 +20,11 @@ which fills in what happened. Then read it: it is only right if it is what the K
 
 The commands:
 
-start MODEL [variant=NAME] [config=NAME] [at=START] [CONSTANT=VALUE ...]
+start MODEL [variant=NAME] [config=NAME] [at=START] [bounds=N] [CONSTANT=VALUE ...]
     Begin in the initial state of a model (or of a variant of it), within a configuration (default: `smoke`), some of
-    its constants changed. It comes first. `at` names one of the model's named starts. A model with several initial
-    states begins in the first that fits `-> PATH=VALUE ...`.
+    its constants changed; with `bounds`, events of every kind may happen that often, unless a constant says otherwise.
+    It comes first. `at` names one of the model's named starts. A model with several initial states begins in the first
+    that fits `-> PATH=VALUE ...`.
 ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
     Take the step of the action of that name: taken by this replica, on a message of this type from this replica whose
     fields have these values, or, where it is taken on no message, sending such a message; and such that then PATH has
@@ -31,12 +32,19 @@ ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE .
     (`shared.acked`). `to` is who a message is sent to. Exactly one step must fit. What is told is what changed, then
     the message that was consumed (-) or delivered and kept (*), and those that were sent (+).
 briefly ACTION ...
-    The same, telling only that it happened.
+    The same, telling only that it happened. `briefly settle` tells only that, too.
 deliver [MESSAGE ...] [to ID] [from ID]
     Deliver messages under way, of these types, to this replica, from this replica, one after the other in their
     canonical order, until none is left that anyone takes. Told as a line for each.
+settle [among ID ...] [until MESSAGE]
+    Deliver what is under way (between these replicas) and what is sent on it, in turns, until that is over or only
+    repeats itself, as fetches do once everyone has caught up; or until a message of this type is under way. Told is
+    what has changed by then.
 cannot ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
     No such step is enabled. What is told is why: the model's own condition that says no.
+hide FIELD ...
+    From here on tell nothing of these fields: of replicas (`flushed`) and messages (`request`), of the shared
+    state (`shared.elected`).
 show [PATH ...]
     Tell values: of a replica (`n1`: what differs from a new one), of a field (`n1.log`, `shared.acked`); or every
     message under way (`messages`).
@@ -76,6 +84,10 @@ MANY = 200
 
 class ScenarioError(Exception):
     """A scenario that cannot be run as it is written."""
+
+
+class NothingThereError(ScenarioError):
+    """A path that goes on where there is no record at the moment, but `Nil`, say."""
 
 
 class Block(NamedTuple):
@@ -183,7 +195,9 @@ def run_scenario(path: Path, *, rewrite: bool = REWRITE) -> list[tuple[Block, li
 def split(command: str) -> list[str]:
     """Return the words of a command; a set or a sequence is one word, blanks or not."""
     found: list[str] = []
-    for word in shlex.split(command):
+    words_of = shlex.shlex(command, posix=True)
+    words_of.whitespace_split, words_of.quotes, words_of.escape, words_of.commenters = True, '"', "", ""
+    for word in words_of:  # a single quote is part of a name
         is_open = bool(found) and sum(map(found[-1].count, "{[(")) > sum(map(found[-1].count, ")]}"))
         if is_open:
             found[-1] += f" {word}"
@@ -244,6 +258,7 @@ class Stage:
         self._semantics: Semantics | None = None
         self._state: State | None = None
         self._before: State | None = None
+        self._hidden: set[str] = set()
 
     def run(self, command: str) -> list[str]:
         """Do one command; return what is told of it."""
@@ -252,7 +267,9 @@ class Stage:
             "start": self._start,
             "briefly": self._briefly,
             "deliver": self._deliver,
+            "settle": self._settle,
             "cannot": self._cannot,
+            "hide": self._hide,
             "show": self._show,
             "property": self._property,
         }
@@ -281,22 +298,26 @@ class Stage:
     def _start(self, given: list[str]) -> Iterator[str]:
         name, *rest = given
         ask = read_ask(["start", *rest])
-        options = {key: ask.fields.pop(key, None) for key in ("variant", "config", "at")}
+        options = {key: ask.fields.pop(key, None) for key in ("variant", "config", "at", "bounds")}
         model = find_model(name, options["variant"])
         _, config = find_config(model, options["config"] or "smoke")
+        if options["bounds"]:
+            bounds = [c.name for c in model.protocol.constants.values() if c.is_bound]
+            ask.fields.update({name: options["bounds"] for name in bounds if name not in ask.fields})
         settings = [parse_setting(f"{constant}={value}", config) for constant, value in ask.fields.items()]
         bound = bind(model.protocol, override(config, settings))
         self._semantics = Semantics(bound.protocol)
+        self._hidden = set()
         starts = initial_states(self._semantics, options["at"] or bound.init)
         self._before = None
         self._state = next((s for s in starts if all(self._is(s, None, *item) for item in ask.then.items())), None)
         if self._state is None:
             raise ScenarioError("no initial state is such")
         for key in ordered(self._state.replicas):
-            yield f"{words(key)}: {_shown(self._state.replicas[key])}"
+            yield f"{words(key)}: {self._shown(self._state.replicas[key])}"
 
     def _briefly(self, given: list[str]) -> Iterator[str]:
-        yield next(iter(self._take(read_ask(given))))
+        yield next(iter(self._settle(given[1:]) if given[0] == "settle" else self._take(read_ask(given))))
 
     def _take(self, ask: Ask) -> list[str]:
         fitting = self._fitting(ask)
@@ -339,6 +360,54 @@ class Stage:
             yield self._go(first[0])[0]
         raise ScenarioError(f"{MANY} messages were delivered, and still there are more")
 
+    def _settle(self, given: list[str]) -> Iterator[str]:
+        among: list[str] = []
+        until = ""
+        words_left = list(given)
+        if words_left[-2:-1] == ["until"]:
+            until = words_left.pop()
+            words_left.pop()
+        if words_left[:1] == ["among"] and words_left[1:]:
+            among = words_left[1:]
+        elif words_left:
+            raise ScenarioError("expected among ID ..., or until MESSAGE, or nothing")
+        for name in among:
+            if self._replica(self.state, name) is None:
+                raise ScenarioError(f"there is no replica {name}")
+        before, seen = self.state, set[State]()
+        for _ in range(MANY):
+            if self.state in seen or self._is_under_way(until):
+                break
+            seen.add(self.state)
+            for actor, message in dict.fromkeys((t.actor, t.message) for t in self._deliveries(among)):
+                steps = [t for t in self._deliveries(among) if (t.actor, t.message) == (actor, message)]
+                if len({t.target for t in steps}) > 1:
+                    raise ScenarioError(f"{self._heading(steps[0])} can end in {len(steps)} ways: take it by name")
+                if steps and not self._is_under_way(until):
+                    self._go(steps[0])
+        else:
+            raise ScenarioError(f"messages were delivered in {MANY} turns, and still something changes")
+        if until and not self._is_under_way(until):
+            raise ScenarioError(f"no {until} is ever under way")
+        yield f"messages{' among ' if among else ''}{', '.join(among)} are delivered"
+        yield from list(self._changed(before, self.state)) or [f"{INDENT}nothing changes"]
+
+    def _is_under_way(self, kind: str) -> bool:
+        """Whether a message of this type is under way."""
+        return bool(kind) and any(
+            type(found.message).__name__ == kind for found in messages(self.semantics.network, None, self.state, None)
+        )
+
+    def _deliveries(self, among: list[str]) -> list[Transition]:
+        """The steps taken on messages between these replicas; between any where none are named."""
+        return [
+            t
+            for t in self.semantics.transitions(self.state)
+            if t.message is not None
+            and t.action in self.semantics.protocol.actions
+            and (not among or {words(t.actor), words(getattr(t.message, "source", t.actor))} <= set(among))
+        ]
+
     def _cannot(self, given: list[str]) -> Iterator[str]:
         ask = read_ask(given)
         fitting = self._fitting(ask)
@@ -346,14 +415,31 @@ class Stage:
             raise ScenarioError(f"it can: {self._heading(fitting[0])}")
         yield from self._refusals(ask)
 
+    def _hide(self, given: list[str]) -> Iterator[str]:
+        kinds = [type(replica) for replica in self.state.replicas.values()]
+        kinds += [kind for action in self.semantics.protocol.actions.values() for kind in action.messages]
+        known = {name for kind in kinds for name in field_names(kind)}
+        known |= {f"shared.{name}" for name in field_names(type(self.state.shared))}
+        for name in given:
+            if name not in known:
+                raise ScenarioError(unknown("field", name, known, "the model"))
+        self._hidden |= set(given)
+        yield from ()
+
+    def _is_told(self, path: str) -> bool:
+        """Whether a change at a path is told: `spent` and what is hidden is not."""
+        names = [name.partition("[")[0] for name in path.split(".")]
+        return not path.startswith("spent ") and not {".".join(names[:2]), *names[1:2]} & self._hidden
+
     def _show(self, given: list[str]) -> Iterator[str]:
         for path in given:
             if path == "messages":
                 under_way = messages(self.semantics.network, None, self.state, None)
-                yield from _message_lines([(" ", found.message) for found in under_way]) if under_way else ["none"]
+                lines = self._message_lines([(" ", found.message) for found in under_way])
+                yield from lines if under_way else ["none"]
                 continue
             value = self._at(self.state, None, path)
-            yield f"{path}: {_shown(value) if isinstance(value, Record) and '.' not in path else words(value)}"
+            yield f"{path}: {self._shown(value) if isinstance(value, Record) and '.' not in path else words(value)}"
 
     def _property(self, given: list[str]) -> Iterator[str]:
         for name in given:
@@ -392,7 +478,10 @@ class Stage:
         return others or [f"no step of {ask.action} is such"]
 
     def _is(self, state: State, actor: Value, path: str, text: str) -> bool:
-        return words(self._at(state, actor, path)) == text
+        try:
+            return words(self._at(state, actor, path)) == text
+        except NothingThereError:
+            return False
 
     def _at(self, state: State, actor: Value, path: str) -> Value:
         """Return what a path leads to: a replica, its field, a shared field, or a field of the replica that acts."""
@@ -430,18 +519,31 @@ class Stage:
     def _told(self, transition: Transition) -> Iterator[str]:
         yield self._heading(transition)
         before, after = self.state, transition.target
-        found = [c for c in changes(self.semantics.protocol, before, after) if not c.path.startswith("spent ")]
+        if before == after:
+            yield f"{INDENT}nothing changes"
+            return
+        yield from self._changed(before, after)
+        marked = messages(self.semantics.network, before, after, transition.message)
+        yield from self._message_lines([(m.mark, m.message) for m in marked if m.mark != " "])
+
+    def _message_lines(self, marked: list[tuple[str, Record]]) -> Iterator[str]:
+        texts = [(mark, *message_words(message, self._hidden)) for mark, message in marked]
+        kinds, ways = (max((len(text[column]) for text in texts), default=0) for column in (1, 2))
+        for mark, kind, way, rest in texts:
+            yield f"{INDENT}{mark} {kind:{kinds}}  {way:{ways}}  {rest}".rstrip()
+
+    def _shown(self, replica: Record) -> str:
+        """Return in words what a replica differs in from a new one."""
+        return fields_set(replica, self._hidden) or f"a new {type(replica).__name__}"
+
+    def _changed(self, before: State, after: State) -> Iterator[str]:
+        """Tell what differs between two states besides the messages under way."""
+        found = [c for c in changes(self.semantics.protocol, before, after) if self._is_told(c.path)]
         width = max((len(change.path) for change in found), default=0)
         for change in found:
             yield f"{INDENT}{change.path:{width}}  {change.text}"
-        marked = messages(self.semantics.network, before, after, transition.message)
-        yield from _message_lines([(m.mark, m.message) for m in marked if m.mark != " "])
-        if before == after:
-            yield f"{INDENT}nothing changes"
 
 
-def _shown(replica: Record) -> str:
-    return fields_set(replica) or f"a new {type(replica).__name__}"
 
 
 def _describes(ask: Ask, message: Record | None) -> bool:
@@ -468,14 +570,9 @@ def _sends(ask: Ask, transition: Transition) -> bool:
 
 def _field(value: Value, path: str) -> Value:
     for name in path.split("."):
-        if not isinstance(value, Record) or name not in field_names(type(value)):
+        if not isinstance(value, Record):
+            raise NothingThereError(f"{words(value)} has no field {name}")
+        if name not in field_names(type(value)):
             raise ScenarioError(f"{words(value)} has no field {name}")
         value = getattr(value, name)
     return value
-
-
-def _message_lines(marked: list[tuple[str, Record]]) -> Iterator[str]:
-    texts = [(mark, *message_words(message)) for mark, message in marked]
-    kinds, ways = (max((len(text[column]) for text in texts), default=0) for column in (1, 2))
-    for mark, kind, way, rest in texts:
-        yield f"{INDENT}{mark} {kind:{kinds}}  {way:{ways}}  {rest}".rstrip()

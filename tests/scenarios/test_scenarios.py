@@ -68,21 +68,65 @@ c2: phase=holding
 """
 
 
+SETTLED = """\
+# The network does what it can, in turns.
+start lock-service MaxLosses=1
+briefly Ask by c1
+Ask by c2
+settle among c1 server
+----
+c1: a new Client
+c2: a new Client
+server: a new Server
+Ask by c1
+Ask by c2
+    c2.phase  idle -> waiting
+    + Acquire  c2 -> server
+messages among c1, server are delivered
+    c1.phase       waiting -> holding
+    server.holder  nobody -> c1
+
+# The request of c2 is left, which nobody takes as long as c1 has the lock.
+
+settle
+hide phase
+Leave by c1
+settle until Grant
+Enter by c2
+settle among c2
+show messages server
+----
+messages are delivered
+    nothing changes
+Leave by c1
+    + Release  c1 -> server
+messages are delivered
+    server.holder  c1 -> c2
+Enter by c2 on Grant
+    - Grant  -> c2
+messages among c2 are delivered
+    nothing changes
+none
+server: holder=c2
+"""
+
+
 def scenario(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "lock.txt"
     path.write_text(text)
     return path
 
 
-def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path) -> None:
-    blocks, _ = read_blocks(LOCK)
-    bare = LOCK
+@pytest.mark.parametrize("text", [LOCK, SETTLED])
+def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> None:
+    blocks, _ = read_blocks(text)
+    bare = text
     for block in blocks:
         bare = bare.replace("\n".join(["----", *block.told]), "----", 1)
     path = scenario(tmp_path, bare)
     run_scenario(path, rewrite=True)
     found = [told for _, told in run_scenario(path, rewrite=False)]
-    assert path.read_text() == LOCK
+    assert path.read_text() == text
     assert found == [block.told for block in blocks]
 
 
@@ -101,6 +145,11 @@ def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path) -> None:
         ("start lock-service\nAsk\n----\n", "2 steps are such:\n  Ask by c1; c1.phase idle -> waiting;"),
         ("start lock-service\ncannot Ask by c1\n----\n", "it can: Ask by c1"),
         ("start lock-service\nshow c9.phase\n----\n", "c9.phase: there is no replica c9"),
+        ("start lock-service\nshow server.holder.name\n----\n", "nobody has no field name"),
+        ("start lock-service\nsettle among c9\n----\n", "there is no replica c9"),
+        ("start lock-service\nsettle c1\n----\n", "expected among ID ..., or until MESSAGE, or nothing"),
+        ("start lock-service\nsettle until Grant\n----\n", "no Grant is ever under way"),
+        ("start lock-service\nhide holdr\n----\n", "unknown field holdr (perhaps holder?)"),
         ("start lock-service\nproperty Nope\n----\n", "unknown property Nope"),
     ],
 )
@@ -109,3 +158,10 @@ def test_a_scenario_that_cannot_be_run_says_where_and_why(tmp_path: Path, text: 
         run_scenario(scenario(tmp_path, text), rewrite=False)
     assert str(caught.value).startswith("lock.txt, line ")
     assert message in str(caught.value)
+
+
+def test_bounds_may_be_set_all_at_once(tmp_path: Path) -> None:
+    text = "start lock-service {}\nbriefly Ask by c1\nLoseMessage by server\n----\n"
+    with pytest.raises(ScenarioError, match="no such step"):
+        run_scenario(scenario(tmp_path, text.format("bounds=1 MaxLosses=0")), rewrite=False)
+    assert run_scenario(scenario(tmp_path, text.format("bounds=1")), rewrite=False)
