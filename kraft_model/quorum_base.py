@@ -225,13 +225,13 @@ class QuorumBase(Protocol):
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
         """Return the replica after it heard of an epoch and perhaps its leader, in a request or an error.
 
-        An older epoch says nothing. In its own epoch only a leader that it did not know does; a replica that led the
-        epoch knows better (KAFKA-18379).
+        An older epoch says nothing. In its own epoch only a leader that it did not know does, or had no endpoint of,
+        as after a restart (KIP-996); a replica that led the epoch knows better (KAFKA-18379).
         """
         news = not isinstance(leader, Nil) and leader != me.id
         if epoch > me.epoch:
             return following(me, leader, epoch) if news else unattached(me, epoch)
-        if epoch == me.epoch and isinstance(me.leader, Nil) and news:
+        if epoch == me.epoch and news and (isinstance(me.leader, Nil) or me.mode is Mode.UNATTACHED):
             return following(me, leader, epoch)
         return me
 
