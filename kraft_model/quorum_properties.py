@@ -17,7 +17,7 @@ from kraft_model.quorum_log import (
     voters_in,
 )
 from kraft_model.quorum_records import Admin, Key, Mode, Nil, Replica, Shared
-from spec import Map, ModelValue, Record, invariant, projection, step_invariant
+from spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 
@@ -36,7 +36,7 @@ def agrees(one: Log, other: Log) -> bool:
 
 
 class Properties(QuorumBase):
-    """Invariants and step invariants."""
+    """Invariants and step invariants, and constraints under which progress is looked at."""
 
     # Elections
 
@@ -222,3 +222,15 @@ class Properties(QuorumBase):
     def snapshots_are_committed(self, me: Replica) -> bool:
         """A snapshot ends no later than what is committed, as far as the process knows (KIP-630)."""
         return me.start <= len(me.log) and (me.high_watermark == 0 or me.start <= me.high_watermark)
+
+    # What a search may be told to leave out
+
+    @constraint
+    def rounds_do_not_overlap(self, me: Replica, peer: Replica) -> bool:
+        """Timers are so far apart that a pre-vote round is over when the next replica's expires."""
+        return me.id == peer.id or me.mode is not Mode.PROSPECTIVE or peer.mode is not Mode.PROSPECTIVE
+
+    @constraint
+    def links_stay_cut(self, shared: Shared) -> bool:
+        """As many links are cut as may be, and none of them works again."""
+        return len(shared.cuts) == self.cuts

@@ -1,0 +1,101 @@
+"""`quorum`: faults that break no safety, only progress, are states without a way out; the model itself has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from explorer.result import Options
+from explorer.traps import Trap, find_trap
+from kraft_model.quorum_records import Mode, Replica
+from kraftcheck.models import find_model
+from spec import State
+from tests.kraft_model.searches import bound
+
+
+def replica(state: State, name: str) -> Replica:
+    (found,) = [one for one in state.replicas.values() if str(one.id) == name]
+    assert isinstance(found, Replica)
+    return found
+
+
+def somebody_leads(state: State) -> bool:
+    """A candidate that did not win has spent the last election: that is the bound's end, not the protocol's."""
+    return state.spent["elections"] == 2 or any(
+        isinstance(one, Replica) and one.mode is Mode.LEADER for one in state.replicas.values()
+    )
+
+
+def the_observer_follows_the_newest_leader(state: State) -> bool:
+    return str(replica(state, "n4").leader) == "n2"
+
+
+def the_removed_voter_knows(state: State) -> bool:
+    return all(str(voter.key.id) != "n3" for voter in replica(state, "n3").voters)
+
+
+def everything_is_committed(state: State) -> bool:
+    leader = replica(state, "n1")
+    return leader.mode is Mode.LEADER and leader.high_watermark == len(leader.log)
+
+
+class Stuck(NamedTuple):
+    """A variant, what should always be reachable, and the states from which it is not."""
+
+    variant: str
+    config: str
+    wanted: Callable[[State], bool]
+    stuck: int
+    among: int
+    base: int  # states of the model itself within the same bounds
+    trace: tuple[str, ...] = ()  # the actions of a shortest way into the trap, from the configuration's start
+    without: tuple[str, ...] = ()  # what nobody may have to wait for
+
+
+STUCK = [
+    Stuck("followers-never-grant", "trap.dead-leader", somebody_leads, 16, 16, 762),
+    Stuck("pre-vote-unless-follower", "trap.dead-leader", somebody_leads, 16, 16, 762),
+    Stuck("no-check-quorum", "trap.check-quorum", the_observer_follows_the_newest_leader, 12, 12, 204),
+    Stuck("removed-voter-refused", "trap.removed-voter", the_removed_voter_knows, 319, 319, 440),
+    Stuck(
+        "update-voter-blocks-fetch",
+        "trap.update-voter",
+        everything_is_committed,
+        10,
+        378,
+        362,
+        ("SendUpdateVoter", "HandleUpdateVoterRequest"),
+        ("FetchTimeout",),
+    ),
+]
+
+
+def trap_of(one: Stuck, variant: str | None) -> Trap:
+    given = bound("quorum", one.config, variant)
+    options = Options(constraints=given.constraints, view=given.view, init=given.init)
+    return find_trap(given.protocol, one.wanted, options, without=one.without)
+
+
+@pytest.mark.parametrize("one", [pytest.param(one, id=one.variant) for one in STUCK])
+def test_where_nothing_leads_on(one: Stuck) -> None:
+    base = trap_of(one, None)
+    assert (base.states, base.among) == (0, one.base)
+    trap = trap_of(one, one.variant)
+    assert (trap.states, trap.among) == (one.stuck, one.among)
+    assert tuple(step.action for step in trap.trace[1:]) == one.trace
+
+
+def test_two_followers_of_a_dead_leader_go_round_for_ever() -> None:
+    """They do not stop: each in turn asks for pre-votes, is refused, and follows the dead leader again (KIP-996)."""
+    trap = trap_of(STUCK[0], STUCK[0].variant)
+    assert trap.components == (7,)
+
+
+def test_every_configuration_of_a_trap_is_here() -> None:
+    model = find_model("quorum")
+    known = {name for name in model.configurations if name.startswith("trap.")}
+    assert known == {one.config for one in STUCK}
+    faults = {name for name, variant in model.variants.items() if (variant.configuration or "").startswith("trap.")}
+    assert faults == {one.variant for one in STUCK} - {"pre-vote-unless-follower"}
