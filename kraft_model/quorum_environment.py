@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraft_model.quorum_base import QuorumBase
 from kraft_model.quorum_log import matches
 from kraft_model.quorum_records import Admin, Batch, Data, Mode, Replica, Shared
-from kraft_model.quorum_transitions import remembered, resigned
+from kraft_model.quorum_transitions import resigned, stopped
 from spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
@@ -53,7 +53,7 @@ class Environment(QuorumBase):
         """A process stops for good."""
         if me.mode is Mode.DOWN:
             return
-        yield self.taken(me, remembered(me).but(mode=Mode.DOWN), consumes=False, starts=True).spend("crashes")
+        yield self.taken(me, stopped(me), consumes=False, starts=True).spend("crashes")
 
     @internal
     def lose_disk(self, me: Replica, shared: Shared) -> Steps:

@@ -17,6 +17,7 @@ from kraft_model.quorum_records import (
     Replica,
     Shared,
 )
+from kraft_model.quorum_transitions import stopped
 from spec import Record, Step, Steps, internal, on, ordered
 
 
@@ -136,8 +137,19 @@ class Replication(QuorumBase):
             return
         elif response.records:
             after = self.append(after, response)
+        if after.version > after.software:
+            yield self.fails_to_read(me)
+            return
         after = self.take_high_watermark(after, response)
         yield self.taken(me, after.but(fetched=True))
+
+    def fails_to_read(self, me: Replica) -> Step:
+        """The step in which a process ends that meets a record which its software does not know.
+
+        KIP-853, "Supported features": all replicas need to be able to read and decode the new control records. The
+        upgrade asks for what voters support; but one of them may start again with other software before it happens.
+        """
+        return self.taken(me, stopped(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
         """Whether this is the answer that the replica waits for.
@@ -250,7 +262,8 @@ class Replication(QuorumBase):
         if done or after.mode is not Mode.FOLLOWER or response.error is not Error.NONE:
             yield self.taken(me, after)
             return
-        yield self.taken(me, self.load(after, response).but(fetched=True))
+        loaded = self.load(after, response)
+        yield self.fails_to_read(me) if loaded.version > me.software else self.taken(me, loaded.but(fetched=True))
 
     def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
         """The replica with a snapshot instead of its log, and the voter set and version of it."""

@@ -81,6 +81,11 @@ def remembered(me: Replica) -> Replica:
     return me.but(**VOLATILE, voted=voted, high_watermark=0)
 
 
+def stopped(me: Replica) -> Replica:
+    """Return the replica whose process has ended for good."""
+    return remembered(me).but(mode=Mode.DOWN)
+
+
 def restarted(me: Replica) -> Replica:
     """Return the replica in the state in which it comes back (KIP-996; KAFKA-10661 for the leader).
 
@@ -113,5 +118,6 @@ __all__ = [
     "remembered",
     "resigned",
     "restarted",
+    "stopped",
     "unattached",
 ]

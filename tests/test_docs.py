@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
 import shlex
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SCENARIOS = ROOT / "tests" / "scenarios"
 RECOVERY = READINGS + RECOVERY_FAULTS
+SHOWN_BY = re.compile(r"\b(faults?|variant|property|properties) ([A-Za-z][\w-]*(?:, [A-Za-z][\w-]*)*)")
 SECTION = re.compile(r"^## [^\n]*`([\w-]+)`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -64,15 +66,28 @@ ROWS = rows()
 
 def test_every_part_is_covered() -> None:
     models = {row.model for row in ROWS}
-    assert {"recovery", "registration"} <= models
+    assert models == {"recovery", "registration", "quorum"}
     for model in models:
         protocol = find_model(model).protocol
         named = {name for row in ROWS if row.model == model for name in re.findall(r"`(\w+)`", row.action)}
         actions = {*protocol.actions, *protocol.network.own_actions()}
         assert named <= actions
-        if model in ("recovery", "registration"):
-            unnamed = {"LoseMessage", "ShrinkIsr", "FetchFromLeader", "AppendProduced", "SendInvalidAlterPartition"}
-            assert actions - named <= unnamed | {"RunUpgrade"}
+        unnamed = {"LoseMessage", "ShrinkIsr", "FetchFromLeader", "AppendProduced", "SendInvalidAlterPartition"}
+        assert actions - named <= (set() if model == "quorum" else unnamed | {"RunUpgrade"})
+
+
+def tests_of_models() -> dict[str, str]:
+    """The source of every test in `tests/kraft_model`, by its name."""
+    found = {}
+    for path in sorted((ROOT / "tests" / "kraft_model").glob("test_*.py")):
+        source = path.read_text()
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found[node.name] = found.get(node.name, "") + (ast.get_source_segment(source, node) or "")
+    return found
+
+
+TESTS = tests_of_models()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.model}: {row.statement}" for row in ROWS])
@@ -81,14 +96,24 @@ def test_a_statement_is_handled_by_an_action_that_a_scenario_shows(row: Row) -> 
     assert actions or row.action.startswith("none: "), row
     files = re.findall(r"`([\w.-]+\.txt)`", row.shown_by)
     told = "\n".join((SCENARIOS / file).read_text() for file in files)
-    if files:
-        for action in actions:
-            assert re.search(rf"^(briefly |cannot )?{action}\b", told, re.MULTILINE), f"{action} in {files}"
+    tests = re.findall(r"`(test_\w+)`", row.shown_by)
+    called = "\n".join(TESTS[test] for test in tests)
     model = find_model(row.model)
-    for kind, names in re.findall(r"\b(faults?|variant|property) ([A-Za-z][\w-]*(?:, [a-z][\w-]*)*)", row.shown_by):
+    if files or tests:
+        for action in actions:
+            in_scenario = re.search(rf"^(briefly |cannot )?{action}\b", told, re.MULTILINE)
+            in_test = re.search(rf"\.{snake_case(action)}\b", called)
+            assert in_scenario or in_test, f"{action} in {files + tests}"
+    for kind, names in SHOWN_BY.findall(row.shown_by):
         for name in names.split(", "):
-            assert name in (model.protocol.properties if kind == "property" else model.variants), name
-    assert files or not actions or "fault" in row.shown_by or "variant" in row.shown_by, row
+            known = model.protocol.properties if kind.startswith("prop") else model.variants
+            assert name in known, name
+    assert files or tests or not actions or "fault" in row.shown_by or "variant" in row.shown_by, row
+
+
+def snake_case(name: str) -> str:
+    """Return the name of an action's method."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 # Faults and findings

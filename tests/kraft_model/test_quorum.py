@@ -65,7 +65,7 @@ DEFAULT = {
     "default-resign": (664_821, 4_195_156, 27),
     "default-restart": (1_224_348, 6_408_790, 31),
     "default-snapshot": (84_032, 307_959, 30),
-    "default-software": (68_218, 349_827, 24),
+    "default-software": (65_124, 337_310, 23),
     "default-upgrade": (252_019, 1_092_641, 29),
 }
 """The same, by the table engine."""

@@ -20,6 +20,7 @@ from kraft_model.quorum_records import (
     DescribeQuorumResponse,
     Error,
     FetchResponse,
+    FetchSnapshotResponse,
     Key,
     KRaftVersion,
     LeaderChange,
@@ -57,6 +58,7 @@ from tests.kraft_model.quorum_steps import (
     quorum,
     replica,
     sent,
+    snapshot_request,
     vote,
 )
 
@@ -381,6 +383,13 @@ def test_other_software() -> None:
     assert list(BASE.change_software(follower())) == []
     assert sent(only(BASE.send_update_voter(changed.me)), UpdateVoterRequest).version == 0
     assert only(BASE.lose_disk(changed.me, QUIET)).me.software == 0
+    old = changed.me.but(log=(), pending=fetch(0, 0))
+    records = FetchResponse(1, N1, Error.NONE, 1, (FIRST,), Nil.NIL, Nil.NIL, old.pending, N1, N2)
+    failed = only(BASE.handle_fetch_response(old, records, QUIET))
+    assert (failed.me.mode, failed.me.log, failed.sends) == (Mode.DOWN, (), ())
+    loading = old.but(pending=snapshot_request(1))
+    snapshot = FetchSnapshotResponse(1, N1, Error.NONE, (FIRST,), loading.pending, N1, N2)
+    assert only(BASE.handle_fetch_snapshot_response(loading, snapshot, QUIET)).me.mode is Mode.DOWN
 
 
 # DescribeQuorum (KIP-595, KIP-853)
