@@ -85,7 +85,7 @@ class QuorumBase(Protocol):
     network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
     symbols = SYMBOLS
     symmetries = {"symmHosts": ("hosts",)}
-    views = {"patient": hide("pre_votes")}
+    views = {"patient": hide("pre_votes", "retries")}
 
     def check_constants(self) -> None:
         """Refuse constants that contradict each other."""

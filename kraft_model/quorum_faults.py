@@ -127,6 +127,15 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
         return prospective(me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL))
 
 
+class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
+    """A prospective that hears of a newer epoch takes it over and stays prospective (KIP-996 makes it unattached)."""
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+        if me.mode is Mode.PROSPECTIVE and epoch > me.epoch and isinstance(leader, Nil):
+            return me.but(epoch=epoch, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL)
+        return super().learn(me, leader, epoch)
+
+
 class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
     """A follower grants pre-votes also while it hears from its leader, so that a removed voter disturbs (KIP-996)."""
 

@@ -11,6 +11,7 @@ from kraft_model.quorum_log import (
     alike,
     is_majority,
     is_voter,
+    last_voters_record,
     majorities_meet,
     matches,
     voter_sets,
@@ -215,6 +216,11 @@ class Properties(QuorumBase):
     def last_voter_set_is_used(self, me: Replica) -> bool:
         """The voter set in use is the last in the log or snapshot, committed or not (KIP-853, "VotersRecord")."""
         return me.voters == voters_in(me.log, self.formatted_voters(me.id, me.directory))
+
+    @invariant
+    def removed_leaders_resign(self, me: Replica) -> bool:
+        """A leader is gone once a voter set without it is committed (KIP-853, "Removing voters")."""
+        return me.mode is not Mode.LEADER or is_voter(me) or last_voters_record(me.log) > me.high_watermark
 
     # Snapshots
 

@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 from kraft_model.quorum import Quorum
-from kraft_model.quorum_log import keys
+from kraft_model.quorum_log import keys, version_in
 from kraft_model.quorum_records import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     Change,
     Error,
+    FetchResponse,
+    FetchSnapshotResponse,
     Key,
     Mode,
     Nil,
@@ -197,3 +200,28 @@ class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         return (me, ()) if me.updating else super().next_request(me)
 
+
+
+class VersionOnceCommitted(Quorum, variant="version-once-committed"):
+    """kraft.version is raised once KRaftVersionRecord is known to be committed (KIP-853, "KRaftVersionRecord")."""
+
+    configuration = "reading.version-once-committed"
+
+    def committed_version(self, me: Replica) -> Replica:
+        """The replica with the kraft.version of what it knows to be committed."""
+        formatted = self.formatted_voters(me.id, me.directory)
+        known = me.log[: me.high_watermark]
+        return me.but(version=version_in(known, self.initial_version if formatted else 0))
+
+    def with_log(self, me: Replica, log: tuple[Batch, ...], *, flushes: bool) -> Replica:
+        return self.committed_version(super().with_log(me, log, flushes=flushes))
+
+    def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
+        return self.committed_version(super().take_high_watermark(me, response))
+
+    def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
+        return self.committed_version(super().load(me, response))
+
+    def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
+        after, sends, puts = super().commits(me, shared)
+        return self.committed_version(after), sends, puts

@@ -102,6 +102,23 @@ class Starts(QuorumBase):
         yield take("RemoveVoter", one, _uses(*self.chosen(2)))
         yield from fetches(two, one, times=2)
 
+    @scenario
+    def unaware_voter(self) -> Iterator[Take]:
+        """Two voters; leader 1 has added 3, which only 2 has fetched, and crashed for good; 3 still follows it."""
+        one, two = ordered(self.initial_voters)[:2]
+        yield from self.observed()
+        yield take("AddVoter", one, lambda me: me.change.voter.key.id == self.outsider())
+        yield take("HandleApiVersionsRequest", self.outsider(), source=one)
+        yield take("HandleApiVersionsResponse", one, source=self.outsider())
+        yield from fetches(two, one)
+        yield take("Crash", one)
+
+    @scenario
+    def unaware_voter_restarted(self) -> Iterator[Take]:
+        """As `UnawareVoter`, and then the new voter restarts."""
+        yield from self.unaware_voter()
+        yield take("Restart", self.outsider())
+
     def outsider(self) -> ModelValue:
         """Return the first host that is no initial voter."""
         rest = ordered(self.hosts - self.initial_voters)
