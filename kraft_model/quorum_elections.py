@@ -147,13 +147,6 @@ class Elections(QuorumBase):
             requests = self.vote_requests(after, pre_vote=False)
             yield self.taken(me, after, *requests, consumes=consumes).spend("elections")
 
-    def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
-        """Vote to every other voter."""
-        end = end_of(me.log)
-        return [
-            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id) for key in others(me)
-        ]
-
     # Granting votes
 
     @on(VoteRequest)
@@ -290,7 +283,7 @@ class Elections(QuorumBase):
         puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
         yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
         failed = self.after_restart(elected)
-        failure = self.taken(me, failed, *self.last_words(failed), consumes=consumes, starts=True)
+        failure = self.taken(me, failed, *self.first_words(failed), consumes=consumes, starts=True)
         yield failure.put(elected=puts["elected"]).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:

@@ -46,7 +46,7 @@ class Environment(QuorumBase):
     def comes_back(self, me: Replica) -> Step:
         """The step in which a replica starts again."""
         after = self.after_restart(me)
-        return self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("restarts")
+        return self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("restarts")
 
     @internal
     def crash(self, me: Replica) -> Steps:
@@ -70,7 +70,7 @@ class Environment(QuorumBase):
         if me.mode is Mode.DOWN or me.id in self.brokers:
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
-        yield self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("moved_endpoints")
+        yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("moved_endpoints")
 
     @internal
     def change_software(self, me: Replica) -> Steps:
@@ -83,7 +83,7 @@ class Environment(QuorumBase):
         if me.software == 1 and me.version == 1:
             return
         after = self.after_restart(me.but(software=1 - me.software))
-        yield self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("software_changes")
+        yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("software_changes")
 
     # Links
 
