@@ -200,8 +200,11 @@ class Replication(QuorumBase):
     def retry(self, me: Replica) -> Steps:
         """The answer does not come in time: a replica sends its request again, as it would be now (KIP-595).
 
-        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030).
+        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030). UpdateVoter, and
+        AddVoter or RemoveVoter of who joins, are not waited for any longer, so that they can be sent again (KIP-853).
         """
+        if me.updating or me.joining:
+            yield self.taken(me, me.but(updating=False, joining=False), consumes=False).spend("retries")
         if isinstance(me.pending, Nil):
             return
         free = me.but(pending=Nil.NIL)

@@ -185,6 +185,12 @@ def test_the_steps_of_remove_voter() -> None:
     assert sent(done, AdminResponse) == AdminResponse(Operation.REMOVE_VOTER, Error.NONE, N1, ADMIN)
 
 
+def test_whom_an_administrator_can_add() -> None:
+    model = quorum(Brokers="{n4}")
+    assert model.identity(follower(N3, endpoint=2)) == Voter(Key(N3), 2)
+    assert model.identity(follower(N4)) == model.identity(Admin(ADMIN)) == Nil.NIL
+
+
 def test_an_operation_takes_too_long() -> None:
     for operation in (Operation.ADD_VOTER, Operation.REMOVE_VOTER):
         me = leader(log=UNCOMMITTED, change=Change(operation, Nil.NIL, True, 2, ADMIN))

@@ -308,6 +308,11 @@ def test_a_request_is_sent_again() -> None:
     assert list(BASE.retry(follower())) == []
     observer = follower(N4, voters=ALL).but(pending=fetch(source=N4))
     assert {sent(step, FetchRequest).dest for step in BASE.retry(observer)} == {N1, N2}
+    (update,) = BASE.retry(follower(updating=True))
+    assert (update.me.updating, update.spends) == (False, ("retries",))
+    assert len(list(BASE.send_update_voter(update.me))) == 1
+    (join,) = BASE.retry(follower(N4, joining=True, voters=ALL))
+    assert len(list(quorum(AutoJoin="TRUE").join(join.me))) == 1
 
 
 # Cluster ids (KIP-595, KIP-630, KIP-853)
