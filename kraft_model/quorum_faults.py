@@ -315,7 +315,7 @@ class EpochNotWritten(Quorum, variant="epoch-not-written"):
 
 
 class FollowersNeverGrant(Quorum, variant="followers-never-grant"):
-    """A follower never grants a pre-vote, so that two followers of a dead leader block each other (KIP-996)."""
+    """A follower never grants a pre-vote, so that two followers of a dead leader block each other (KAFKA-16164)."""
 
     configuration = "trap.dead-leader"
 

@@ -1,0 +1,89 @@
+"""`quorum`: other readings of the KIPs that break no property, and what the KIPs' own design breaks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from explorer.result import Result, Verdict
+from kraftcheck.models import find_model
+from tests.kraft_model.searches import bound, check_trace, search
+from tests.kraft_model.test_quorum_faults import READINGS
+from tests.kraft_model.test_quorum_progress import STUCK
+
+MODEL = "quorum"
+TRAP_ALONE = {"update-voter-blocks-fetch"}
+"""Readings that break nothing but progress (`test_quorum_progress`)."""
+
+
+class Reading(NamedTuple):
+    """A variant, the distinct states of the model and of the variant in the configuration that the variant names, and
+    the actions of the model that the variant never takes there.
+    """
+
+    variant: str
+    base: int
+    states: int
+    lost: tuple[str, ...] = ()
+
+
+HOLDS = [
+    Reading("version-above-one", 6_763, 4, ("AddVoter", "RemoveVoter")),
+    Reading("update-voter-by-key", 22, 8, ("Upgrade",)),
+    Reading("duplicate-directory-allowed", 159_645, 343_245),
+    Reading("add-voter-gives-up", 3_042, 3_350),
+    Reading("update-voter-answered-at-once", 1_291_857, 1_271_239),
+    Reading("invalid-voter-key", 13_556, 13_556),
+    Reading("version-once-committed", 132_089, 132_214),
+    Reading("kip853-draft", 364_236, 1_056_302),
+]
+FINDINGS = {  # configuration: the property, states of the counterexample
+    "finding.version-zero-vote": ("OneVotePerEpoch", 11),
+    "finding.version-zero-disk": ("LeaderCompleteness", 11),
+}
+
+
+def fired(found: Result) -> set[str]:
+    return {action for action, times in found.actions.items() if times}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reading", [pytest.param(reading, id=reading.variant) for reading in HOLDS])
+def test_a_reading_that_breaks_no_property(reading: Reading) -> None:
+    own = find_model(MODEL, reading.variant).own_configuration
+    base, variant = search(bound(MODEL, own)), search(bound(MODEL, own, reading.variant))
+    assert (base.verdict, base.distinct_states) == (Verdict.OK, reading.base)
+    assert (variant.verdict, variant.distinct_states) == (Verdict.OK, reading.states)
+    assert set(reading.lost) <= fired(base)
+    assert not set(reading.lost) & fired(variant)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", FINDINGS)
+def test_what_the_kips_own_design_breaks(config: str) -> None:
+    """KIP-853 says so itself: "Quorum state" of votes at kraft.version 0, "Motivation" of disks."""
+    prop, length = FINDINGS[config]
+    given = bound(MODEL, config)
+    (violation,) = search(given).violations
+    assert (violation.property, len(violation.trace)) == (prop, length)
+    check_trace(given, violation.trace)
+
+
+def test_the_directory_id_is_what_saves_a_log_whose_disk_is_lost() -> None:
+    """At kraft.version 1 the same configuration holds: it is that of the fault that tells replicas by ids alone."""
+    zero, one = (bound(MODEL, config).protocol for config in ("finding.version-zero-disk", "fault.ids-alone"))
+    differ = {name for name, value in vars(zero).items() if value != vars(one)[name]}
+    assert differ == {"initial_version"}
+
+
+def test_every_reading_is_tested_and_configured() -> None:
+    model = find_model(MODEL)
+    readings = {name for name, variant in model.variants.items() if variant.__module__.endswith("quorum_readings")}
+    assert readings == {r.variant for r in HOLDS} | {fault.variant for fault in READINGS} | TRAP_ALONE
+    assert {one.variant for one in STUCK} >= TRAP_ALONE
+    named = {variant.configuration for variant in model.variants.values() if variant.configuration}
+    assert named <= set(model.configurations)
+    assert {name for name in model.configurations if name.startswith("reading.")} <= named
+    findings = {name for name in model.configurations if name.startswith("finding.")}
+    assert findings == {*FINDINGS, "finding.unaware-voter"}
