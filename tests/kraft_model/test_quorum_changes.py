@@ -102,6 +102,8 @@ def test_add_voter_errors(me: Replica, voter: Voter, error: Error) -> None:
     (step,) = model.add_voter(me, QUIET, known(voter))
     assert sent(step, AdminResponse) == AdminResponse(Operation.ADD_VOTER, error, me.id, ADMIN)
     assert step.me.but(pending=me.pending) == me
+    assert (step.spends, step.needs) == (("refusals",), ("added_voters",))
+    assert list(quorum(MaxAddVoters=1, PlainAnswers="FALSE").add_voter(me, QUIET, known(voter))) == []
     request = AddVoterRequest(voter, voter.key.id, me.id)
     answer = sent(only(model.handle_add_voter_request(me, request, QUIET)), AdminResponse)
     assert (answer.error, answer.dest) == (error, voter.key.id)
@@ -111,7 +113,7 @@ def test_the_steps_of_add_voter() -> None:
     model = quorum(MaxAddVoters=1)
     asked = only(model.add_voter(leader(), QUIET, known(NEW)))
     assert sent(asked, ApiVersionsRequest).dest == N4
-    assert all_sent(asked, AdminResponse) == []
+    assert (all_sent(asked, AdminResponse), asked.spends) == ([], ("added_voters",))
     assert asked.me.change == Change(Operation.ADD_VOTER, NEW, False, 0, ADMIN)
     question = sent(asked, ApiVersionsRequest)
     versions = sent(only(model.handle_api_versions_request(BLANK, question, QUIET)), ApiVersionsResponse)
