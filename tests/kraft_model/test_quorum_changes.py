@@ -326,6 +326,10 @@ def test_when_update_voter_is_sent() -> None:
         assert sent(only(BASE.send_update_voter(other)), UpdateVoterRequest).dest == N3
     assert list(BASE.send_update_voter(follower(N4, voters=ALL))) == []
     assert list(BASE.send_update_voter(leader())) == []
+    late = UpdateVoterResponse(1, N1, Error.NONE, 0, N1, N2)
+    for me in (follower(updating=True), replica(N2, Mode.UNATTACHED, epoch=1)):
+        assert only(BASE.handle_update_voter_response(me, late, QUIET)).me.updated is False
+    assert only(BASE.handle_update_voter_response(leader(), late.but(of=1), QUIET)).me == leader()
     newer = UpdateVoterResponse(2, N3, Error.FENCED_LEADER_EPOCH, 1, N1, N2)
     assert only(BASE.handle_update_voter_response(follower(updating=True), newer, QUIET)).me.leader == N3
 

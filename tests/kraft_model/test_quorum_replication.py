@@ -218,8 +218,9 @@ def test_what_a_follower_does_with_a_snapshot() -> None:
     assert (step.me.voters, step.me.version, step.me.fetched) == (ALL, 1, True)
     assert sent(step, FetchRequest).offset == 2
     for error in (Error.SNAPSHOT_NOT_FOUND, Error.UNKNOWN_LEADER_EPOCH, Error.INCONSISTENT_CLUSTER_ID):
-        refused = only(BASE.handle_fetch_snapshot_response(me, answer.but(error=error, content=()), QUIET))
-        assert (refused.me.log, sent(refused, FetchRequest).offset) == ((), 0)
+        held = me.but(log=(FIRST,))
+        refused = only(BASE.handle_fetch_snapshot_response(held, answer.but(error=error, content=()), QUIET))
+        assert (refused.me.log, sent(refused, FetchRequest).offset) == ((FIRST,), 1)
     newer = answer.but(error=Error.FENCED_LEADER_EPOCH, epoch=2, leader=N2, content=())
     assert only(BASE.handle_fetch_snapshot_response(me, newer, QUIET)).me.leader == N2
 
