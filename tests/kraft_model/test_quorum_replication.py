@@ -102,6 +102,19 @@ def test_who_fetches_is_known_by_id_and_directory_id() -> None:
     assert (observer.me.offsets[Key(N4)], observer.me.high_watermark) == (2, 1)
 
 
+def test_the_high_watermark_moves_with_the_epoch_and_only_forwards() -> None:
+    me = leader(epoch=3, log=(FIRST, data(1, 1), Batch(3, (LeaderChange(N1),))))
+    earlier = only(BASE.handle_fetch_request(me, fetch(2, 1, epoch=3), QUIET))
+    assert (earlier.me.high_watermark, sent(earlier, FetchResponse).high_watermark) == (1, 0)
+    own = only(BASE.handle_fetch_request(earlier.me, fetch(3, 3, epoch=3), QUIET))
+    assert (own.me.high_watermark, sent(own, FetchResponse).high_watermark) == (3, 3)
+    more = ALL | {Voter(Key(N4))}
+    log = (FIRST, data(1, 1), Batch(1, (Voters(more),)))
+    grown = leader(log=log, high_watermark=2, offsets=Map({Key(N3): 1, Key(N4): 1}))
+    back = only(BASE.handle_fetch_request(grown, fetch(2), QUIET))
+    assert (back.me.high_watermark, sent(back, FetchResponse).high_watermark) == (2, 2)
+
+
 def test_a_removed_leader_serves_and_does_not_count_itself() -> None:
     without = frozenset({Voter(Key(N2)), Voter(Key(N3))})
     me = leader(log=(FIRST, Batch(1, (Voters(without),))))
