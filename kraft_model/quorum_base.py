@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraft_model.quorum_log import (
+    end_of,
     epoch_start,
     is_voter,
     last_epoch,
@@ -34,6 +35,7 @@ from kraft_model.quorum_records import (
     Shared,
     UpdateVoterResponse,
     Voter,
+    VoteRequest,
     group_of,
 )
 from kraft_model.quorum_transitions import following, resigned, restarted, unattached
@@ -225,13 +227,13 @@ class QuorumBase(Protocol):
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
         """Return the replica after it heard of an epoch and perhaps its leader, in a request or an error.
 
-        An older epoch says nothing. In its own epoch only a leader that it did not know does; a replica that led the
-        epoch knows better (KAFKA-18379).
+        An older epoch says nothing. In its own epoch only a leader that it did not know does, or had no endpoint of,
+        as after a restart (KIP-996); a replica that led the epoch knows better (KAFKA-18379).
         """
         news = not isinstance(leader, Nil) and leader != me.id
         if epoch > me.epoch:
             return following(me, leader, epoch) if news else unattached(me, epoch)
-        if epoch == me.epoch and isinstance(me.leader, Nil) and news:
+        if epoch == me.epoch and news and (isinstance(me.leader, Nil) or me.mode is Mode.UNATTACHED):
             return following(me, leader, epoch)
         return me
 
@@ -316,11 +318,23 @@ class QuorumBase(Protocol):
             after = resigned(after)
         return after, sends, puts
 
-    def last_words(self, me: Replica) -> list[Record]:
-        """EndQuorumEpoch from a leader that comes back as Resigned; it prefers nobody."""
+    def first_words(self, me: Replica) -> list[Record]:
+        """What a replica sends as it comes back: EndQuorumEpoch as Resigned, Vote once more as Candidate (KIP-996).
+
+        A leader that resigned so prefers nobody.
+        """
+        if me.mode is Mode.CANDIDATE:
+            return self.vote_requests(me, pre_vote=False)
         if me.mode is not Mode.RESIGNED:
             return []
         return [EndQuorumEpochRequest(me.epoch, (), me.id, key.id) for key in others(me)]
+
+    def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
+        """Vote to every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
+        end = end_of(me.log)
+        return [
+            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id) for key in others(me)
+        ]
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
         """Whether the leader takes this for its high watermark: only forwards."""

@@ -63,7 +63,7 @@ class Elections(QuorumBase):
 
     @internal(reads=bystander)
     def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
-        """A following voter has not fetched for too long: it asks for pre-votes (KIP-996).
+        """A following voter has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
 
         Where its leader has resigned, that is soon (KIP-595, "EndQuorumEpoch"), and spends nothing.
         """
@@ -77,7 +77,7 @@ class Elections(QuorumBase):
 
     @internal(reads=bystander)
     def election_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
-        """An unattached voter or a candidate gets nowhere: it asks for pre-votes (KIP-996)."""
+        """An unattached voter or a candidate gets nowhere: it asks for pre-votes (KIP-996, "Proposed Changes")."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
             return
         if not self.may_stand(me):
@@ -96,14 +96,20 @@ class Elections(QuorumBase):
 
     @internal
     def pre_vote_timeout(self, me: Replica) -> Steps:
-        """A pre-vote round comes to nothing: back to the leader that it knows, or unattached (KIP-996)."""
+        """A pre-vote round comes to nothing: back to the leader that it knows, or unattached.
+
+        KIP-996, "Proposed Changes".
+        """
         if me.mode is not Mode.PROSPECTIVE:
             return
         yield self.taken(me, self.gives_up(me), consumes=False)
 
     @internal
     def resigned_timeout(self, me: Replica) -> Steps:
-        """A leader that resigned leaves its epoch behind, since its peers name it as the leader there (KAFKA-18379)."""
+        """A leader that resigned leaves its epoch behind, since its peers name it as the leader there.
+
+        KIP-996, "Proposed Changes"; KAFKA-18379.
+        """
         if me.mode is not Mode.RESIGNED:
             return
         yield self.taken(me, self.after_resigning(me), consumes=False)
@@ -147,20 +153,14 @@ class Elections(QuorumBase):
             requests = self.vote_requests(after, pre_vote=False)
             yield self.taken(me, after, *requests, consumes=consumes).spend("elections")
 
-    def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
-        """Vote to every other voter."""
-        end = end_of(me.log)
-        return [
-            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id) for key in others(me)
-        ]
-
     # Granting votes
 
     @on(VoteRequest)
     def handle_vote_request(self, me: Replica, request: VoteRequest, shared: Shared) -> Steps:
-        """Any replica answers Vote, with PreVote or without, from whomever (KIP-996; KIP-853, "Vote").
+        """Any replica answers Vote, with PreVote or without, from whomever.
 
-        A newer epoch is taken over first. A vote is written before it is answered; a pre-vote changes nothing.
+        KIP-595, "Vote"; KIP-996, "Proposed Changes"; KIP-853, "Vote", "Leader election". A newer epoch is taken over
+        first. A vote is written before it is answered; a pre-vote changes nothing.
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -234,10 +234,10 @@ class Elections(QuorumBase):
 
     @on(VoteResponse)
     def handle_vote_response(self, me: Replica, response: VoteResponse, shared: Shared) -> Steps:
-        """A prospective or candidate counts the answers to its own round (KIP-996).
+        """A prospective or candidate counts the answers to its own round.
 
-        A majority of pre-votes makes a candidate, a majority of votes a leader; a majority of refused pre-votes ends
-        the round. Answers to earlier rounds are dropped.
+        KIP-595, "Vote"; KIP-996, "Proposed Changes". A majority of pre-votes makes a candidate, a majority of votes a
+        leader; a majority of refused pre-votes ends the round. Answers to earlier rounds are dropped.
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -290,7 +290,7 @@ class Elections(QuorumBase):
         puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
         yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
         failed = self.after_restart(elected)
-        failure = self.taken(me, failed, *self.last_words(failed), consumes=consumes, starts=True)
+        failure = self.taken(me, failed, *self.first_words(failed), consumes=consumes, starts=True)
         yield failure.put(elected=puts["elected"]).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
@@ -382,9 +382,10 @@ class Elections(QuorumBase):
 
     @internal
     def resign(self, me: Replica) -> Steps:
-        """A leader shuts down gracefully, or heard from no majority in time: it ends its epoch (KIP-595).
+        """A leader shuts down gracefully, or heard from no majority in time: it ends its epoch.
 
-        Check quorum is a matter of time; without clocks the leader may find at any time that it took too long.
+        KIP-595, "EndQuorumEpoch". Check quorum is a matter of time; without clocks the leader may find at any time that
+        it took too long.
         """
         if me.mode is not Mode.LEADER:
             return

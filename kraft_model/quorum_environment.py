@@ -14,7 +14,7 @@ class Environment(QuorumBase):
 
     @internal
     def client_append(self, me: Replica, shared: Shared) -> Steps:
-        """A leader appends a client's record and flushes it (KIP-595)."""
+        """A leader appends a client's record and flushes it (KIP-595, "Log Replication")."""
         if me.mode is not Mode.LEADER:
             return
         number = shared.appended + 1
@@ -29,7 +29,10 @@ class Environment(QuorumBase):
 
     @internal
     def restart(self, me: Replica) -> Steps:
-        """A process restarts, and has what is on disk: epoch, leader, vote, log and snapshot."""
+        """A process restarts, and has what is on disk: epoch, leader, vote, log and snapshot.
+
+        KIP-595, "Quorum State"; KIP-853, "Quorum state".
+        """
         if me.mode is Mode.DOWN:
             return
         yield self.comes_back(me)
@@ -46,7 +49,7 @@ class Environment(QuorumBase):
     def comes_back(self, me: Replica) -> Step:
         """The step in which a replica starts again."""
         after = self.after_restart(me)
-        return self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("restarts")
+        return self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("restarts")
 
     @internal
     def crash(self, me: Replica) -> Steps:
@@ -57,7 +60,10 @@ class Environment(QuorumBase):
 
     @internal
     def lose_disk(self, me: Replica, shared: Shared) -> Steps:
-        """A disk is replaced and formatted without initial controllers: same id, next directory id (KIP-853)."""
+        """A disk is replaced and formatted without initial controllers: same id, next directory id.
+
+        KIP-853, "Disk failure recovery", "Replica directory ID".
+        """
         if me.mode is Mode.DOWN:
             return
         blank = self.formatted(me.id, me.directory + 1, me.endpoint).but(software=me.software)
@@ -70,7 +76,7 @@ class Environment(QuorumBase):
         if me.mode is Mode.DOWN or me.id in self.brokers:
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
-        yield self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("moved_endpoints")
+        yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("moved_endpoints")
 
     @internal
     def change_software(self, me: Replica) -> Steps:
@@ -83,7 +89,7 @@ class Environment(QuorumBase):
         if me.software == 1 and me.version == 1:
             return
         after = self.after_restart(me.but(software=1 - me.software))
-        yield self.taken(me, after, *self.last_words(after), consumes=False, starts=True).spend("software_changes")
+        yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("software_changes")
 
     # Links
 

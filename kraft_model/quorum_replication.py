@@ -198,10 +198,14 @@ class Replication(QuorumBase):
 
     @internal
     def retry(self, me: Replica) -> Steps:
-        """The answer does not come in time: a replica sends its request again, as it would be now (KIP-595).
+        """The answer does not come in time: a replica sends its request again, as it would be now (KIP-595, "Fetch").
 
-        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030).
+        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030). UpdateVoter, and
+        AddVoter or RemoveVoter of who joins, are not waited for any longer, so that they can be sent again (KIP-853,
+        "UpdateVoter").
         """
+        if me.updating or me.joining:
+            yield self.taken(me, me.but(updating=False, joining=False), consumes=False).spend("retries")
         if isinstance(me.pending, Nil):
             return
         free = me.but(pending=Nil.NIL)
@@ -215,7 +219,10 @@ class Replication(QuorumBase):
 
     @internal
     def take_snapshot(self, me: Replica) -> Steps:
-        """The state machine makes a snapshot of what is committed, and the log before it is deleted (KIP-630)."""
+        """The state machine makes a snapshot of what is committed, and the log before it is deleted.
+
+        KIP-630, "Proposed Changes"; KIP-853, "Snapshots".
+        """
         if me.high_watermark <= me.start:
             return
         yield self.taken(me, me.but(start=self.snapshot_end(me)), consumes=False).spend("snapshots")

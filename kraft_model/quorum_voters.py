@@ -130,7 +130,7 @@ class VoterChanges(QuorumBase):
 
     @on(ApiVersionsResponse)
     def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        """Step 4 of AddVoter (KIP-853): INVALID_REQUEST unless the new voter supports the kraft.version in use."""
+        """The new voter has to support the kraft.version in use: else INVALID_REQUEST (KIP-853, "AddVoter", step 4)."""
         if self.is_cut(me, response.source, shared):
             return
         change = me.change

@@ -47,6 +47,7 @@ def describe(protocol: Protocol, options: Options) -> Description:
         "constraints": _names(options.constraints),
         "action_constraints": _names(options.action_constraints),
         "deadlock": options.deadlock,
+        "symmetry": options.symmetry,
         "init": options.init,
     }
 
@@ -74,6 +75,7 @@ def revive(description: Description, user_files: Path) -> tuple[Protocol, Option
         constraints=tuple(known[name] for name in description["constraints"]),
         action_constraints=tuple(known[name] for name in description["action_constraints"]),
         deadlock=description["deadlock"],
+        symmetry=description["symmetry"],
         init=description["init"],
         keep_going=True,
         workers=1,

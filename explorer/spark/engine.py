@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from explorer.identity import identity_of
 from explorer.interruption import Interruption
 from explorer.result import DEADLOCK, Options, Result, TraceStep
 from explorer.spark.description import as_text, describe
@@ -73,9 +74,8 @@ def explore(protocol: Protocol, options: Options) -> Result:
 
 def _require_able(options: Options) -> None:
     """Raise InputError for what this engine does not do."""
-    for name, value in (("symmetry", options.symmetry), ("VIEW", options.view)):
-        if value is not None:
-            raise InputError(f"{name} {value}: the engine spark does not reduce states; expected --engine tables")
+    if options.view is not None:
+        raise InputError(f"VIEW {options.view}: the engine spark has no views; expected --engine tables")
     parts = split(options)
     for prop in (*parts.slow, *parts.slow_constraints):
         why = reason(prop) or "what the tables have no room for"
@@ -155,6 +155,7 @@ class SparkSearch(TableSearch):
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         self.parts = int(wanted) if wanted else usual
         self.shared.clear()
+        self.identified(first)  # which learns the images under symmetry
         controls: set[int] = set()
         contents: set[int] = set()
         self.names.unknown(first, controls, contents)
@@ -309,7 +310,17 @@ class SparkSearch(TableSearch):
         for level in range(self._level - 1, 0, -1):
             chain.append(self._predecessor(chain[-1], level))
         own = [self.names.to_own(state[None])[0] for state in chain[::-1]]
-        return self.behaviour(own)
+        return self.behaviour(own) if self.options.symmetry is None else self._unfolded(own)
+
+    def _unfolded(self, chain: list[Any]) -> tuple[TraceStep, ...]:
+        """Return a real behaviour through images of states, each of which leads to an image of the next."""
+        canonical = identity_of(self.protocol, self.options.symmetry, None)
+        orbits = [canonical(self.learner.decode_state(row)) for row in chain]
+        steps = [TraceStep(next(state for state in self.starts if canonical(state) == orbits[0]))]
+        for orbit in orbits[1:]:
+            step = next(t for t in self.semantics.transitions(steps[-1].state) if canonical(t.target) == orbit)
+            steps.append(TraceStep(step.target, step.action, step.actor, step.message))
+        return tuple(steps)
 
     def _predecessor(self, target: Any, level: int) -> States:
         self.cluster.describe(f"counterexample: what leads to it in level {level}")

@@ -57,6 +57,40 @@ def owners(states: Any, parts: Any, owner: Any) -> None:
         owner[i] = np.int64(((mix(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
+@jit
+def least_images(
+    rows: Any, controls: Any, contents: Any, slots: Any, permuted_rows: Any, permuted_contents: Any,
+    permuted_slots: Any, image: Any, least: Any,
+) -> None:  # fmt: skip
+    """Write for each state the least of its images under the symmetry group, by ids that are the same everywhere.
+
+    `rows` and the images of their parts have the ids of this process; `controls`, `contents` and `slots` say what these
+    are elsewhere. All images must be known. A part without an id is negative, and so less than any other.
+    """
+    rows, controls, contents, slots, least = bare(rows), bare(controls), bare(contents), bare(slots), bare(least)
+    permuted_rows, permuted_contents = bare(permuted_rows), bare(permuted_contents)
+    permuted_slots, image = bare(permuted_slots), bare(image)
+    for i in range(len(rows)):
+        for g in range(permuted_rows.shape[1]):
+            control = controls[permuted_rows[rows[i, 0], g]]
+            if g > 0 and control > least[i, 0]:
+                continue
+            image[:] = 0
+            image[0] = control
+            for c in range(1, rows.shape[1]):
+                content = np.int64(rows[i, c])
+                if content != 0:
+                    image[1 + slots[permuted_slots[g, c - 1]]] = contents[permuted_contents[content, g]]
+            smaller = g == 0 or control < least[i, 0]
+            if not smaller:
+                for c in range(1, len(image)):
+                    if image[c] != least[i, c]:
+                        smaller = image[c] < least[i, c]
+                        break
+            if smaller:
+                least[i, :] = image
+
+
 def packing_of(counts: list[int]) -> Packing:
     """Return the packing of states, given how many ids each of their fields may have, 0 included."""
     return packing([max(1, (count - 1).bit_length()) for count in counts], REST_BITS)

@@ -1,7 +1,8 @@
 """Between the ids that a process gives to what it learns and those that are the same everywhere.
 
 Every process learns on its own, in its own order, so its ids are its own. The dictionary numbers what was found,
-level by level, the same for all; here are the two translations.
+level by level, the same for all; here are the two translations. Under symmetry the dictionary has, with a value, its
+images too, and the least image by its ids stands for a state: it does not depend on who found which.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.spark.kernel import least_images
 from explorer.spark.values import (
     CLASS,
     CONTROL,
@@ -164,17 +166,35 @@ class Names:
         return result
 
     def to_common(self, rows: States) -> States:
-        """Return states with the ids that are the same everywhere, all of which must be known."""
+        """Return states with the ids that are the same everywhere, all of which must be known.
+
+        Under symmetry this is the state that stands for each; the images of its parts must be known too.
+        """
         self._fit()
         result = np.zeros((len(rows), self.width), np.int32)
-        result[:, 0] = self._controls[rows[:, 0]]
-        for own in range(rows.shape[1] - 1):
-            slot = self.slots.common.get(own)
-            if slot is not None:
-                result[:, 1 + slot] = self._contents[rows[:, 1 + own]]
+        if self._symmetric:
+            self._least(np.ascontiguousarray(rows), result)
+        else:
+            result[:, 0] = self._controls[rows[:, 0]]
+            for own in range(rows.shape[1] - 1):
+                slot = self.slots.common.get(own)
+                if slot is not None:
+                    result[:, 1 + slot] = self._contents[rows[:, 1 + own]]
         if len(result) and result.min() < 0:
             raise AssertionError("a state has a part that no task has reported")
         return result
+
+    @property
+    def _symmetric(self) -> bool:
+        return len(self.learner.group) > 1
+
+    def _least(self, rows: States, result: States) -> None:
+        a = self.learner.a
+        slots = np.array([self.slots.common.get(own, UNKNOWN) for own in range(len(self.learner.slots))], np.int32)
+        least_images(
+            rows, self._controls, self._contents, slots, a["permuted_rows"], a["permuted_contents"],
+            a["permuted_slots"], np.zeros(self.width, np.int32), result,
+        )  # fmt: skip
 
     def _fit(self) -> None:
         self._controls = grown(self._controls, int(self.learner.meta[at.M_ROWS]), UNKNOWN)
@@ -183,15 +203,16 @@ class Names:
     # What is new here
 
     def unknown(self, rows: States, controls: set[int], contents: set[int]) -> None:
-        """Note those control rows and inbox contents of states that the dictionary does not have."""
+        """Note those control rows and inbox contents of states, and their images, that the dictionary does not have."""
         self._fit()
-        for column, (known, noted) in enumerate([(self._controls, controls)] + [(self._contents, contents)] * (
-            rows.shape[1] - 1
-        )):
+        for column in range(rows.shape[1]):
+            known, noted = (self._contents, contents) if column else (self._controls, controls)
             used = rows[:, column]
-            new = used[known[used] == UNKNOWN]
-            if len(new):
-                noted.update(np.unique(new).tolist())
+            new = np.unique(used[known[used] == UNKNOWN])
+            if len(new) and self._symmetric:
+                images = self.learner.a["permuted_contents" if column else "permuted_rows"][new]
+                new = np.unique(images)
+            noted.update(new.tolist())
 
     def definitions(self, controls: Iterable[int], contents: Iterable[int]) -> Iterator[Definition]:
         """Yield what the dictionary needs to take in control rows and inbox contents of this process.

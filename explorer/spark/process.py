@@ -72,7 +72,7 @@ class Process:
         self.events = {}
 
     def successors(self, states: States) -> Iterator[States]:
-        """Yield the successors of states, with the ids of this process, each once in a task."""
+        """Yield the successors of states, with the ids of this process: each once, under symmetry one of its images."""
         search, worker = self.search, self.search.pool[0]
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
@@ -89,23 +89,46 @@ class Process:
         self.events.setdefault((kind, mask), Definition(EVENT, kind, b"", (mask, *state.tolist())))
 
     def predecessor(self, states: States, target: Any) -> Any:
-        """Return the first of some states that leads to a state, or None; all with common ids."""
+        """Return the first of some states that leads to a state or an image of it, or None; all with common ids."""
         search, worker = self.search, self.search.pool[0]
         learner = search.learner
-        wanted = self.names.to_own(target[None])
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
             rows, left = self.names.to_own(part), np.arange(len(part))
             while len(rows):
+                wanted = self._images(self.names.to_own(target[None]))
                 rows, wanted = search.widened(rows), search.widened(wanted)
                 worker.fit(len(rows), learner.width, search.copies, search.packing.words + 1)
-                worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
-                found = hot.find_predecessor(
-                    learner.tables, rows, wanted[0], worker.succ, worker.retry, worker.needs, worker.stats
-                )
-                if found >= 0:
-                    return part[left[found]]
+                found = [self._leading_to(image, rows) for image in wanted]
+                if max(found) >= 0:
+                    return part[left[min(index for index in found if index >= 0)]]
+                if worker.stats[hot.S_CODE] == hot.MANY_SUCCESSORS:
+                    worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
                 again = worker.retry[: worker.stats[hot.S_RETRY]].copy()
                 search.learn(rows, [worker])
                 rows, left = rows[again], left[again]
         return None
+
+    def _leading_to(self, target: Any, rows: States) -> int:
+        """Return which of some rows is the first to lead to another, or -1; those not known yet are noted."""
+        worker = self.search.pool[0]
+        worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = worker.stats[hot.S_CODE] = 0
+        tables = self.search.learner.tables
+        return int(
+            hot.find_predecessor(tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats)
+        )
+
+    def _images(self, row: States) -> States:
+        """Return the images of a state under the symmetry group, all with the ids of this process."""
+        search, learner = self.search, self.search.learner
+        if search.copies == 1:
+            return row
+        search.identified(row)  # which learns them
+        images = np.zeros((len(learner.group), row.shape[1]), np.int32)
+        for g in range(len(images)):
+            images[g, 0] = learner.a["permuted_rows"][row[0, 0], g]
+            for slot, content in enumerate(row[0, 1:].tolist()):
+                if content:
+                    place = 1 + learner.a["permuted_slots"][g, slot]
+                    images[g, place] = learner.a["permuted_contents"][content, g]
+        return np.unique(images, axis=0)

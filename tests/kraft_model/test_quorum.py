@@ -54,7 +54,7 @@ DEFAULT = {
     "default": (2_695_744, 15_299_592, 40),
     "default-add": (1_581_566, 8_727_309, 36),
     "default-answers": (67_916, 339_750, 32),
-    "default-broker": (922_198, 4_133_374, 37),
+    "default-broker": (927_758, 4_154_789, 37),
     "default-cuts": (5_294_198, 24_366_936, 32),
     "default-disk": (2_923_160, 16_185_559, 39),
     "default-elections": (745_688, 3_834_203, 34),
@@ -64,7 +64,7 @@ DEFAULT = {
     "default-removed": (2_841_844, 15_982_414, 40),
     "default-resign": (664_821, 4_195_156, 27),
     "default-restart": (1_224_348, 6_408_790, 31),
-    "default-snapshot": (84_032, 307_959, 30),
+    "default-snapshot": (90_714, 333_066, 30),
     "default-software": (65_124, 337_310, 23),
     "default-upgrade": (252_019, 1_092_641, 29),
 }

@@ -102,6 +102,8 @@ def test_add_voter_errors(me: Replica, voter: Voter, error: Error) -> None:
     (step,) = model.add_voter(me, QUIET, known(voter))
     assert sent(step, AdminResponse) == AdminResponse(Operation.ADD_VOTER, error, me.id, ADMIN)
     assert step.me.but(pending=me.pending) == me
+    assert (step.spends, step.needs) == (("refusals",), ("added_voters",))
+    assert list(quorum(MaxAddVoters=1, PlainAnswers="FALSE").add_voter(me, QUIET, known(voter))) == []
     request = AddVoterRequest(voter, voter.key.id, me.id)
     answer = sent(only(model.handle_add_voter_request(me, request, QUIET)), AdminResponse)
     assert (answer.error, answer.dest) == (error, voter.key.id)
@@ -111,7 +113,7 @@ def test_the_steps_of_add_voter() -> None:
     model = quorum(MaxAddVoters=1)
     asked = only(model.add_voter(leader(), QUIET, known(NEW)))
     assert sent(asked, ApiVersionsRequest).dest == N4
-    assert all_sent(asked, AdminResponse) == []
+    assert (all_sent(asked, AdminResponse), asked.spends) == ([], ("added_voters",))
     assert asked.me.change == Change(Operation.ADD_VOTER, NEW, False, 0, ADMIN)
     question = sent(asked, ApiVersionsRequest)
     versions = sent(only(model.handle_api_versions_request(BLANK, question, QUIET)), ApiVersionsResponse)
@@ -183,6 +185,12 @@ def test_the_steps_of_remove_voter() -> None:
     done = only(model.handle_fetch_request(begun.me, fetch(2), QUIET))
     assert (done.me.mode, done.me.high_watermark, done.me.change) == (Mode.LEADER, 2, Nil.NIL)
     assert sent(done, AdminResponse) == AdminResponse(Operation.REMOVE_VOTER, Error.NONE, N1, ADMIN)
+
+
+def test_whom_an_administrator_can_add() -> None:
+    model = quorum(Brokers="{n4}")
+    assert model.identity(follower(N3, endpoint=2)) == Voter(Key(N3), 2)
+    assert model.identity(follower(N4)) == model.identity(Admin(ADMIN)) == Nil.NIL
 
 
 def test_an_operation_takes_too_long() -> None:
@@ -318,6 +326,10 @@ def test_when_update_voter_is_sent() -> None:
         assert sent(only(BASE.send_update_voter(other)), UpdateVoterRequest).dest == N3
     assert list(BASE.send_update_voter(follower(N4, voters=ALL))) == []
     assert list(BASE.send_update_voter(leader())) == []
+    late = UpdateVoterResponse(1, N1, Error.NONE, 0, N1, N2)
+    for me in (follower(updating=True), replica(N2, Mode.UNATTACHED, epoch=1)):
+        assert only(BASE.handle_update_voter_response(me, late, QUIET)).me.updated is False
+    assert only(BASE.handle_update_voter_response(leader(), late.but(of=1), QUIET)).me == leader()
     newer = UpdateVoterResponse(2, N3, Error.FENCED_LEADER_EPOCH, 1, N1, N2)
     assert only(BASE.handle_update_voter_response(follower(updating=True), newer, QUIET)).me.leader == N3
 

@@ -7,12 +7,16 @@ scenarios (`tests/scenarios/quorum-*.txt`) show the same in longer stories.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from kraft_model.quorum import Quorum
+from kraft_model.quorum_base import ADMIN
 from kraft_model.quorum_records import (
+    Admin,
+    Answers,
     Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -25,6 +29,7 @@ from kraft_model.quorum_records import (
     LeaderChange,
     Mode,
     Nil,
+    PreVotes,
     Replica,
     Voter,
     VoteRequest,
@@ -400,11 +405,69 @@ def test_acknowledgements_tell_of_newer_epochs() -> None:
         assert only(BASE.handle_acknowledgement(leader(), stale, QUIET)).me == leader()
 
 
+# Connections are reset
+
+
+def forgotten(step: Step) -> set[Any]:
+    return {group for how, group in step.sends if how == "forget"}
+
+
+def test_answers_to_a_state_that_is_left_are_dropped() -> None:
+    asking, polling = follower(pending=BASE.fetch_from(follower(), N1)), leader()
+    told = BeginQuorumEpochRequest(2, Key(N3), N1, N3)
+    for me, groups in (
+        (standing(), {Answers("vote", N3)}),
+        (prospective(), {Answers("pre-vote", N3)}),
+        (follower(N3, pending=BASE.fetch_from(follower(N3), N1)), {Answers("fetch", N3)}),
+        (follower(N3, updating=True), {Answers("update", N3)}),
+        (replica(N3, Mode.LEADER, leader=N3), {Answers("leader", N3)}),
+        (replica(N3, Mode.RESIGNED, leader=N3), {Answers("leader", N3)}),
+        (replica(N3, Mode.UNATTACHED), set()),
+    ):
+        newer = told.but(epoch=me.epoch + 1)
+        assert forgotten(only(BASE.handle_begin_quorum_epoch_request(me, newer, QUIET))) == groups
+    for me in (asking, polling):
+        stays = only(BASE.handle_vote_request(me, vote(pre_vote=True, voter=me.key, dest=me.id), QUIET))
+        assert forgotten(stays) == set()
+        assert forgotten(only(BASE.restart(me))) == {Answers("fetch" if me is asking else "leader", me.id)}
+    early = quorum(LatePreVotes="FALSE")
+    given_up = only(early.pre_vote_timeout(prospective()))
+    assert forgotten(given_up) == {Answers("pre-vote", N3), PreVotes(N3, N1), PreVotes(N3, N2)}
+
+
+def test_acknowledgements_without_an_error_stay_away_unless_answers_are_plain() -> None:
+    told = BeginQuorumEpochRequest(1, Key(N2), N1, N2)
+    quiet = quorum(PlainAnswers="FALSE")
+    step = only(quiet.handle_begin_quorum_epoch_request(replica(N2, Mode.UNATTACHED), told, QUIET))
+    assert all_sent(step, BeginQuorumEpochResponse) == []
+    wrong = only(quiet.handle_begin_quorum_epoch_request(follower(), told.but(voter=Key(N2, 2)), QUIET))
+    assert sent(wrong, BeginQuorumEpochResponse).error is Error.INVALID_REQUEST
+
+
+# What the properties watch
+
+
+def test_who_watches_a_pre_vote_round() -> None:
+    model = quorum(WatchPreVotes="TRUE")
+    everyone = {N1: leader(), N2: follower(fetched=True), N3: follower(N3), N4: replica(N4, Mode.UNATTACHED)}
+    seen = Map({host: model.bystander(peer) for host, peer in everyone.items()})
+    step = only(model.fetch_timeout(everyone[N3], QUIET, seen))
+    assert {peer.id: peer.watched for peer in step.writes} == {N1: frozenset({N3}), N2: frozenset({N3})}
+    assert only(BASE.fetch_timeout(everyone[N3], QUIET, Map())).writes == ()
+    assert BASE.bystander(leader()) == model.bystander(Admin(ADMIN)) == Nil.NIL
+
+
 # Every handler says where it is from
 
 
-def test_every_handler_names_its_source() -> None:
-    for name, action in Quorum.actions.items():
-        text = action.function.__doc__ or ""
-        if action.kind == "on":
-            assert "KIP-" in text, name
+OURS = {"RestartLosingUnflushed", "Crash", "Cut", "Heal"}
+"""What happens to processes and links, of which no KIP tells."""
+
+
+def test_every_action_names_its_source() -> None:
+    unnamed = {
+        name
+        for name, action in Quorum.actions.items()
+        if not re.search(r'(KIP-\d+( and KIP-\d+)?, "|KAFKA-\d+)', " ".join((action.function.__doc__ or "").split()))
+    }
+    assert unnamed == OURS

@@ -218,8 +218,9 @@ def test_what_a_follower_does_with_a_snapshot() -> None:
     assert (step.me.voters, step.me.version, step.me.fetched) == (ALL, 1, True)
     assert sent(step, FetchRequest).offset == 2
     for error in (Error.SNAPSHOT_NOT_FOUND, Error.UNKNOWN_LEADER_EPOCH, Error.INCONSISTENT_CLUSTER_ID):
-        refused = only(BASE.handle_fetch_snapshot_response(me, answer.but(error=error, content=()), QUIET))
-        assert (refused.me.log, sent(refused, FetchRequest).offset) == ((), 0)
+        held = me.but(log=(FIRST,))
+        refused = only(BASE.handle_fetch_snapshot_response(held, answer.but(error=error, content=()), QUIET))
+        assert (refused.me.log, sent(refused, FetchRequest).offset) == ((FIRST,), 1)
     newer = answer.but(error=Error.FENCED_LEADER_EPOCH, epoch=2, leader=N2, content=())
     assert only(BASE.handle_fetch_snapshot_response(me, newer, QUIET)).me.leader == N2
 
@@ -308,6 +309,11 @@ def test_a_request_is_sent_again() -> None:
     assert list(BASE.retry(follower())) == []
     observer = follower(N4, voters=ALL).but(pending=fetch(source=N4))
     assert {sent(step, FetchRequest).dest for step in BASE.retry(observer)} == {N1, N2}
+    (update,) = BASE.retry(follower(updating=True))
+    assert (update.me.updating, update.spends) == (False, ("retries",))
+    assert len(list(BASE.send_update_voter(update.me))) == 1
+    (join,) = BASE.retry(follower(N4, joining=True, voters=ALL))
+    assert len(list(quorum(AutoJoin="TRUE").join(join.me))) == 1
 
 
 # Cluster ids (KIP-595, KIP-630, KIP-853)

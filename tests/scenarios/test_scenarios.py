@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck.models import find_model
 from tests.scenarios.runner import ScenarioError, read_blocks, run_scenario
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
@@ -24,6 +25,13 @@ def test_it_begins_with_what_it_tells(path: Path) -> None:
     assert blocks[0].commands[0].startswith("start ")
     for block in blocks:
         assert block.told, f"{path.name}, line {block.line}: nothing is told"
+
+
+@pytest.mark.parametrize("model", ["quorum", "recovery", "registration"])
+def test_every_action_is_told_somewhere(model: str) -> None:
+    protocol = find_model(model).protocol
+    told = {line.split()[0] for path in SCENARIOS for block in read_blocks(path.read_text())[0] for line in block.told}
+    assert set(protocol.actions) - told == set()
 
 
 LOCK = """\

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ADDRESS = "127.0.0.1"
-PATIENCE = 90.0
+PATIENCE = 300.0
 
 
 def free_port() -> int:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.spark
 
 ALIKE = ("result", "complete", "distinct_states", "generated_states", "depth", "actions", "trace_length")
 SETTINGS = ("spark.executor.memory=512m", "spark.driver.memory=512m", "spark.ui.enabled=false")
+PATIENCE = 600.0  # seconds until something must have gone wrong, on a busy machine too
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ class Command:
 
     def await_level(self, level: int) -> None:
         """Wait until so many levels are on disk."""
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until and self.process.poll() is None:
             manifest = self.folder / "manifest.json"
             if manifest.is_file() and len(json.loads(manifest.read_bytes())["search"]["levels"]) >= level:
@@ -54,7 +55,7 @@ class Command:
         raise AssertionError(self.output())
 
     def output(self) -> str:
-        return self.process.communicate(timeout=200)[0].decode()
+        return self.process.communicate(timeout=PATIENCE)[0].decode()
 
     def result(self) -> dict[str, Any]:
         output = self.output()

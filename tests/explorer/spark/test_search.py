@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
+from itertools import count, pairwise
 from pathlib import Path
 from random import Random
 
@@ -15,12 +17,17 @@ from explorer.result import Options, Result
 from explorer.tables.breadth import BreadthFirst
 from explorer.tables.slow import split
 from spec.protocol import Protocol
-from tests.conformance.models import bound
-from tests.explorer.random_protocols import sample
+from spec.semantics import Semantics
+from spec.starts import initial_states
+from tests.conformance.models import TLC, bound
+from tests.explorer.random_protocols import Sample, sample
 from tests.explorer.test_memory import found
 
 pytest.importorskip("pyarrow")
+from explorer.spark.engine import SparkSearch
 from tests.explorer.spark.pretended import Lost, search
+
+ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 
 
 def able(options: Options) -> Options:
@@ -29,7 +36,6 @@ def able(options: Options) -> Options:
     slow = (*parts.slow, *parts.slow_constraints)
     return replace(
         options,
-        symmetry=None,
         view=None,
         properties=tuple(p for p in options.properties if p not in slow),
         constraints=tuple(p for p in options.constraints if p not in slow),
@@ -70,10 +76,53 @@ def test_random_protocols(tmp_path_factory: pytest.TempPathFactory, seed: int) -
         assert len(states) == result.distinct_states == states.total(), drawn.description
         again = in_pieces(drawn.protocol, options, folder / "b", random)
         assert found(again) == found(expected), drawn.description
-        for level, parts in enumerate(driver.levels, start=1):  # what is in a file follows from the search alone
-            for part in parts:
-                name = f"levels/{level:05d}/part-{part:05d}.parquet"
-                assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+        assert_same_files(driver, folder / "a", folder / "b")
+
+
+def assert_same_files(driver: SparkSearch, one: Path, other: Path) -> None:
+    """What is in a file follows from the search alone."""
+    for level, parts in enumerate(driver.levels, start=1):
+        for part in parts:
+            name = f"levels/{level:05d}/part-{part:05d}.parquet"
+            assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
+def symmetric(seed: int) -> Sample:
+    """Return a random protocol with a symmetry."""
+    return next(
+        drawn
+        for number in count(seed)
+        for drawn in sample(1, seed=1000 * number, large=200, most=600)
+        if drawn.description.symmetric
+    )
+
+
+@pytest.mark.parametrize("seed", [12, 24, 31])  # six permutations; queues and violations; a deadlock
+def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
+    drawn = symmetric(seed)
+    options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
+    expected = BreadthFirst(drawn.protocol, options, 1).run()
+    without = BreadthFirst(drawn.protocol, replace(options, symmetry=None), 1).run()
+    assert expected.distinct_states < without.distinct_states
+    result, driver = search(drawn.protocol, replace(options, checkpoint=tmp_path / "a"), tmp_path / "a", Random(seed))
+    assert found(result) == found(expected), drawn.description
+    again = in_pieces(drawn.protocol, options, tmp_path / "b", Random(seed + 1))
+    assert found(again) == found(expected), drawn.description
+    assert_same_files(driver, tmp_path / "a", tmp_path / "b")
+    semantics = Semantics(drawn.protocol)
+    for violation in result.violations:  # a real behaviour, not one of states that stand for others
+        states = [step.state for step in violation.trace]
+        assert states[0] in list(initial_states(semantics, options.init))
+        for source, target in pairwise(states):
+            assert any(transition.target == target for transition in semantics.transitions(source))
+
+
+def test_orbits_of_tlc(tmp_path: Path) -> None:
+    name = "grow-with-election-hosts"
+    model = bound(f"symmetry/{name}")
+    options = Options(properties=model.properties, deadlock=model.deadlock, symmetry=model.symmetry)
+    result, _ = search(model.protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1))
+    assert (result.distinct_states, result.depth) == (ORBITS[name]["distinct_states"], ORBITS[name]["depth"])
 
 
 def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path) -> None:
