@@ -32,7 +32,7 @@ HOLDS = [
     Reading("update-voter-by-key", 22, 8, ("Upgrade",)),
     Reading("duplicate-directory-allowed", 159_645, 343_245),
     Reading("add-voter-gives-up", 3_042, 3_350),
-    Reading("update-voter-answered-at-once", 1_291_857, 1_271_239),
+    Reading("update-voter-answered-at-once", 71_149, 66_188),
     Reading("invalid-voter-key", 13_556, 13_556),
     Reading("version-once-committed", 132_089, 132_214),
     Reading("kip853-draft", 364_236, 1_056_302),
