@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
+from explorer.result import Options
+from explorer.tables import engine, walks
 from kraftcheck.cli import main
+from spec.examples.two_phase_commit import TwoPhaseCommit
+from spec.values import ModelValue
 
 PING = '''
 """A user's own protocol."""
@@ -91,6 +95,14 @@ class Outcome(NamedTuple):
 
 
 Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled() -> None:
+    """Have the kernel compiled before anything that looks at the clock, or at what is printed meanwhile."""
+    protocol = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1)}))
+    engine.explore(protocol, Options())
+    walks.simulate(protocol, Options(), walks.Plan(1, 5, 0), None)
 
 
 @pytest.fixture
