@@ -225,3 +225,12 @@ class VersionOnceCommitted(Quorum, variant="version-once-committed"):
     def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
         after, sends, puts = super().commits(me, shared)
         return self.committed_version(after), sends, puts
+
+
+class SilentLeaderForgotten(Quorum, variant="silent-leader-forgotten"):
+    """A follower that gets no answer, and asks elsewhere, no longer counts as one that has fetched (a proposal)."""
+
+    configuration = "finding.unaware-voter"
+
+    def retry(self, me: Replica) -> Steps:
+        yield from super().retry(me.but(fetched=False))

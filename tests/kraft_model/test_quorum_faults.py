@@ -73,3 +73,13 @@ def test_every_fault_is_described_tested_and_configured() -> None:
 def test_every_property_is_broken_by_a_fault_or_a_reading() -> None:
     checked = {prop.name for prop in Quorum.properties.values() if not prop.kind.endswith("constraint")}
     assert {fault.property for fault in READINGS + FAULTS} == checked
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.variant) for fault in READINGS + FAULTS])
+def test_a_configuration_says_what_it_shows(fault: Fault) -> None:
+    own = find_model(MODEL, fault.variant).own_configuration
+    assert own is not None
+    text = find_model(MODEL).configurations[own].read_text()
+    assert f"\\* The variant {fault.variant} violates {fault.property} in a trace of {fault.length} states.\n" in text
+    if fault.base is not None:
+        assert f"\\* Without it the property holds in all of its {fault.base:,} states.\n" in text
