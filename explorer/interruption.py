@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -15,14 +16,20 @@ class Interruption:
 
     Outside the main thread, where Python allows no signal handlers, it does nothing; nor for a signal that is ignored.
 
+    Parameters
+    ----------
+    hurry
+        Called, in a thread of its own, when the search is asked to stop: it brings to an end what the search waits for.
+
     Attributes
     ----------
     asked
         Whether the search is asked to stop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hurry: Callable[[], None] | None = None) -> None:
         self.asked = False
+        self._hurry = hurry
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -41,3 +48,5 @@ class Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        if self._hurry is not None:
+            threading.Thread(target=self._hurry, daemon=True).start()

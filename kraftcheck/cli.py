@@ -203,16 +203,19 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
 
 
 def _add_simulate(simulate: argparse.ArgumentParser) -> None:
-    none = dict.fromkeys(("max_depth", "graph", "memory", "checkpoint", "checkpoint_every", "resume", "master"))
+    none = dict.fromkeys(("max_depth", "graph", "memory", "checkpoint", "checkpoint_every", "resume"))
     # Of check's options, those that it does not have.
-    simulate.set_defaults(run=_simulate, search="bfs", conf=(), **none)
+    simulate.set_defaults(run=_simulate, search="bfs", **none)
     _add_what(simulate)
     how = simulate.add_argument_group("how")
     how.add_argument("--runs", type=_count, default=1000, metavar="N", help="walks (default: 1000)")
     how.add_argument("--depth", type=_count, default=100, metavar="N", help="states along a walk (default: 100)")
+    what = "make a walk that ends with fewer states again, by other choices (default: 1)"
+    how.add_argument("--min-depth", type=_count, default=1, metavar="N", help=what)
     how.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
-    how.add_argument("--engine", metavar="NAME", help="the engine: tables")
+    how.add_argument("--engine", metavar="NAME", help="the engine: tables or, for a corpus in --out, spark")
     how.add_argument("--workers", type=_count, metavar="N", help="threads")
+    _add_spark(simulate)
     limits = simulate.add_argument_group("where to stop")
     limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
     limits.add_argument("--time-limit", type=_seconds, metavar="SECONDS")
@@ -269,14 +272,18 @@ def _add_search(check: argparse.ArgumentParser) -> None:
     how.add_argument("--engine", metavar="NAME", help="the engine (default: the first that can do what is asked)")
     how.add_argument("--workers", type=_count, metavar="N", help="threads")
     how.add_argument("--memory", type=_size, metavar="SIZE", help="for the states, such as 4G; the rest goes to disk")
-    spark = check.add_argument_group("on Spark, with --engine spark")
-    spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT, yarn, ... (default: this machine)")
-    setting = "one of Spark's settings (repeatable)"
-    spark.add_argument("--conf", type=_conf, action=_Pairs, default=(), metavar="KEY=VALUE", help=setting)
+    _add_spark(check)
     limits = check.add_argument_group("where to stop")
     limits.add_argument("--max-states", type=_count, metavar="N", help="distinct states")
     limits.add_argument("--max-depth", type=_count, metavar="N", help="states along a path; 1: the initial ones alone")
     limits.add_argument("--time-limit", type=_seconds, metavar="SECONDS")
+
+
+def _add_spark(check: argparse.ArgumentParser) -> None:
+    spark = check.add_argument_group("on Spark, with --engine spark")
+    spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT, yarn, ... (default: this machine)")
+    setting = "one of Spark's settings (repeatable)"
+    spark.add_argument("--conf", type=_conf, action=_Pairs, default=(), metavar="KEY=VALUE", help=setting)
 
 
 def _count(text: str) -> int:

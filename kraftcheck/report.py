@@ -96,7 +96,7 @@ def summary(result: Result) -> Line:
         what += f", stopped at {LIMITS.get(result.limit, result.limit)}"
     parts = [
         what,
-        f"{result.distinct_states:,} distinct states",
+        *([] if unseen(result) else [f"{result.distinct_states:,} distinct states"]),
         f"{result.generated_states:,} generated",
         *([] if result.depth is None else [f"depth {result.depth}"]),
         f"{result.seconds:,.1f} s",
@@ -105,9 +105,15 @@ def summary(result: Result) -> Line:
     return [(result.verdict, result.verdict.upper()), (PLAIN, f": {'; '.join(parts)}")]
 
 
+def unseen(result: Result) -> bool:
+    """Return whether nobody has counted the distinct states: those of a corpus that many machines make."""
+    return result.runs is not None and not result.distinct_states
+
+
 def rate(result: Result) -> float:
-    """Return distinct states a second."""
-    return result.distinct_states / result.seconds if result.seconds > 0 else 0.0
+    """Return distinct states a second; where nobody has counted these, all."""
+    states = result.generated_states if unseen(result) else result.distinct_states
+    return states / result.seconds if result.seconds > 0 else 0.0
 
 
 def actions_table(result: Result, *, calls: bool = False) -> Iterator[Line]:

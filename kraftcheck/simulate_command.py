@@ -12,14 +12,15 @@ from explorer.result import INTERRUPTED, Interrupted, Result, TraceStep, Verdict
 from kraftcheck.check_command import Job, exit_code, guarded, header, job_of, view_of, write_trace
 from kraftcheck.models import find_model
 from kraftcheck.outputs import require_writable, result_as_json, write_json
-from kraftcheck.progress import meter
+from kraftcheck.progress import Count, meter
 from kraftcheck.report import print_lines, report
 from spec.errors import InputError
 
 if TYPE_CHECKING:
     from explorer.tables.walks import Plan
 
-ENGINE = "tables"
+SPARK = "spark"
+ENGINES = ("tables", SPARK)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,24 +48,28 @@ def run(arguments: argparse.Namespace) -> int:
 def _simulate(job: Job, arguments: argparse.Namespace) -> int:
     from explorer.tables.walks import Plan
 
-    if arguments.engine not in (None, ENGINE):
-        raise InputError(f"--engine {arguments.engine}: random walks are made by the engine {ENGINE}")
-    job = job._replace(engine=ENGINE)
+    if arguments.engine not in (None, *ENGINES):
+        raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
     protocol = job.bound.protocol
-    plan = Plan(arguments.runs, arguments.depth, arguments.seed)
+    plan = Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
     require_writable({"--json": arguments.json, "--trace": arguments.trace})
     view = view_of(job) if arguments.trace or arguments.out else None
     keep = None
-    if view is not None and arguments.out:
-        from kraftcheck.walk_files import walk_writer
+    if job.engine == SPARK:
+        _require_able(arguments)
+    elif view is not None and arguments.out:
+        from traces.walk_files import WalkWriter
 
-        keep = walk_writer(view, require_empty_folder("--out", arguments.out))
+        keep = WalkWriter(view, require_empty_folder("--out", arguments.out))
     if not arguments.quiet:
         print_lines(header(job, f"{plan.runs:,} random walks, seed {plan.seed}"))
-    result = _walk(job, plan, keep, arguments)
+    on_spark = job.engine == SPARK
+    result = _walk_on_spark(job, plan, arguments) if on_spark else _walk(job, plan, keep, arguments)
     if arguments.json:
-        content = result_as_json(job.model, job.config_name, ENGINE, protocol, job.options, result)
+        content = result_as_json(job.model, job.config_name, job.engine, protocol, job.options, result)
         content |= {"search": "random", "runs": result.runs, "seed": plan.seed, "depth_limit": plan.depth}
+        if job.engine == SPARK:  # nobody has seen all states of a corpus
+            content["distinct_states"] = None
         write_json(arguments.json, content)
     if arguments.trace and view is not None:
         write_trace(job, view, result, arguments)
@@ -87,6 +92,32 @@ def _walk(
         return Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, runs=0)
     finally:
         shown.close()
+
+
+def _require_able(arguments: argparse.Namespace) -> None:
+    """Raise InputError for what is not done on Spark."""
+    if arguments.out is None:
+        raise InputError("--engine spark: expected --out too, a folder that driver and executors share")
+    for option in ("--workers", "--max-states", "--time-limit", "--check-actions"):
+        if getattr(arguments, option[2:].replace("-", "_")):
+            raise InputError(f"{option}: walks on Spark know no such option; expected --engine {ENGINES[0]}")
+
+
+def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
+    """Make a corpus on Spark, showing the progress."""
+    from explorer.spark.session import Cluster
+    from traces.corpus import CorpusMaker, identity_of_corpus
+    from traces.corpus_folder import CorpusFolder
+
+    protocol, options = job.bound.protocol, job.options
+    count = Count("walks made", quiet=arguments.quiet)
+    with CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder:
+        cluster = Cluster(f"kraftcheck simulate {job.model.name}", options.master, options.conf, type(protocol))
+        try:
+            return CorpusMaker(cluster, protocol, options, plan, folder).run(count.reach)
+        finally:
+            count.close()
+            cluster.close()
 
 
 def require_empty_folder(option: str, path: Path) -> Path:

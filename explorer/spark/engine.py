@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 from uuid import uuid4
@@ -15,6 +17,7 @@ from explorer.interruption import Interruption
 from explorer.result import DEADLOCK, Options, Result, TraceStep
 from explorer.spark.description import as_text, describe
 from explorer.spark.folder import Piece, Shared, States, groups_of
+from explorer.spark.here import Here
 from explorer.spark.keeping import Keeper
 from explorer.spark.kernel import bytes_a_state, owners, packing_of
 from explorer.spark.process import names_of
@@ -27,7 +30,8 @@ from explorer.tables.slow import reason, split
 from spec.errors import InputError
 from spec.protocol import Protocol
 
-SMALL = 20_000  # states of a level that are not worth a second task
+SMALL = 20_000  # states of a level that are not worth a second task, and no job while few states are visited
+FEW = 1_000_000  # visited states up to which the driver does a small level itself
 TASK = 1 << 18  # states that a task expands, about
 PARTITIONS_A_CORE, LEAST_PARTITIONS = 4, 8
 MOST_PARTITIONS = 1 << 15
@@ -106,13 +110,15 @@ class SparkSearch(TableSearch):
         self.calls: Counter[str] = Counter()
         self.figures: list[dict[str, Any]] = []
         self.earlier = 0.0
-        self.interruption = Interruption()
+        self.interruption = Interruption(cluster.cancel)
         self.run_id = uuid4().hex
+        self.here = Here(protocol, options, self.shared, self.run_id)
+        self.small = cluster.number("spark.kraftcheck.small", SMALL, least=0, most=SMALL)
         self._discovered: list[Definition] = []  # what the states of the last level lead to, not taken yet
         self._description = describe(protocol, options)
 
     def run(self) -> Result:
-        """Search, and return what was found."""
+        """Search, and return what was found. A job that is under way where the user interrupts it is cancelled."""
         with self.interruption:
             return super().run()
 
@@ -141,19 +147,29 @@ class SparkSearch(TableSearch):
 
     def _look_around(self) -> None:
         self.report(sum(self.levels[-1].values()))
+        self._heed()
+        self.stop_at_max_states()
+
+    def _heed(self) -> None:
         if self.interruption.asked:
             raise KeyboardInterrupt
-        self.stop_at_max_states()
+
+    @contextmanager
+    def _cancellable(self) -> Iterator[None]:
+        """Within it a job is done; one that fails since it was cancelled is an interruption."""
+        self._heed()
+        try:
+            yield
+        except InputError:
+            self._heed()
+            raise
 
     # Levels
 
     def _start(self, first: Rows) -> None:
-        wanted = self.cluster.setting("spark.kraftcheck.partitions", "")
-        if wanted and not (wanted.isdigit() and 0 < int(wanted) <= MOST_PARTITIONS):
-            raise InputError(f"spark.kraftcheck.partitions: expected a number up to {MOST_PARTITIONS}, found {wanted}")
         cores = PARTITIONS_A_CORE * self.cluster.parallelism
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
-        self.parts = int(wanted) if wanted else usual
+        self.parts = self.cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
         self.shared.clear()
         self.identified(first)  # which learns the images under symmetry
         controls: set[int] = set()
@@ -179,6 +195,10 @@ class SparkSearch(TableSearch):
             self.shared.write_names(level, new)
             self.names.load(new)
             self.named.append(level)
+
+    def _who(self, states: int) -> Cluster | Here:
+        """Return who does the tasks of a level with so many states: Spark, or for a small one the driver itself."""
+        return self.here if states <= self.small and self.distinct <= FEW else self.cluster
 
     def _tasks(self, level: int) -> list[list[Piece]]:
         """Divide a level among tasks."""
@@ -209,7 +229,8 @@ class SparkSearch(TableSearch):
         total = sum(self.levels[level - 1].values())
         self.cluster.describe(f"level {level}: {total:,} states, what they lead to")
         tasks = self._tasks(level)
-        return list(from_table(self.cluster.run(len(tasks), "discover", self._arguments(tasks=tasks), DDL)))
+        with self._cancellable():
+            return list(from_table(self._who(total).run(len(tasks), "discover", self._arguments(tasks=tasks), DDL)))
 
     def _take(self, discovered: list[Definition]) -> list[Definition]:
         """Take in what the states of the last level lead to; return what is violated."""
@@ -242,12 +263,10 @@ class SparkSearch(TableSearch):
             part: [number for number, parts in enumerate(self.levels, start=1) if part in parts]
             for part in range(self.parts)
         }
-        table = self.cluster.exchange(
-            len(tasks),
-            ("expand", self._arguments(tasks=tasks, counts=counts, reducers=reducers), STATES_DDL),
-            reducers,
-            ("settle", self._arguments(level=level + 1, files=files, counts=counts), DDL),
-        )
+        first = "expand", self._arguments(tasks=tasks, counts=counts, reducers=reducers), STATES_DDL
+        second = "settle", self._arguments(level=level + 1, files=files, counts=counts), DDL
+        with self._cancellable():
+            table = self._who(total).exchange(len(tasks), first, reducers, second)
         found = list(from_table(table))
         settled = {row.column: row.numbers for row in found if row.kind == SETTLED}
         self.levels.append({part: states for part, (states, _, _) in settled.items() if states})
@@ -326,7 +345,8 @@ class SparkSearch(TableSearch):
         self.cluster.describe(f"counterexample: what leads to it in level {level}")
         tasks = self._tasks(level)
         arguments = self._arguments(tasks=tasks, target=target.tolist())
-        found = from_table(self.cluster.run(len(tasks), "precede", arguments, DDL))
+        who = self._who(sum(self.levels[level - 1].values()))
+        found = from_table(who.run(len(tasks), "precede", arguments, DDL))
         return np.array(min(definition.numbers for definition in found), np.int32)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from explorer.spark.bundle import make_bundle
 from spec.errors import InputError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 LEAST_JAVA = 17
 LEAST_SPARK = (4, 1)
+CANCEL_AGAIN = 0.5  # seconds
 PATIENCE = 30.0  # seconds that a master has to answer, and then to give an executor
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
@@ -76,14 +79,16 @@ class Cluster:
         if not submitted:
             require_java()
         self._folder = Path(mkdtemp(prefix="kraftcheck-"))
-        self._own = False
+        self._group = f"kraftcheck-{uuid4().hex}"
+        self._own = self._closed = False
         try:
             self.spark = self._session(name, master, dict(conf), submitted)
             context = self.spark.sparkContext
             self.local = str(context.master).startswith("local")
             self._await_executor()
             self._bundle = make_bundle(protocol, self._folder)
-            context.addFile(str(self._bundle.path))
+            if self._bundle.path.name not in {Path(path).name for path in context.listFiles}:
+                context.addFile(str(self._bundle.path))
         except BaseException:
             self.close()
             raise
@@ -192,17 +197,48 @@ class Cluster:
         register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
         return boot.remote(name, arguments, self._bundle.path.name, self._bundle.digest)
 
+    def number(self, key: str, usual: int, *, least: int, most: int) -> int:
+        """Return one of the settings that is a number.
+
+        Parameters
+        ----------
+        key, usual
+            Which, and what it is where nothing is set.
+        least, most
+            What it may be.
+
+        Raises
+        ------
+        InputError
+            Where it is something else.
+        """
+        wanted = self.setting(key, str(usual))
+        if not (wanted.isascii() and wanted.isdigit() and least <= int(wanted) <= most):
+            raise InputError(f"{key}: expected a number from {least} to {most:,}, found {wanted}")
+        return int(wanted)
+
+    def cancel(self) -> None:
+        """Cancel the job that is under way and those that follow, until Spark is left alone."""
+        while not self._closed:
+            with suppress(Exception):  # Spark is gone
+                self.spark.sparkContext.cancelJobGroup(self._group)
+            time.sleep(CANCEL_AGAIN)
+
     def describe(self, text: str) -> None:
         """Say in Spark's UI and in its log what the jobs that follow are for."""
         context = self.spark.sparkContext
-        context.setJobDescription(text)
+        context.setJobGroup(self._group, text, interruptOnCancel=True)
         jvm: Any = context._jvm
         jvm.org.slf4j.LoggerFactory.getLogger("kraftcheck").info(text)
 
     def close(self) -> None:
         """Stop Spark, if it was not there before, and remove temporary files."""
+        self._closed = True
         spark = getattr(self, "spark", None)
-        if spark is not None and self._own:
+        if spark is not None and not self._own:  # it hands out our code for as long as it is there
+            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+            return
+        if spark is not None:
             with suppress(Exception):  # a JVM that is gone already, as after Ctrl-C
                 spark.stop()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from explorer.spark.description import as_text, revive
+from explorer.spark.description import revive
 from explorer.spark.folder import GROUP, Piece, Shared, States
 from explorer.spark.kernel import add, from_bytes, in_order, owners, packed, packing_of, to_bytes, unpacked
 from explorer.spark.process import Process
@@ -38,18 +37,26 @@ STATES_SCHEMA = pa.schema(
 STATES_DDL = "task int not null, part int not null, states binary not null"
 
 
-@lru_cache(maxsize=1)
-def _process(run: str, description: str, folder: str, user_files: str) -> Process:
-    """Return what this process knows of a search; another run begins anew."""
-    import json
+_known: dict[str, Process] = {}  # what this process knows of a search, by its run: one at a time
 
-    protocol, options = revive(json.loads(description), Path(user_files))
-    return Process(TableSearch(protocol, options, 1), Shared(folder))
+
+def lend(run: str, process: Process) -> None:
+    """Give the tasks of a run that are done in this process what does them."""
+    if run not in _known:
+        _known.clear()
+    _known[run] = process
+
+
+def _process(arguments: Arguments) -> Process:
+    """Return what this process knows of a search; another run begins anew."""
+    if arguments["run"] not in _known:
+        protocol, options = revive(arguments["description"], Path(arguments["user_files"]))
+        lend(arguments["run"], Process(TableSearch(protocol, options, 1), Shared(arguments["folder"])))
+    return _known[arguments["run"]]
 
 
 def _prepared(arguments: Arguments) -> Process:
-    description = as_text(arguments["description"])
-    process = _process(arguments["run"], description, arguments["folder"], arguments["user_files"])
+    process = _process(arguments)
     process.know(arguments["names"])
     process.begin(arguments["violated"])
     return process
@@ -136,7 +143,9 @@ def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]
 
 def settle(arguments: Arguments, batches: Batches) -> Batches:
     """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
-    shared, layout, level = Shared(arguments["folder"]), packing_of(arguments["counts"]), arguments["level"]
+    known = _known.get(arguments["run"])
+    shared = Shared(arguments["folder"]) if known is None else known.shared
+    layout, level = packing_of(arguments["counts"]), arguments["level"]
     candidates: dict[int, Partition] = {}
     received: Counter[int] = Counter()
     for batch in batches:
@@ -151,13 +160,13 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
     settled = []
     for part in sorted(candidates):
         partition = candidates.pop(part)
-        known = np.zeros(len(partition.places), np.uint8)
+        visited = np.zeros(len(partition.places), np.uint8)
         for before in arguments["files"].get(str(part), ()):
             for states in shared.read_part(before, part):
-                mark(partition.keys, partition.places, packed(_widened(states, layout), layout), known)
+                mark(partition.keys, partition.places, packed(_widened(states, layout), layout), visited)
         words = partition.words()
-        fresh = in_order(words[known[partition.places != 0] == 0])
-        del words, known, partition
+        fresh = in_order(words[visited[partition.places != 0] == 0])
+        del words, visited, partition
         size = 0
         if len(fresh):
             states = unpacked(fresh, layout)

@@ -25,11 +25,13 @@ from explorer.tables.hot import FULL, MISSING, mix
 from explorer.tables.layout import BAD, C_BAD, PRUNED, R_BAD, R_FLAGS, STEP_BAD, STEP_PRUNED
 from explorer.tables.native import bare, inlined, jit
 from explorer.tables.stable import StableNames
+from explorer.tables.visited import Partition
 from spec.errors import InputError
 from spec.protocol import Protocol
 
 STATES_AT_ONCE = 1 << 20  # states along the walks that are made together
 WALKS_AT_ONCE = 1 << 10
+MOST_TRIES = 200  # of a walk that ends too early
 MOST_DEPTH = 1_000_000  # states along a walk; each is kept until the walk ends
 STEPS_A_TURN = 1 << 17  # steps that one worker makes between two looks at the clock
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
@@ -50,11 +52,18 @@ class Plan:
         The most states along one.
     seed
         What the choices are drawn from.
+    first
+        The number of the first.
+    least
+        The fewest states along one: a walk that ends before is made again with other choices, which follow from the
+        seed, its number and how often it was made. One that shows a violation stays as it is.
     """
 
     runs: int
     depth: int = 100
     seed: int = 0
+    first: int = 0
+    least: int = 1
 
 
 def simulate(
@@ -84,11 +93,19 @@ def simulate(
     Interrupted
         Where the user interrupts it; the exception has what was found until then.
     InputError
-        For walks that are too long, or where the protocol breaks the language's contract.
+        For walks that are too long, or end too early again and again; or where the protocol breaks the language's
+        contract.
     """
+    check_plan(plan)
+    return RandomWalks(protocol, options, plan, keep).run()
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise InputError for walks that cannot be made."""
     if plan.depth > MOST_DEPTH:
         raise InputError(f"expected at most {MOST_DEPTH:,} states along a walk, found {plan.depth:,}")
-    return RandomWalks(protocol, options, plan, keep).run()
+    if plan.least > plan.depth:
+        raise InputError(f"expected at most {plan.depth:,} states for the shortest walk, found {plan.least:,}")
 
 
 @jit
@@ -214,7 +231,15 @@ class Walks:
         self.length = np.ones(count, np.int64)
         self.status = np.zeros(count, np.int64)
         self.refused = np.zeros(count, np.int64)
+        self.tries = np.ones(count, np.int64)
         self.broken = np.full((count, STATE_BITS + STEP_BITS), -1, np.int32)
+
+    def again(self, w: int, start: Any, seed: Any) -> None:
+        """Begin a walk anew."""
+        self.path[w * self.depth] = start
+        self.taken[w], self.broken[w] = -1, -1
+        self.seeds[w], self.length[w], self.status[w], self.refused[w] = seed, 1, GOING, 0
+        self.tries[w] += 1
 
     def rows(self, w: int, length: int) -> Rows:
         """Return the first states of a walk."""
@@ -236,9 +261,9 @@ class RandomWalks(TableSearch):
         super().__init__(protocol, options, options.workers or default_workers())
         self.plan = plan
         self.keep = keep
-        self.seed = np.uint64(int.from_bytes(blake2b(str(plan.seed).encode(), digest_size=8).digest(), "little"))
         self.made = 0
         self.longest = 0
+        self.shown_by: dict[str, int] = {}  # the number of the first walk that violates a property
         self.broken_names = self._names_of_bits()
 
     def _names_of_bits(self) -> list[str]:
@@ -247,30 +272,68 @@ class RandomWalks(TableSearch):
 
     def search(self) -> None:
         """Make all the walks."""
-        starts = self.begin()
+        self.first_rows = self.begin()
         self.initial_count = 0
         self.check_starts()
-        if len(starts) == 0:
-            return
         self.names = StableNames(self.learner)
-        at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // self.plan.depth))
-        for first in range(0, self.plan.runs, at_once):
-            walks = self.begun(self.widened(starts), first, min(at_once, self.plan.runs - first))
+        self.make()
+
+    def more(self, plan: Plan) -> Result:
+        """Make further walks, with one worker, once a search was run; return what was found on these alone."""
+        self.plan, self.made, self.longest = plan, 0, 0
+        self.violated, self.shown_by = set(), {}
+        self.result = Result(actions=dict.fromkeys(self.learner.action_names, 0))
+        self.partitions = [Partition(self.packing.words) for _ in self.partitions]
+        for worker in self.pool:
+            worker.fired[:] = 0
+        self.make()
+        return self.conclude()
+
+    def make(self) -> None:
+        """Make the walks of the plan, once the search has begun."""
+        plan = self.plan
+        if len(self.first_rows) == 0:
+            return
+        at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // plan.depth))
+        for done in range(0, plan.runs, at_once):
+            walks = self.begun(plan.first + done, min(at_once, plan.runs - done))
             try:
                 while (walks.status == GOING).any():
                     self.go_on(walks)
-                    self.report(self.plan.runs - self.made)
+                    self._again(walks, plan.first + done)
+                    self.report(plan.runs - self.made)
             except (Stop, KeyboardInterrupt):  # the walks before the first that is under way are made
                 self._end(walks, int((walks.status == GOING).argmax()))
                 raise
             self._end(walks, len(walks.status))
             self.stop_at_max_states()
 
-    def begun(self, starts: Rows, first: int, count: int) -> Walks:
+    def begun(self, first: int, count: int) -> Walks:
         """Return walks, from number `first` on, at their initial states."""
+        starts, seeds = self._drawn(str(self.plan.seed), first, count)
+        return Walks(starts, seeds, self.plan.depth)
+
+    def _drawn(self, seed: str, first: int, count: int) -> tuple[Rows, NDArray[np.uint64]]:
+        """Return where walks begin, and what their choices are drawn from."""
+        base = np.uint64(int.from_bytes(blake2b(seed.encode(), digest_size=8).digest(), "little"))
         seeds, chosen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
-        draw_seeds(self.seed, first, seeds, chosen, len(starts))
-        return Walks(starts[chosen], seeds, self.plan.depth)
+        draw_seeds(base, first, seeds, chosen, len(self.first_rows))
+        return self.widened(self.first_rows)[chosen], seeds
+
+    def _again(self, walks: Walks, first: int) -> None:
+        """Begin those walks anew that have ended too early."""
+        least = self.plan.least
+        for w in np.flatnonzero((walks.status >= STUCK) & (walks.length < least)).tolist():
+            if self._findings(walks, w):
+                continue
+            if walks.tries[w] >= MOST_TRIES:
+                raise InputError(
+                    f"walk {first + w} ends before it has {least:,} states, {MOST_TRIES} times out of {MOST_TRIES}; "
+                    "expected larger bounds in the configuration, or shorter walks"
+                )
+            starts, seeds = self._drawn(f"{self.plan.seed}, again {walks.tries[w]}", first + w, 1)
+            walks.path = self.widened(walks.path)
+            walks.again(w, starts[0], seeds[0])
 
     # Walking
 
@@ -332,8 +395,9 @@ class RandomWalks(TableSearch):
         self._count(walks, count)
         if self.keep is not None:
             for w in range(count):
-                self.keep(self.made - count + w, self.trace(walks, w, int(walks.length[w])))
+                self.keep(self.plan.first + self.made - count + w, self.trace(walks, w, int(walks.length[w])))
         for name, (w, place) in violations.items():
+            self.shown_by.setdefault(name, self.plan.first + self.made - count + w)
             self.violation(name, self.trace(walks, w, place + 1))
 
     def _findings(self, walks: Walks, w: int) -> dict[str, int]:

@@ -186,9 +186,9 @@ def test_walks_do_not_depend_on_what_was_learned_before(name) -> None:
     check_walks(protocol, QUIET, plan, result, walks)
     for number in (7, 29):
         alone = RandomWalks(protocol, replace(QUIET, workers=1), plan)
-        starts = alone.begin()
+        alone.first_rows = alone.begin()
         alone.names = StableNames(alone.learner)
-        walk = alone.begun(starts, number, 1)
+        walk = alone.begun(number, 1)
         while walk.status[0] == GOING:
             alone.go_on(walk)
         assert alone.trace(walk, 0, int(walk.length[0])) == walks[number]

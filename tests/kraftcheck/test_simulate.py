@@ -107,7 +107,7 @@ def test_constraints_and_properties_of_a_configuration(run, ping, tmp_path) -> N
         (["--depth", "x"], "argument --depth: expected a number of at least 1, found 'x'"),
         (["--depth", 10**7], "expected at most 1,000,000 states along a walk, found 10,000,000"),
         (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
-        (["--engine", "reference"], "--engine reference: random walks are made by the engine tables"),
+        (["--engine", "reference"], "--engine reference: random walks are made by tables or spark"),
         (["--search", "dfs"], "unrecognized arguments: --search dfs"),
         (["--graph", "x.dot"], "unrecognized arguments: --graph x.dot"),
         (["--out", "file"], "--out file: expected a folder, found a file"),

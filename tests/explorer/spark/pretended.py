@@ -31,12 +31,16 @@ class Lost(Exception):  # noqa: N818 - the driver is killed
 class Pretended:
     """Stands in for `explorer.spark.session.Cluster`.
 
-    `left` is how many jobs it does before the driver is killed, or None.
+    `left` is how many jobs it does before the driver is killed, or None; `small` up to which size of a level the
+    driver does it itself.
     """
 
     local = True
 
-    def __init__(self, protocol: Protocol, options: Options, path: Path, random: Random, left: int | None) -> None:
+    def __init__(
+        self, protocol: Protocol, options: Options, path: Path, random: Random, left: int | None, small: int
+    ) -> None:
+        self.small = small
         self.random = random
         self.parallelism = random.randint(1, 3)
         self.left = left
@@ -44,8 +48,11 @@ class Pretended:
         self._search = (protocol, options)
         self._processes: list[Process | None] = [None] * 3
 
-    def setting(self, key: str, default: str) -> str:
-        return "3" if key == "spark.kraftcheck.partitions" else default
+    def number(self, key: str, usual: int, *, least: int, most: int) -> int:
+        return {"spark.kraftcheck.partitions": 3, "spark.kraftcheck.small": self.small}[key]
+
+    def cancel(self) -> None:
+        raise AssertionError("nobody interrupts this")
 
     def describe(self, text: str) -> None:
         assert text.startswith(("level", "counterexample"))
@@ -83,7 +90,7 @@ class Pretended:
 
     def _task(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tasks, "_process", lambda *_: self._process(self.random.randrange(len(self._processes))))
+            patch.setattr(tasks, "_process", lambda _: self._process(self.random.randrange(len(self._processes))))
             yield from tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
 
     def _process(self, number: int) -> Process:
@@ -95,7 +102,7 @@ class Pretended:
 
 
 def search(
-    protocol: Protocol, options: Options, path: Path, random: Random, left: int | None = None
+    protocol: Protocol, options: Options, path: Path, random: Random, left: int | None = None, small: int = 0
 ) -> tuple[Result, SparkSearch]:
     """Search on a pretended Spark, with levels divided into many tasks however small they are."""
     with pytest.MonkeyPatch.context() as patch:
@@ -106,7 +113,7 @@ def search(
         patch.setattr(tasks, "MOST_BYTES", 50)
         keeper = Keeper(protocol, options)
         try:
-            cluster: Any = Pretended(protocol, options, path, random, left)
+            cluster: Any = Pretended(protocol, options, path, random, left, small)
             found = SparkSearch(protocol, options, cluster, keeper)
             return found.run(), found
         finally:

@@ -1,0 +1,62 @@
+"""On every configuration that is shipped up to `default`, Spark finds what the table engine finds.
+
+All in one Spark application. CI runs those of `IN_CI`; the others by hand, with `-m exhaustive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+from explorer.result import Options, Result
+from explorer.spark.engine import explore
+from spec.protocol import Protocol
+from tests.explorer.spark.shipped import Shipped, differences, shipped
+
+pytestmark = pytest.mark.spark
+
+IN_CI = ("smoke", "fault.", "finding.", "reading.", "trap.")
+"""What CI runs begins so, and two of TLC's, one of which has a symmetry."""
+ALSO_IN_CI = ("tlc:symmetry/grow-with-election-hosts", "tlc:counts/two-voters", "quorum:default-elections")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def application() -> Iterator[Any]:
+    """One Spark for all searches: they take the one that is there."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("shipped").config("spark.ui.enabled", "false")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    yield session
+    session.stop()
+
+
+def in_ci(case: Shipped) -> bool:
+    return case.config.startswith(IN_CI) or case.name in ALSO_IN_CI
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=pytest.mark.slow if in_ci(case) else pytest.mark.exhaustive)
+        for case in shipped()
+    ],
+)
+def test_finds_what_the_table_engine_finds(case: Shipped) -> None:
+    states, differing = differences(case.bound, explore)
+    assert states > 0
+    assert differing == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["reconfig:smoke", "registration:smoke", "tlc:symmetry/grow-with-election-hosts"])
+def test_with_a_job_for_every_level(name: str) -> None:
+    def explore_with_jobs(protocol: Protocol, options: Options) -> Result:
+        return explore(protocol, replace(options, conf=(("spark.kraftcheck.small", "0"),)))
+
+    case = next(case for case in shipped() if case.name == name)
+    assert differences(case.bound, explore_with_jobs)[1] == []

@@ -1,0 +1,155 @@
+"""A corpus made on Spark: the files that `simulate --out` writes, however often it is begun again."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.result import Options
+from explorer.tables.walks import Plan, RandomWalks, simulate
+from spec.errors import InputError
+from tests.conformance.models import bound
+from tests.kraftcheck.conftest import Run, ping, run
+from traces.corpus_folder import CHUNK, CorpusFolder, chunks_of, note_file, write_json
+
+__all__ = ["ping", "run"]
+
+QUIET = Options(deadlock=False)
+
+# Walks of a least length, and from any number on
+
+
+def walks_of(plan: Plan, name: str = "grow-with-election") -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    simulate(bound(f"counts/{name}").protocol, QUIET, plan, found.__setitem__)
+    return found
+
+
+def test_short_walks_are_made_again_and_the_others_stay() -> None:
+    as_they_come = walks_of(Plan(60, 40, 2))
+    least = sorted(map(len, as_they_come.values()))[30]
+    made_again = walks_of(Plan(60, 40, 2, least=least))
+    assert min(map(len, as_they_come.values())) < least == min(map(len, made_again.values()))
+    for number, walk in as_they_come.items():
+        assert (made_again[number] == walk) == (len(walk) >= least)
+
+
+def test_walks_from_a_number_on() -> None:
+    whole = walks_of(Plan(30, 40, 2, least=20))
+    part = walks_of(Plan(7, 40, 2, first=11, least=20))
+    assert part == {number: whole[number] for number in range(11, 18)}
+
+
+def test_more_walks_of_a_search_that_knows_some() -> None:
+    plan = Plan(40, 40, 2, least=20)
+    whole = walks_of(plan)
+    found: dict[int, Any] = {}
+    protocol = bound("counts/grow-with-election").protocol
+    walker = RandomWalks(protocol, replace(QUIET, workers=1), Plan(0, 40, 2, least=20), found.__setitem__)
+    walker.run()
+    states = 0
+    for first in (20, 0):
+        result = walker.more(Plan(20, 40, 2, first=first, least=20))
+        assert result.runs == 20
+        states += result.generated_states
+        assert sum(result.actions.values()) == result.generated_states - 20
+    assert found == whole
+    assert states == sum(map(len, whole.values()))
+
+
+def test_walks_that_always_end_too_early_are_refused() -> None:
+    with pytest.raises(InputError, match=r"walk \d+ ends before it has 90 states, 200 times out of 200"):
+        walks_of(Plan(3, 100, 2, least=90))
+    with pytest.raises(InputError, match="expected at most 10 states for the shortest walk, found 11"):
+        walks_of(Plan(3, 10, 2, least=11))
+
+
+# The folder
+
+
+def test_chunks() -> None:
+    assert [tuple(chunk) for chunk in chunks_of(2 * CHUNK + 5)] == [
+        (0, 0, CHUNK), (1, CHUNK, CHUNK), (2, 2 * CHUNK, 5)
+    ]  # fmt: skip
+
+
+def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
+    identity = {"--seed": 1}
+    chunks = chunks_of(CHUNK + 3)
+    with CorpusFolder(tmp_path / "c", identity) as folder:
+        for number in range(CHUNK + 3):
+            (folder.path / f"walk_{number}.tla").write_text("")
+        assert folder.done(chunks) == {}
+        write_json(note_file(folder.path, 1), {"runs": 3})
+        assert folder.done(chunks) == {1: {"runs": 3}}
+        (folder.path / f"walk_{CHUNK}.tla").unlink()
+        assert folder.done(chunks) == {}
+        with pytest.raises(InputError, match="it is in use by another run"):
+            CorpusFolder(tmp_path / "c", identity)
+        with pytest.raises(InputError, match=r"it holds more walks than 50 \(walk_50.tla\)"):
+            folder.done(chunks_of(50))
+    with pytest.raises(InputError, match="it holds other walks: --seed: 1 there, now 2"):
+        CorpusFolder(tmp_path / "c", {"--seed": 2})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter").write_text("")
+    with pytest.raises(InputError, match="expected a folder that is new or of an earlier run, found letter in it"):
+        CorpusFolder(tmp_path / "other", identity)
+
+
+# On Spark
+
+SHAPE = ("--seed", "3", "--depth", "20", "--min-depth", "15")
+WORDS = ("simulate", "two-phase-commit", *SHAPE, "--no-deadlock", "--quiet")
+ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--conf", "spark.ui.enabled=false")
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*"))
+
+
+@pytest.mark.spark
+def test_the_same_files_however_they_are_made(run: Run, tmp_path: Path) -> None:
+    expected, made = tmp_path / "expected", tmp_path / "made"
+    assert run(*WORDS, "--runs", "230", "--out", expected).code == 0
+    assert run(*WORDS, "--runs", "110", "--out", made, *ON_SPARK).code == 0
+    (made / "walk_5.tla").unlink()  # so the first chunk is made again, and the second has grown
+    outcome = run(*WORDS, "--runs", "230", "--out", made, *ON_SPARK, "--json", tmp_path / "made.json")
+    assert outcome.code == 0
+    names = files(expected)
+    assert len(names) == 230
+    assert files(made) == sorted([".corpus", *names])
+    assert filecmp.cmpfiles(expected, made, names, shallow=False) == (names, [], [])
+    found = json.loads((tmp_path / "made.json").read_text())
+    assert run(*WORDS, "--runs", "230", "--json", tmp_path / "expected.json").code == 0
+    said = json.loads((tmp_path / "expected.json").read_text())
+    for name in ("runs", "generated_states", "depth", "actions", "result", "violations"):
+        assert found[name] == said[name], name
+    assert found["distinct_states"] is None
+    outcome = run(*WORDS, "--runs", "230", "--out", made, *ON_SPARK)
+    assert "Note: 230 of the walks were there already" in outcome.out
+    assert run(*WORDS, "--runs", "230", "--out", made, *ON_SPARK, "--seed", "4").code == 2
+
+
+@pytest.mark.spark
+def test_a_violation_on_a_walk_is_shown(run: Run, tmp_path: Path, ping: str) -> None:
+    words = ("simulate", ping, "--runs", "120", "--no-deadlock", "--continue", "--quiet")
+    shown = [run(*words, *more) for more in ((), (*ON_SPARK, "--out", tmp_path / "made"))]
+    assert [outcome.code for outcome in shown] == [12, 12]
+    counterexamples = [outcome.out[: outcome.out.index("VIOLATION: ")] for outcome in shown]
+    assert "State 1" in counterexamples[0]
+    assert counterexamples[0] == counterexamples[1]
+
+
+def test_bad_usage(run: Run, tmp_path: Path) -> None:
+    outcome = run(*WORDS, "--runs", "5", "--engine", "spark")
+    assert outcome.code == 2
+    assert "--engine spark: expected --out too" in outcome.err
+    outcome = run(*WORDS, "--runs", "5", "--engine", "spark", "--out", tmp_path / "o", "--max-states", "7")
+    assert outcome.code == 2
+    assert "--max-states: walks on Spark know no such option" in outcome.err
+    assert "made by tables or spark" in run(*WORDS, "--engine", "reference").err

@@ -1,0 +1,158 @@
+"""The folder of a corpus that Spark makes: the walks' files, and beside them, hidden, notes of what is done.
+
+    walk_0.tla ...               the walks, as `kraftcheck simulate --out` writes them
+    .corpus/corpus.json          of what they are walks
+    .corpus/done/00003.json      what was found on the walks of chunk 3: with it, and not before, the chunk counts
+
+The walks of a chunk follow from its number alone, whoever makes them; so one that was half made is made again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from explorer.tables.agreement import Identity, differences
+from spec.errors import InputError
+from traces.walk_files import walk_file
+
+CHUNK = 100
+"""Walks that are made together, and that a killed executor has to make again."""
+
+HIDDEN, IDENTITY, DONE, LOCK = ".corpus", "corpus.json", "done", "lock"
+
+Note = dict[str, Any]
+
+
+class Chunk(NamedTuple):
+    """Walks that are made together.
+
+    Attributes
+    ----------
+    number
+        Which chunk.
+    first, runs
+        The number of its first walk, and how many it has.
+    """
+
+    number: int
+    first: int
+    runs: int
+
+
+def chunks_of(runs: int) -> list[Chunk]:
+    """Return the chunks of so many walks."""
+    return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
+
+
+class CorpusFolder:
+    """The folder, held by this process alone.
+
+    Parameters
+    ----------
+    folder
+        The folder; made where it is not there.
+    identity
+        What must agree between all runs over it.
+
+    Raises
+    ------
+    InputError
+        Where it is in use, holds something else, or walks of another kind.
+    """
+
+    def __init__(self, folder: Path, identity: Identity) -> None:
+        self.path = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            strangers = sorted(entry.name for entry in folder.iterdir())
+            if strangers and not (folder / HIDDEN / IDENTITY).is_file() and strangers != [HIDDEN]:
+                raise self._error(f"expected a folder that is new or of an earlier run, found {strangers[0]} in it")
+            (folder / HIDDEN / DONE).mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / HIDDEN / LOCK).open("a+", encoding="ascii")
+        except OSError as error:
+            raise self._error(f"expected a folder that can be written to: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take(identity)
+        except BlockingIOError:
+            self._lock.close()
+            raise self._error("it is in use by another run") from None
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _error(self, problem: str) -> InputError:
+        return InputError(f"--out {self.path}: {problem}")
+
+    def _take(self, identity: Identity) -> None:
+        path = self.path / HIDDEN / IDENTITY
+        if not path.exists():
+            write_json(path, identity)
+        found = list(differences(read_json(path), identity))
+        if found:
+            raise self._error(f"it holds other walks: {'; '.join(found).replace(' in the checkpoint', ' there')}")
+
+    def done(self, chunks: list[Chunk]) -> dict[int, Note]:
+        """Return what is noted of the chunks that are done, with all their files.
+
+        Raises
+        ------
+        InputError
+            Where there are walks beyond these chunks.
+        """
+        there = {entry.name for entry in os.scandir(self.path)}
+        most = chunks[-1].first + chunks[-1].runs
+        beyond = walk_file(self.path, most).name
+        if beyond in there:
+            raise self._error(f"it holds more walks than {most:,} ({beyond}); expected --runs of all that it holds")
+        found = {}
+        for chunk in chunks:
+            path = note_file(self.path, chunk.number)
+            if path.is_file():
+                note = read_json(path)
+                walks = range(chunk.first, chunk.first + chunk.runs)
+                if note["runs"] == chunk.runs and all(walk_file(self.path, n).name in there for n in walks):
+                    found[chunk.number] = note
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._lock.close()
+
+
+def note_file(folder: Path, chunk: int) -> Path:
+    """Return the file of the note of a chunk."""
+    return folder / HIDDEN / DONE / f"{chunk:05}.json"
+
+
+def read_json(path: Path) -> Any:
+    """Return what a note says.
+
+    Raises
+    ------
+    InputError
+        Where it is none.
+    """
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a note, in one go."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with new.open("w") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
