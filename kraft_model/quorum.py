@@ -4,7 +4,7 @@ Where these texts disagree, the reference section of a KIP goes before its user 
 newer text; every other reading is a variant (`kraft_model.quorum_variants`) and a finding (`docs/findings.md`).
 
 What is left out: time (a timeout may expire whenever it runs), addresses (a number stands for a replica's endpoints),
-several batches in one fetch are as many as the leader has (`FetchLimit`), snapshots travel in one piece, and principals.
+principals; several batches in one fetch are as many as the leader has (`FetchLimit`), snapshots travel in one piece.
 What is there, statement by statement of the KIPs, is in `docs/coverage.md`.
 """
 
