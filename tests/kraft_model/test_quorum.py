@@ -85,6 +85,12 @@ def test_every_property_holds(name: str) -> None:
     assert counts(found(name)) == DEFAULT[name]
 
 
+@pytest.mark.exhaustive
+def test_every_property_holds_at_large() -> None:
+    assert found("large").verdict is Verdict.OK
+    assert counts(found("large")) == (34_704_886, 197_562_854, 45)
+
+
 @pytest.mark.slow
 def test_no_action_is_never_enabled() -> None:
     fired = {action for name in (*SMOKE, *DEFAULT) for action, times in found(name).actions.items() if times}
@@ -97,5 +103,5 @@ def test_every_configuration_of_the_tiers_is_here_and_checks_everything() -> Non
     assert tiers == {*SMOKE, *DEFAULT}
     kinds = ("invariant", "step_invariant")
     everything = {prop.name for prop in Quorum.properties.values() if prop.kind in kinds}
-    for name in tiers:
+    for name in (*tiers, "large"):
         assert {prop.name for prop in bound(name).properties} == everything, name
