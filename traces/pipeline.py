@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from explorer.interruption import Interruption
 from explorer.result import Options
 from explorer.spark.description import as_text, describe
 from spec.protocol import Protocol
@@ -122,7 +123,23 @@ class Pipeline:
             The files.
         report
             Called with the number of files that this run has done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Where the user interrupts it; the batches that are done count.
         """
+        with Interruption(self._cluster.cancel) as interruption:
+            try:
+                return self._run(inputs, report, interruption)
+            except Exception:  # that of a job that was cancelled
+                if interruption.asked:
+                    raise KeyboardInterrupt from None
+                raise
+
+    def _run(
+        self, inputs: Iterable[Input], report: Callable[[int], None] | None, interruption: Interruption
+    ) -> Summary:
         done = self._output.done()
         new = [file for file in inputs if file not in done]
         at_once = self._cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
@@ -131,6 +148,8 @@ class Pipeline:
             self._replay(batch)
             if report is not None:
                 report(first + len(batch))
+            if interruption.asked:
+                raise KeyboardInterrupt
         return self._summary(len(done) + len(new), len(new))
 
     def _replay(self, files: list[Input]) -> None:
