@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,9 @@ def _replay(model: Model, arguments: argparse.Namespace, bound: Any, inputs: Any
             cluster, bound.protocol, init=bound.init, symmetry=bound.symmetry, limit_bytes=limit, output=output
         )
         return pipeline.run(inputs, count.reach)
+    except KeyboardInterrupt:
+        print("what is done counts; the same command goes on with the rest", file=sys.stderr)
+        raise
     finally:
         count.close()
         cluster.close()

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from spec.decoding import modules_of
 from spec.network import Bag, BagWithMemory, Channels, MessageSet
 from spec.protocol import Protocol
 from spec.state import State
@@ -348,9 +349,14 @@ def _messages(protocol: Protocol) -> list[type[Record]]:
 
 
 def _model_values(protocol: Protocol, starts: Iterable[State]) -> dict[str, ModelValue]:
+    """Return the model values by name: those in constants, in initial states, and of the protocol's modules."""
     found: dict[ModelValue, ModelValue] = {}
     for value in (*protocol.constant_values().values(), *starts):
         transform(value, lambda item: found.setdefault(item, item))
+    for module in modules_of(type(protocol)):
+        for item in vars(module).values():
+            if isinstance(item, ModelValue):
+                found.setdefault(item, item)
     return {value.name: value for value in ordered(found)}
 
 

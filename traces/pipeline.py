@@ -6,10 +6,12 @@ driver. A batch of files counts once its note is written, so that a run that was
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from explorer.interruption import Interruption
 from explorer.result import Options
 from explorer.spark.description import as_text, describe
 from spec.protocol import Protocol
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 FILES_A_BATCH = 4_000
 """Files that a killed run has to do again, at most."""
+
+MOST_FILES_A_BATCH = 1_000_000
 
 TASKS_A_CORE = 4
 """Tasks for each core, so that one with long traces does not keep the others waiting."""
@@ -119,18 +123,37 @@ class Pipeline:
             The files.
         report
             Called with the number of files that this run has done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Where the user interrupts it; the batches that are done count.
         """
+        with Interruption(self._cluster.cancel) as interruption:
+            try:
+                return self._run(inputs, report, interruption)
+            except Exception:  # that of a job that was cancelled
+                if interruption.asked:
+                    raise KeyboardInterrupt from None
+                raise
+
+    def _run(
+        self, inputs: Iterable[Input], report: Callable[[int], None] | None, interruption: Interruption
+    ) -> Summary:
         done = self._output.done()
         new = [file for file in inputs if file not in done]
-        for first in range(0, len(new), FILES_A_BATCH):
-            batch = new[first : first + FILES_A_BATCH]
+        at_once = self._cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
+        for first in range(0, len(new), at_once):
+            batch = new[first : first + at_once]
             self._replay(batch)
             if report is not None:
                 report(first + len(batch))
+            if interruption.asked:
+                raise KeyboardInterrupt
         return self._summary(len(done) + len(new), len(new))
 
     def _replay(self, files: list[Input]) -> None:
-        output, cluster = self._output, self._cluster
+        output, cluster, began = self._output, self._cluster, time.monotonic()
         batch = output.next_batch()
         cluster.describe(f"batch {batch}: replay {len(files):,} files")
         tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
@@ -141,7 +164,7 @@ class Pipeline:
         for table in TABLES:
             rows = found.selectExpr("file", f"inline({table})")
             rows.coalesce(cluster.parallelism if table == "steps" else 1).write.parquet(output.staging(table))
-        output.accept(batch, files)
+        output.accept(batch, files, time.monotonic() - began)
 
     def _dealt(self, files: list[Input], tasks: int) -> DataFrame:
         """Return a data frame of paths in so many partitions, each with its share of large and of small files."""

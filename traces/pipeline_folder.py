@@ -169,13 +169,13 @@ class Output:
         """Remove a folder."""
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
-    def accept(self, batch: int, files: Iterable[Input]) -> None:
-        """Make what was written to the staging folders of the three tables a batch that counts."""
+    def accept(self, batch: int, files: Iterable[Input], seconds: float) -> None:
+        """Make what was written to the staging folders of the three tables, in so many seconds, a batch that counts."""
         for table in TABLES:
             (self.folder / table).mkdir(exist_ok=True)
             Path(self.staging(table)).rename(self.folder / table / f"batch={batch:05}")
         (self.folder / DONE).mkdir(exist_ok=True)
-        _write(self._note(batch), {"files": [list(entry) for entry in files]})
+        _write(self._note(batch), {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]})
         self.remove(STAGING)
 
     def replace_coverage(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from spec.tla_format import in_order
+from spec.tla import parse_value
+from spec.tla_format import format_value, in_order
 from spec.values import Map, ModelValue, Value
 
 Path = tuple[Any, ...]
@@ -63,3 +65,24 @@ def _other(value: Value, names: list[str], random: Random) -> Value:
     if isinstance(value, frozenset):
         return value - {random.choice(in_order(value))}
     return value[:-1]
+
+
+def tampered_walk(text: str, variables: list[str], random: Random) -> tuple[str, int, str]:
+    """Return a walk's module with one field of one state changed, the number of the state, and the variable.
+
+    The last state is left alone: where a step can be taken in several ways, another one may be a next state too.
+    """
+    states = len(re.findall(r"^STATE_\d+ == $", text, re.MULTILINE))
+    names = sorted({*re.findall(r"\b[A-Za-z]\w*\b", text)} - {*variables})
+    while True:
+        number, variable = random.randrange(1, states), random.choice(variables)
+        start = text.index(f"/\\ {variable} = ", text.index(f"STATE_{number} == \n")) + len(f"/\\ {variable} = ")
+        ends = [text.find(mark, start) for mark in ("\n/\\ ", "\n\n")]
+        end = min(place for place in ends if place >= 0)
+        value = parse_value(text[start:end])
+        found = list(fields(value))
+        if not found:
+            continue
+        other = changed(value, random.choice(found), names, random)
+        if other != value:
+            return text[:start] + format_value(other) + text[end:], number, variable

@@ -139,7 +139,7 @@ def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> N
         assert (output.done(), output.next_batch()) == (set(), 1)
         for table in ("traces", "steps", "errors"):
             Path(output.staging(table)).mkdir(parents=True)
-        output.accept(1, [file])
+        output.accept(1, [file], 0.5)
         with pytest.raises(InputError, match=r"it is in use by another run \(process \d+\)"):
             Output(tmp_path / "out", identity)
     (tmp_path / "out" / "traces" / "batch=00002").mkdir()

@@ -1,0 +1,34 @@
+"""The walks that a model makes are traces that conform to it, in every configuration of the tier `default`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from explorer.result import Options
+from explorer.tables.walks import Plan, simulate
+from kraftcheck.models import SHIPPED, find_model
+from spec.view import StateView
+from tests.kraft_model.searches import bound
+from traces.replay import Replayer, Verdict
+from traces.walk_files import WalkWriter
+
+CASES = [
+    (name, config)
+    for name in SHIPPED
+    for config in find_model(name).configurations
+    if config.startswith("default")
+]
+
+
+@pytest.mark.parametrize(("model", "config"), CASES)
+def test_walks_conform(tmp_path: Path, model: str, config: str) -> None:
+    given = bound(model, config)
+    options = Options(deadlock=False, init=given.init)
+    simulate(given.protocol, options, Plan(4, 40, 1), WalkWriter(StateView(given.protocol), tmp_path))
+    walker = Replayer(given.protocol, init=given.init, symmetry=given.symmetry)
+    replays = [replay for file in sorted(tmp_path.iterdir()) for replay in walker.replay(file)]
+    assert len(replays) == 4
+    assert {(replay.verdict, replay.reason) for replay in replays} == {(Verdict.CONFORMS, None)}
+    assert sum(replay.steps for replay in replays) > 8
