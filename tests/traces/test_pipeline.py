@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from spec.examples.lock_service import LockService
 from spec.semantics import Semantics
 from spec.values import ModelValue
 from tests.conformance.models import TLC, bound
+from tests.conformance.tampering import tampered_walk
 from tests.conformance.test_counterexamples import MCReconfig
 from traces.pipeline_folder import Input, Output, inputs_of
 from traces.pipeline_rows import Found, Reporter, changed
@@ -236,6 +238,65 @@ def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
     code, again = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
     assert (again["new_files"], again["files"], again["traces"]) == (3, 63, 63)
     assert len(tables(tmp_path / "out")["traces"]) == 63
+
+
+def _middle(data: bytes, insert: bytes) -> bytes:
+    half = len(data) // 2
+    return data[:half] + insert + data[half:]
+
+
+BREAKAGE: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "expected the rest of the gzip file": (".gz", lambda data: gzip.compress(data)[:-9]),
+    "expected a whole gzip file, found damaged data": (".gz", lambda data: _damaged(gzip.compress(data))),
+    "expected text in UTF-8, found the byte 0xff": ("", lambda data: _middle(data, b"\xff\xfe")),
+    "expected '|->', found '|'": ("", lambda data: data[: data.rindex(b"|->") + 1]),
+    "expected JSON (value), found": (".json", lambda data: b'{"vars": ["phase"], "states": [{"phase": }]}'),
+    "expected an array of states": (".itf.json", lambda data: b'{"vars": ["phase"], "states": 3}'),
+    "found a state without phase and with phrase": ("", lambda data: data.replace(b"/\\ phase", b"/\\ phrase", 1)),
+    "found the end of the file": ("", lambda data: b""),
+    "expected text in UTF-8, found the byte 0x80": ("", lambda data: bytes(range(256))),
+    "expected state 3, found state 9": ("", lambda data: data.replace(b"STATE_3 ==", b"STATE_9 ==", 1)),
+}
+"""What a broken file is said to have, how its name ends, and how it is made of a good one."""
+
+
+def _damaged(data: bytes) -> bytes:
+    return data[:60] + b"\0\0\0\0" + data[64:]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_50_broken_files_among_1000(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    assert main(
+        ["simulate", "two-phase-commit", "--runs", "1050", "--depth", "15", "--seed", "5", "--out", str(source),
+         "--engine", "tables", "--quiet"]
+    ) == 0  # fmt: skip
+    random = Random(9)
+    chosen = random.sample(sorted(source.iterdir()), 60)
+    broken = {}
+    for number, path in enumerate(chosen[:50]):
+        message = list(BREAKAGE)[number % len(BREAKAGE)]
+        ending, breaks = BREAKAGE[message]
+        path.with_name(path.name + ending).write_bytes(breaks(path.read_bytes()))
+        broken[path.name + ending] = message
+        if ending:
+            path.unlink()
+    for path in chosen[50:]:
+        path.write_text(tampered_walk(path.read_text(), ["phase", "prepared"], random)[0])
+    code, summary = pipeline(source, tmp_path / "out", "--master", "local[2]")
+    found = tables(tmp_path / "out")
+    assert code == 1
+    assert (summary["conforms"], summary["diverges"], summary["unreadable"], summary["errors"]) == (990, 10, 50, 50)
+    assert {Path(row["file"]).name for row in found["traces"] if row["verdict"] == "diverges"} == {
+        path.name for path in chosen[50:]
+    }
+    errors = {Path(row["file"]).name: row for row in found["errors"]}
+    assert errors.keys() == broken.keys()
+    for name, row in errors.items():
+        assert broken[name] in row["message"]
+        assert row["line"] >= 1
+        assert row["column"] >= 1
 
 
 @pytest.mark.spark
