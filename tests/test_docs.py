@@ -80,7 +80,7 @@ def test_every_part_is_covered() -> None:
         assert actions - named <= (set() if model == "quorum" else unnamed | {"RunUpgrade"})
 
 
-def tests_of_models() -> dict[str, str]:
+def known_tests() -> dict[str, str]:
     """The source of every test in `tests/kraft_model`, by its name."""
     found = {}
     for path in sorted((ROOT / "tests" / "kraft_model").glob("test_*.py")):
@@ -91,7 +91,7 @@ def tests_of_models() -> dict[str, str]:
     return found
 
 
-TESTS = tests_of_models()
+TESTS = known_tests()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.model}: {row.statement}" for row in ROWS])
