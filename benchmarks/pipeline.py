@@ -97,7 +97,7 @@ def pipeline(options: argparse.Namespace, corpus: Path, found: Standalone) -> tu
         changed = set(json.loads((corpus.parent / TAMPERED).read_text()))
         print(f"  {len(rows):,} traces, {len(changed)} changed: {verdicts}", flush=True)
         assert len(rows) == options.traces
-        assert found_out == changed, found_out ^ changed
+        assert found_out == changed, sorted(found_out ^ changed)[:5]
         batches = []
         for number in range(1, BATCHES + 1):
             part = pyarrow.dataset.dataset(out / f"steps/batch={number:05}", format="parquet")
