@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from spec.property import Property
 from spec.state import State
+
+if TYPE_CHECKING:
+    from spec.binding import Bound
 
 
 class Search(StrEnum):
@@ -120,6 +123,21 @@ class Options:
     report: Callable[[Progress], None] | None = None
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, bound: Bound, **more: Any) -> Self:
+        """Return what a configuration asks a search for.
+
+        Parameters
+        ----------
+        bound
+            The protocol with what a configuration asks to check of it.
+        more
+            Further options, or others than the configuration's.
+        """
+        asked = bound._asdict()
+        del asked["protocol"]
+        return cls(**(asked | more))
 
 
 @dataclass(frozen=True)

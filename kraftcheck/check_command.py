@@ -150,19 +150,15 @@ def job_of(model: Model, arguments: argparse.Namespace) -> Job:
     asked = [ENGINE_OPTIONS[name] for name in given]
     engine = choose(arguments.engine, arguments.search, asked)
     known = {field.name for field in fields(Options)}
-    options = Options(
+    options = Options.of(
+        bound,
         search=Search(arguments.search),
-        properties=bound.properties,
-        constraints=bound.constraints,
-        action_constraints=bound.action_constraints,
         deadlock=bound.deadlock if arguments.deadlock is None else arguments.deadlock,
         symmetry=symmetry,
-        view=bound.view,
         keep_going=arguments.keep_going,
         max_states=arguments.max_states,
         max_depth=arguments.max_depth,
         time_limit=arguments.time_limit,
-        init=bound.init,
         **{name: value for name, value in given.items() if name in known},
     )
     return Job(model, config_name, bound, engine, options)

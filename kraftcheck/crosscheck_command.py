@@ -77,15 +77,7 @@ class _Job:
     @property
     def options(self) -> Options:
         """Options of a search of the whole space that checks nothing."""
-        bound = self.bound
-        return Options(
-            constraints=bound.constraints,
-            action_constraints=bound.action_constraints,
-            deadlock=False,
-            symmetry=bound.symmetry,
-            view=bound.view,
-            init=bound.init,
-        )
+        return Options.of(self.bound, properties=(), deadlock=False)
 
 
 def _crosscheck(model: Model, arguments: argparse.Namespace) -> int:

@@ -9,15 +9,15 @@ The walks of a chunk follow from its number alone, whoever makes them; so one th
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from explorer.holding import InUseError, hold
 from explorer.tables.agreement import Identity, differences
 from spec.errors import InputError
+from traces.notes import read_note, write_note
 from traces.walk_files import walk_file
 
 CHUNK = 100
@@ -73,15 +73,13 @@ class CorpusFolder:
             if strangers and not (folder / HIDDEN / IDENTITY).is_file() and strangers != [HIDDEN]:
                 raise self._error(f"expected a folder that is new or of an earlier run, found {strangers[0]} in it")
             (folder / HIDDEN / DONE).mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / HIDDEN / LOCK).open("a+", encoding="ascii")
+            self._lock = hold(folder / HIDDEN / LOCK)
+        except InUseError as error:
+            raise self._error(f"it is in use by another run (process {error.owner})") from None
         except OSError as error:
             raise self._error(f"expected a folder that can be written to: {error.strerror}") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._take(identity)
-        except BlockingIOError:
-            self._lock.close()
-            raise self._error("it is in use by another run") from None
         except BaseException:
             self._lock.close()
             raise
@@ -92,8 +90,8 @@ class CorpusFolder:
     def _take(self, identity: Identity) -> None:
         path = self.path / HIDDEN / IDENTITY
         if not path.exists():
-            write_json(path, identity)
-        found = list(differences(read_json(path), identity))
+            write_note(path, identity)
+        found = list(differences(read_note(path), identity))
         if found:
             raise self._error(f"it holds other walks: {'; '.join(found).replace(' in the checkpoint', ' there')}")
 
@@ -114,7 +112,7 @@ class CorpusFolder:
         for chunk in chunks:
             path = note_file(self.path, chunk.number)
             if path.is_file():
-                note = read_json(path)
+                note = read_note(path)
                 walks = range(chunk.first, chunk.first + chunk.runs)
                 if note["runs"] == chunk.runs and all(walk_file(self.path, n).name in there for n in walks):
                     found[chunk.number] = note
@@ -132,27 +130,3 @@ class CorpusFolder:
 def note_file(folder: Path, chunk: int) -> Path:
     """Return the file of the note of a chunk."""
     return folder / HIDDEN / DONE / f"{chunk:05}.json"
-
-
-def read_json(path: Path) -> Any:
-    """Return what a note says.
-
-    Raises
-    ------
-    InputError
-        Where it is none.
-    """
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a note, in one go."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with new.open("w") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

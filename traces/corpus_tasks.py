@@ -15,7 +15,8 @@ from explorer.result import TraceStep
 from explorer.spark.description import as_text, revive
 from explorer.tables.walks import Plan, RandomWalks, Walks
 from spec.view import StateView
-from traces.corpus_folder import Chunk, Note, note_file, write_json
+from traces.corpus_folder import Chunk, Note, note_file
+from traces.notes import write_note
 from traces.walk_files import WalkWriter
 
 DDL = "chunk int not null, note string not null"
@@ -72,5 +73,5 @@ def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[An
             for given in arguments["tasks"][number]:
                 chunk = Chunk(*given)
                 note = maker.make(chunk)
-                write_json(note_file(Path(folder), chunk.number), note)
+                write_note(note_file(Path(folder), chunk.number), note)
                 yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [as_text(note)]}, schema=SCHEMA)

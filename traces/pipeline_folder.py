@@ -12,8 +12,6 @@ What a run that was killed left behind has no note under `done/`, and is removed
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -22,7 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from explorer.holding import InUseError, hold
 from spec.errors import InputError
+from traces.notes import read_note, write_note
 
 FORMAT = 1
 TABLES = ("traces", "steps", "errors")
@@ -108,19 +108,11 @@ class Output:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / LOCK).open("a+", encoding="ascii")
+            self._lock = hold(folder / LOCK)
+        except InUseError as error:
+            raise InputError(f"--out {folder}: it is in use by another run (process {error.owner})") from None
         except OSError as error:
             raise InputError(f"--out {folder}: expected a folder that can be written to: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.seek(0)
-            owner = self._lock.read().strip() or "unknown"
-            self._lock.close()
-            raise InputError(f"--out {folder}: it is in use by another run (process {owner})") from None
-        self._lock.truncate(0)
-        self._lock.write(str(os.getpid()))
-        self._lock.flush()
         try:
             self._take(identity)
         except BaseException:
@@ -135,8 +127,8 @@ class Output:
                 raise InputError(
                     f"--out {self.folder}: expected a new folder, or one of an earlier run; found {strangers[0]} in it"
                 )
-            _write(path, {"format": FORMAT, **identity})
-        found = _read(path)
+            write_note(path, {"format": FORMAT, **identity})
+        found = read_note(path)
         for name, value in {"format": FORMAT, **identity}.items():
             if found.get(name) != value:
                 raise InputError(
@@ -155,7 +147,7 @@ class Output:
     def done(self) -> set[Input]:
         """Return the files of every batch that is done."""
         notes = sorted((self.folder / DONE).glob("*.json"))
-        return {Input(*entry) for note in notes for entry in _read(note)["files"]}
+        return {Input(*entry) for note in notes for entry in read_note(note)["files"]}
 
     def next_batch(self) -> int:
         """Return the number of the next batch."""
@@ -175,7 +167,7 @@ class Output:
             (self.folder / table).mkdir(exist_ok=True)
             Path(self.staging(table)).rename(self.folder / table / f"batch={batch:05}")
         (self.folder / DONE).mkdir(exist_ok=True)
-        _write(self._note(batch), {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]})
+        write_note(self._note(batch), {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]})
         self.remove(STAGING)
 
     def replace_coverage(self) -> None:
@@ -202,19 +194,3 @@ def _difference(name: str, was: Any, now: Any) -> str:
         names = sorted(key for key in {*was, *now} if was.get(key) != now.get(key))
         return f"{name} differs in {', '.join(names)}"
     return f"{name} was {was}, is now {now}"
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    new = path.with_suffix(".new")
-    with new.open("w") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -6,7 +6,6 @@ written first, then a new manifest takes the old one's place in one go. So there
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from explorer.holding import InUseError, hold
 from explorer.tables.agreement import Identity, differences
 from explorer.tables.dictionary import FILES
 from explorer.tables.files import DIGEST_BYTES, Damaged, GrowingFile, sync_folder
@@ -95,18 +95,10 @@ class Checkpoint:
         return InputError(f"{self._option} {self.folder}: {problem}")
 
     def _locked(self) -> TextIO:
-        lock = (self.folder / LOCK).open("a+", encoding="ascii")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            owner = lock.read().strip()
-            lock.close()
-            raise self._error(f"it is in use by another search (process {owner or 'unknown'})") from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        return lock
+            return hold(self.folder / LOCK)
+        except InUseError as error:
+            raise self._error(f"it is in use by another search (process {error.owner})") from None
 
     # The manifest
 

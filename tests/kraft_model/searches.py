@@ -33,14 +33,7 @@ def bound(model: str, config: str | None = None, variant: str | None = None) -> 
 
 def search(given: Bound, engine: str = "tables", max_depth: int | None = None) -> Result:
     """Search as a configuration asks for, perhaps only to a depth."""
-    options = Options(
-        properties=given.properties,
-        constraints=given.constraints,
-        deadlock=given.deadlock,
-        init=given.init,
-        symmetry=given.symmetry,
-        max_depth=max_depth,
-    )
+    options = Options.of(given, max_depth=max_depth)
     return {"tables": tables.explore, "reference": reference.explore}[engine](given.protocol, options)
 
 

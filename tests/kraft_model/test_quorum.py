@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-import explorer.tables.engine as tables
-import kraft_model
-from explorer import reference
-from explorer.result import Options, Result, Verdict
+from explorer.result import Result, Verdict
 from kraft_model.quorum import Quorum
 from kraftcheck.models import find_model
-from spec.binding import Bound, bind
-from spec.config import read_config
+from tests.kraft_model import searches
 
-CONFIGS = Path(kraft_model.__file__).with_name("configs")
 SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (7_896, 34_673, 16)}
 """Distinct states, generated states and depth."""
-
-
-def bound(name: str) -> Bound:
-    return bind(Quorum, read_config(CONFIGS / f"quorum.{name}.cfg"))
-
-
-def options(model: Bound) -> Options:
-    return Options(
-        properties=model.properties,
-        constraints=model.constraints,
-        action_constraints=model.action_constraints,
-        deadlock=model.deadlock,
-        init=model.init,
-        symmetry=model.symmetry,
-    )
 
 
 def counts(result: Result) -> tuple[int, int, int | None]:
@@ -42,9 +21,8 @@ def counts(result: Result) -> tuple[int, int, int | None]:
 
 @pytest.mark.parametrize("name", SMOKE)
 def test_both_engines_find_the_same(name: str) -> None:
-    model = bound(name)
-    ours = reference.explore(model.protocol, options(model))
-    theirs = tables.explore(model.protocol, options(model))
+    model = searches.bound("quorum", name)
+    ours, theirs = searches.search(model, "reference"), searches.search(model)
     assert ours.verdict is theirs.verdict is Verdict.OK
     assert counts(ours) == counts(theirs) == SMOKE[name]
     assert ours.actions == theirs.actions
@@ -74,8 +52,7 @@ DEFAULT = {
 @cache
 def found(name: str) -> Result:
     """Return what a search of a configuration finds; the tests of this module share it."""
-    model = bound(name)
-    return tables.explore(model.protocol, options(model))
+    return searches.search(searches.bound("quorum", name))
 
 
 @pytest.mark.slow
@@ -104,4 +81,4 @@ def test_every_configuration_of_the_tiers_is_here_and_checks_everything() -> Non
     kinds = ("invariant", "step_invariant")
     everything = {prop.name for prop in Quorum.properties.values() if prop.kind in kinds}
     for name in (*tiers, "large"):
-        assert {prop.name for prop in bound(name).properties} == everything, name
+        assert {prop.name for prop in searches.bound("quorum", name).properties} == everything, name

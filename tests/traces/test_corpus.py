@@ -15,7 +15,8 @@ from explorer.tables.walks import Plan, RandomWalks, simulate
 from spec.errors import InputError
 from tests.conformance.models import bound
 from tests.kraftcheck.conftest import Run, ping, run
-from traces.corpus_folder import CHUNK, CorpusFolder, chunks_of, note_file, write_json
+from traces.corpus_folder import CHUNK, CorpusFolder, chunks_of, note_file
+from traces.notes import write_note
 
 __all__ = ["ping", "run"]
 
@@ -85,7 +86,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         for number in range(CHUNK + 3):
             (folder.path / f"walk_{number}.tla").write_text("")
         assert folder.done(chunks) == {}
-        write_json(note_file(folder.path, 1), {"runs": 3})
+        write_note(note_file(folder.path, 1), {"runs": 3})
         assert folder.done(chunks) == {1: {"runs": 3}}
         (folder.path / f"walk_{CHUNK}.tla").unlink()
         assert folder.done(chunks) == {}

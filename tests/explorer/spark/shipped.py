@@ -53,17 +53,6 @@ def _all() -> Iterator[Shipped]:
     yield from (Shipped("tlc", f"symmetry/{path.stem}") for path in sorted((TLC / "symmetry").glob("*.cfg")))
 
 
-def options_of(given: Bound) -> Options:
-    return Options(
-        properties=given.properties,
-        constraints=given.constraints,
-        action_constraints=given.action_constraints,
-        deadlock=given.deadlock,
-        init=given.init,
-        symmetry=given.symmetry,
-    )
-
-
 def told(result: Result, *, whole: bool) -> dict[str, Any]:
     """What both engines must find; without counts where a search ends in the middle of a level."""
     found: dict[str, Any] = {
@@ -83,7 +72,7 @@ def told(result: Result, *, whole: bool) -> dict[str, Any]:
 
 def differences(given: Bound, explore: Any) -> tuple[int, list[str]]:
     """Search with an engine and with the table engine; return the states found, and what differs."""
-    options = options_of(given)
+    options = Options.of(given)
     expected, result = explore_tables(given.protocol, options), explore(given.protocol, options)
     whole = expected.verdict is Verdict.OK
     pairs = [(told(expected, whole=whole), told(result, whole=whole))]

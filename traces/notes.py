@@ -1,0 +1,34 @@
+"""Notes in a folder of what is done there, as JSON: each appears in one go, so that one that is there is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from spec.errors import InputError
+
+
+def read_note(path: Path) -> Any:
+    """Return what a note says.
+
+    Raises
+    ------
+    InputError
+        Where it is none.
+    """
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
+
+
+def write_note(path: Path, content: Any) -> None:
+    """Write a note; of two processes that write the same one, the later one's counts."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with new.open("w") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
