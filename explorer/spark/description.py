@@ -48,6 +48,7 @@ def describe(protocol: Protocol, options: Options) -> Description:
         "action_constraints": _names(options.action_constraints),
         "deadlock": options.deadlock,
         "symmetry": options.symmetry,
+        "view": options.view,
         "init": options.init,
     }
 
@@ -76,6 +77,7 @@ def revive(description: Description, user_files: Path) -> tuple[Protocol, Option
         action_constraints=tuple(known[name] for name in description["action_constraints"]),
         deadlock=description["deadlock"],
         symmetry=description["symmetry"],
+        view=description["view"],
         init=description["init"],
         keep_going=True,
         workers=1,

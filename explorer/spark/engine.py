@@ -20,7 +20,7 @@ from explorer.spark.folder import Piece, Shared, States, groups_of
 from explorer.spark.here import Here
 from explorer.spark.keeping import Keeper
 from explorer.spark.kernel import bytes_a_state, owners, packing_of
-from explorer.spark.process import names_of
+from explorer.spark.process import names_of, without_view
 from explorer.spark.registry import Registry
 from explorer.spark.session import Cluster
 from explorer.spark.tasks import STATES_DDL
@@ -78,8 +78,6 @@ def explore(protocol: Protocol, options: Options) -> Result:
 
 def _require_able(options: Options) -> None:
     """Raise InputError for what this engine does not do."""
-    if options.view is not None:
-        raise InputError(f"VIEW {options.view}: the engine spark has no views; expected --engine tables")
     parts = split(options)
     for prop in (*parts.slow, *parts.slow_constraints):
         why = reason(prop) or "what the tables have no room for"
@@ -100,7 +98,8 @@ class SparkSearch(TableSearch):
     """
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, keeper: Keeper) -> None:
-        super().__init__(protocol, options, 1)
+        super().__init__(protocol, without_view(options), 1)
+        self.options = options
         self.cluster = cluster
         self.keeper = keeper
         self.shared: Shared = keeper.shared
@@ -125,7 +124,7 @@ class SparkSearch(TableSearch):
     def search(self) -> None:
         """Search level by level."""
         first = self.begin()
-        self.names = names_of(self)
+        self.names = names_of(self, self.options.view)
         self.registry = Registry(len(self.learner.bounds) + len(self.learner.shared_names))
         if self.options.resume is not None:
             self.keeper.restore(self)
@@ -177,8 +176,10 @@ class SparkSearch(TableSearch):
         self.names.unknown(first, controls, contents)
         self._name(1, [list(self.names.definitions(controls, contents))])
         states = np.unique(self.names.to_common(first), axis=0)
+        looks, least = np.unique(self.names.compared(states), axis=0, return_index=True)
+        states = states[least]
         owner = np.empty(len(states), np.int64)
-        owners(np.ascontiguousarray(states), self.parts, owner)
+        owners(np.ascontiguousarray(looks), self.parts, owner)
         self.shared.begin_level(1)
         self.levels.append({})
         for part in np.unique(owner).tolist():

@@ -14,7 +14,6 @@ from explorer.spark import tasks
 from explorer.spark.folder import Shared, States
 from explorer.spark.process import Process
 from explorer.spark.values import SCHEMA
-from explorer.tables.engine import TableSearch
 from spec.protocol import Protocol
 
 _NUMBERS = pa.schema([pa.field("id", pa.int64())])
@@ -53,7 +52,7 @@ class Here:
     """
 
     def __init__(self, protocol: Protocol, options: Options, shared: Shared, run_id: str) -> None:
-        self._search = protocol, replace(options, keep_going=True, workers=1, report=None)
+        self._search = protocol, replace(options, keep_going=True, report=None)
         self._shared = Remembering(shared)
         self._run_id = run_id
         self._process: Process | None = None
@@ -73,6 +72,6 @@ class Here:
     def _done(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         if self._process is None:
             protocol, options = self._search
-            self._process = Process(TableSearch(protocol, options, 1), self._shared)
+            self._process = Process(protocol, options, self._shared)
         tasks.lend(self._run_id, self._process)
         return tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from explorer.tables.hot import mix, put_bits
 from explorer.tables.native import bare, jit
-from explorer.tables.visited import Packing, Partition, insert_rows, packing, take_bits
+from explorer.tables.visited import Packing, Partition, home_of, insert_rows, locate, packing, take_bits
 
 States = NDArray[np.int32]
 Words = NDArray[np.uint64]
@@ -59,21 +59,25 @@ def owners(states: Any, parts: Any, owner: Any) -> None:
 
 @jit
 def least_images(
-    rows: Any, controls: Any, contents: Any, slots: Any, permuted_rows: Any, permuted_contents: Any,
+    rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, permuted_rows: Any, permuted_contents: Any,
     permuted_slots: Any, image: Any, least: Any,
 ) -> None:  # fmt: skip
     """Write for each state the least of its images under the symmetry group, by ids that are the same everywhere.
 
     `rows` and the images of their parts have the ids of this process; `controls`, `contents` and `slots` say what these
-    are elsewhere. All images must be known. A part without an id is negative, and so less than any other.
+    are elsewhere. All images must be known. A part without an id is negative, and so less than any other. What counts
+    first is what a view shows: `classes` numbers that by control row.
     """
     rows, controls, contents, slots, least = bare(rows), bare(controls), bare(contents), bare(slots), bare(least)
+    classes = bare(classes)
     permuted_rows, permuted_contents = bare(permuted_rows), bare(permuted_contents)
     permuted_slots, image = bare(permuted_slots), bare(image)
     for i in range(len(rows)):
+        least_shown = np.int64(0)
         for g in range(permuted_rows.shape[1]):
-            control = controls[permuted_rows[rows[i, 0], g]]
-            if g > 0 and control > least[i, 0]:
+            control = np.int64(controls[permuted_rows[rows[i, 0], g]])
+            shown = np.int64(classes[control]) if control >= 0 else control
+            if g > 0 and shown > least_shown:
                 continue
             image[:] = 0
             image[0] = control
@@ -81,14 +85,16 @@ def least_images(
                 content = np.int64(rows[i, c])
                 if content != 0:
                     image[1 + slots[permuted_slots[g, c - 1]]] = contents[permuted_contents[content, g]]
-            smaller = g == 0 or control < least[i, 0]
+            smaller = g == 0 or shown < least_shown
             if not smaller:
+                smaller = control < least[i, 0]
                 for c in range(1, len(image)):
                     if image[c] != least[i, c]:
                         smaller = image[c] < least[i, c]
                         break
             if smaller:
                 least[i, :] = image
+                least_shown = shown
 
 
 def packing_of(counts: list[int]) -> Packing:
@@ -130,6 +136,14 @@ def from_bytes(data: Any, layout: Packing) -> Words:
     return whole.view("<u8").astype(np.uint64, copy=False)
 
 
+@jit
+def look_up(keys: Any, places: Any, words: Any, flags: Any, found: Any) -> None:
+    """Write for each of these packed words, all of which are entries of a partition, the flag at its place."""
+    keys, places, words, flags, found = bare(keys), bare(places), bare(words), bare(flags), bare(found)
+    for i in range(len(words)):
+        found[i] = flags[locate(keys, places, words, i, home_of(words, i, len(places)))]
+
+
 _NO_ROWS = np.zeros((0, 0), np.int32)
 
 
@@ -147,3 +161,12 @@ def add(partition: Partition, words: Words) -> None:
 def in_order(words: Words) -> Words:
     """Return packed words in their order as numbers."""
     return words[np.lexsort(words.T)]
+
+
+def first_of_each(keys: Words, words: Words) -> NDArray[np.int64]:
+    """Return which entries are, of those with the same key, the least; in the order of the keys."""
+    order = np.lexsort((*words.T, *keys.T))
+    ordered = keys[order]
+    differs = np.ones(len(order), bool)
+    differs[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return order[differs]

@@ -2,7 +2,8 @@
 
 Every process learns on its own, in its own order, so its ids are its own. The dictionary numbers what was found,
 level by level, the same for all; here are the two translations. Under symmetry the dictionary has, with a value, its
-images too, and the least image by its ids stands for a state: it does not depend on who found which.
+images too, and the least image by its ids stands for a state: it does not depend on who found which. Under a VIEW what
+it shows of a control row has a number too, its class: states with the same class and inboxes count as one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from explorer.tables.layout import grown
 from explorer.tables.learner import Learner
 from spec.decoding import ClassName, Lexicon, decode
 from spec.errors import InputError
+from spec.protocol import Hidden
 from spec.values import ModelValue, Value, encode
 
 States = NDArray[np.int32]
@@ -62,9 +64,17 @@ class Names:
         The classes that values may have, by module and qualified name.
     values
         Values whose classes and model values are known from the start, such as constants.
+    hidden
+        What a VIEW leaves out, or None.
     """
 
-    def __init__(self, learner: Learner, classes: dict[ClassName, type], values: Iterable[Value]) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        classes: dict[ClassName, type],
+        values: Iterable[Value],
+        hidden: Hidden | None = None,
+    ) -> None:
         self.learner = learner
         self.classes = classes
         self.lexicon = Lexicon()
@@ -79,6 +89,12 @@ class Names:
         self._contents = np.full(1 << 10, UNKNOWN, np.int32)
         self._contents[0] = 0
         self._arrays: tuple[NDArray[np.int32], list[NDArray[np.int32]]] | None = None
+        self.viewed = hidden is not None
+        out = hidden or Hidden(frozenset(), frozenset())
+        names = [*((name in out.bounds) for name in learner.bounds), *((n in out.shared) for n in learner.shared_names)]
+        self._hidden = [column for column, hides in enumerate(names) if hides]
+        self._class_of: dict[tuple[int, ...], int] = {}  # by what is shown of a control row
+        self._classes = np.zeros(1 << 10, np.int32)  # by common id
 
     @property
     def width(self) -> int:
@@ -138,9 +154,18 @@ class Names:
             row[first + i] = numbering.own[numbers[first + i]]
         for slot, local in enumerate(numbers[base:]):
             row[base + self.slots.own[slot]] = self.locals.own[local]
-        own = _control_row(learner, row)
-        self._controls = _noted(self._controls, own, len(self._own_controls))
+        own, common = _control_row(learner, row), len(self._own_controls)
+        self._controls = _noted(self._controls, own, common)
         self._own_controls.append(own)
+        self._classes = _noted(self._classes, common, self._class_number(numbers) if self.viewed else common)
+
+    def _class_number(self, numbers: tuple[int, ...]) -> int:
+        shown = list(numbers)
+        for column in self._hidden:
+            shown[column] = 0
+        while shown and shown[-1] == 0:  # replicas that are not there, of which later rows have more
+            shown.pop()
+        return self._class_of.setdefault(tuple(shown), len(self._class_of))
 
     def _add_inbox(self, slot: int, encoding: bytes, numbers: tuple[int, ...]) -> None:
         learner, own_slot = self.learner, self.slots.own[slot]
@@ -184,6 +209,14 @@ class Names:
             raise AssertionError("a state has a part that no task has reported")
         return result
 
+    def compared(self, states: States) -> States:
+        """Return what states, with common ids, are compared by: under a VIEW the class in the control row's place."""
+        if not self.viewed:
+            return states
+        result = states.copy()
+        result[:, 0] = self._classes[states[:, 0]]
+        return result
+
     @property
     def _symmetric(self) -> bool:
         return len(self.learner.group) > 1
@@ -192,7 +225,7 @@ class Names:
         a = self.learner.a
         slots = np.array([self.slots.common.get(own, UNKNOWN) for own in range(len(self.learner.slots))], np.int32)
         least_images(
-            rows, self._controls, self._contents, slots, a["permuted_rows"], a["permuted_contents"],
+            rows, self._controls, self._contents, slots, self._classes, a["permuted_rows"], a["permuted_contents"],
             a["permuted_slots"], np.zeros(self.width, np.int32), result,
         )  # fmt: skip
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from explorer.result import DEADLOCK
+from explorer.result import DEADLOCK, Options
 from explorer.spark.folder import Shared, States
 from explorer.spark.names import Names
 from explorer.spark.values import EVENT, Definition
@@ -15,16 +16,23 @@ from explorer.tables import hot
 from explorer.tables.engine import BATCH, TableSearch
 from explorer.tables.visited import PARTITIONS, Partition
 from spec.decoding import reachable_classes
+from spec.protocol import Protocol
 
 
-def names_of(search: TableSearch) -> Names:
-    """Return an empty dictionary for a search that has begun."""
+def names_of(search: TableSearch, view: str | None) -> Names:
+    """Return an empty dictionary for a search that has begun, with what states are compared by under a VIEW."""
     protocol = search.protocol
     return Names(
         search.learner,
         reachable_classes(protocol, search.starts),
         [*protocol.constant_values().values(), *search.starts],
+        None if view is None else protocol.hidden(view),
     )
+
+
+def without_view(options: Options) -> Options:
+    """Return the options of what expands states: which of these count as one, the dictionary says."""
+    return replace(options, view=None, workers=1)
 
 
 class Process:
@@ -32,17 +40,17 @@ class Process:
 
     Parameters
     ----------
-    search
-        A search of the table engine, which does the work.
+    protocol, options
+        What is searched. A search of the table engine does the work.
     shared
         The folder that all share.
     """
 
-    def __init__(self, search: TableSearch, shared: Shared) -> None:
-        self.search = search
+    def __init__(self, protocol: Protocol, options: Options, shared: Shared) -> None:
+        self.search = TableSearch(protocol, without_view(options), 1)
         self.shared = shared
-        search.begin()
-        self.names = names_of(search)
+        self.search.begin()
+        self.names = names_of(self.search, options.view)
         self.events: dict[tuple[int, int], Definition] = {}
         self._loaded: list[int] = []
 

@@ -15,12 +15,23 @@ import pyarrow as pa
 
 from explorer.spark.description import revive
 from explorer.spark.folder import GROUP, Piece, Shared, States
-from explorer.spark.kernel import add, from_bytes, in_order, owners, packed, packing_of, to_bytes, unpacked
+from explorer.spark.kernel import (
+    Words,
+    add,
+    first_of_each,
+    from_bytes,
+    in_order,
+    look_up,
+    owners,
+    packed,
+    packing_of,
+    to_bytes,
+    unpacked,
+)
 from explorer.spark.process import Process
 from explorer.spark.values import CALLS, COUNTS, EVENT, SETTLED, Definition, to_table
 from explorer.tables.archive import mark
-from explorer.tables.engine import TableSearch
-from explorer.tables.visited import Partition
+from explorer.tables.visited import Packing, Partition
 
 Arguments = dict[str, Any]
 Batches = Iterator[Any]
@@ -51,7 +62,7 @@ def _process(arguments: Arguments) -> Process:
     """Return what this process knows of a search; another run begins anew."""
     if arguments["run"] not in _known:
         protocol, options = revive(arguments["description"], Path(arguments["user_files"]))
-        lend(arguments["run"], Process(TableSearch(protocol, options, 1), Shared(arguments["folder"])))
+        lend(arguments["run"], Process(protocol, options, Shared(arguments["folder"])))
     return _known[arguments["run"]]
 
 
@@ -119,7 +130,7 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
         for states in process.shared.read_states(piece):
             for rows in process.successors(states):
                 found = process.names.to_common(rows)
-                for part, words in _divided(found, packed(found, layout), parts):
+                for part, words in _divided(process.names.compared(found), packed(found, layout), parts):
                     data = to_bytes(words, layout)
                     waiting[part].append(data)
                     sizes[part] += len(data)
@@ -130,7 +141,7 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
 
 
 def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]]:
-    """Yield the packed words of states by the partition that owns them."""
+    """Yield the packed words of states by the partition that owns them, given what states are compared by."""
     owner = np.empty(len(states), np.int64)
     owners(states, parts, owner)
     order = np.argsort(owner.astype(np.uint16) if parts <= 1 << 16 else owner, kind="stable")
@@ -143,7 +154,8 @@ def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]
 
 def settle(arguments: Arguments, batches: Batches) -> Batches:
     """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
-    known = _known.get(arguments["run"])
+    viewed = arguments["description"]["view"] is not None
+    known = _prepared(arguments) if viewed else _known.get(arguments["run"])
     shared = Shared(arguments["folder"]) if known is None else known.shared
     layout, level = packing_of(arguments["counts"]), arguments["level"]
     candidates: dict[int, Partition] = {}
@@ -159,14 +171,12 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
     discovery: _Discovery | None = None
     settled = []
     for part in sorted(candidates):
-        partition = candidates.pop(part)
-        visited = np.zeros(len(partition.places), np.uint8)
-        for before in arguments["files"].get(str(part), ()):
-            for states in shared.read_part(before, part):
-                mark(partition.keys, partition.places, packed(_widened(states, layout), layout), visited)
-        words = partition.words()
-        fresh = in_order(words[visited[partition.places != 0] == 0])
-        del words, visited, partition
+        before = (_widened(s, layout) for n in arguments["files"].get(str(part), ()) for s in shared.read_part(n, part))
+        if viewed:
+            assert known is not None
+            fresh = _fresh_by_view(candidates.pop(part), before, layout, known.names.compared)
+        else:
+            fresh = _fresh(candidates.pop(part), before, layout)
         size = 0
         if len(fresh):
             states = unpacked(fresh, layout)
@@ -179,7 +189,33 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
     yield from to_table([*settled, *report]).to_batches()
 
 
-def _widened(states: States, layout: Any) -> States:
+def _fresh(candidates: Partition, before: Iterator[States], layout: Packing) -> Words:
+    """Return the packed words of those candidates that are not among the states before, in order."""
+    visited = np.zeros(len(candidates.places), np.uint8)
+    for states in before:
+        mark(candidates.keys, candidates.places, packed(states, layout), visited)
+    return in_order(candidates.words()[visited[candidates.places != 0] == 0])
+
+
+def _fresh_by_view(
+    candidates: Partition, before: Iterator[States], layout: Packing, compared: Callable[[States], States]
+) -> Words:
+    """Return the like where states that look the same count as one: of the new ones that do, the least."""
+    words = candidates.words()
+    keys = packed(compared(unpacked(words, layout)), layout)
+    least = first_of_each(keys, words)
+    words, keys = words[least], keys[least]
+    looks = Partition(layout.words)
+    add(looks, keys)
+    visited = np.zeros(len(looks.places), np.uint8)
+    for states in before:
+        mark(looks.keys, looks.places, packed(compared(states), layout), visited)
+    known = np.zeros(len(keys), np.uint8)
+    look_up(looks.keys, looks.places, keys, visited, known)
+    return in_order(words[known == 0])
+
+
+def _widened(states: States, layout: Packing) -> States:
     missing = len(layout.position) - states.shape[1]
     return np.pad(states, ((0, 0), (0, missing))) if missing else states
 

@@ -404,10 +404,16 @@ class Vocabulary:
         replicas = [0] * len(self.slots)
         for key, replica in state.replicas.items():
             replicas[self.slots[key]] = self.local(replica)
-        result = [self._row(row + replicas)] + [0] * len(self.slots)
+        result = [self._identified(self._row(row + replicas))] + [0] * len(self.slots)
         for slot, content in inboxes:
             result[1 + slot] = content
         return result
+
+    def _identified(self, row: int) -> int:
+        """Return a control row, of which it is settled which one stands for it under a VIEW."""
+        while learning.identify(self.tables, row) < 0:
+            self.grow()
+        return row
 
     def shape(self, shared_type: type[Record]) -> None:
         """Lay out the columns of control rows: the bounds, the shared record's fields, then the replicas."""

@@ -35,6 +35,7 @@ from spec import (
     constant,
     constraint,
     environment,
+    hide,
     internal,
     invariant,
     on,
@@ -234,6 +235,7 @@ class RandomProtocol(Protocol):
 
     symbols = (Place, Nobody)
     symmetries = {"everyone": ("hosts", "spares")}
+    views = {"less": hide("round", "ticks", "launches")}
     description: Description
 
     def initial(self) -> Iterator[State]:

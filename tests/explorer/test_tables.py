@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,8 +15,11 @@ from explorer.reference import ReferenceSearch
 from explorer.result import Options, Result, Search
 from explorer.tables.breadth import BreadthFirst
 from explorer.tables.engine import explore
+from spec.state import State
+from spec.values import Map, ordered
 from tests.conformance.models import bound
 from tests.explorer.random_protocols import Sample, sample
+from tests.explorer.test_reference import HOSTS, Node, Shared, Voting
 
 # What the issue asks to be in a tenth of the random protocols at least, in the words of `Sample.features`.
 WANTED = (
@@ -102,3 +106,23 @@ def test_searches_agree_on_small_models(name: str, search: Search) -> None:
     options = Options(properties=model.properties, deadlock=model.deadlock)
     expected = ReferenceSearch(model.protocol, options).run()
     assert compared(explore(model.protocol, replace(options, search=search))) == compared(expected)
+
+
+class LateVoting(Voting):
+    """Begins with something spent, twice over."""
+
+    def initial(self) -> Iterator[State]:
+        for noise, counts in ((2, 1), (1, 2)):
+            start = self.start([Node(host) for host in ordered(self.hosts)], Shared(noise=noise))
+            yield start.but(spent=Map({"counts": counts}))
+
+
+@pytest.mark.parametrize("symmetry", [None, "symm"])
+@pytest.mark.parametrize("search", list(Search))
+def test_initial_states_are_seen_through_a_view_too(search: Search, symmetry: str | None) -> None:
+    options = Options(deadlock=False, view="votes", symmetry=symmetry, search=search)
+    expected = ReferenceSearch(LateVoting(hosts=HOSTS), options).run()
+    found = explore(LateVoting(hosts=HOSTS), options)
+    assert found.distinct_states == expected.distinct_states
+    without = explore(LateVoting(hosts=HOSTS), replace(options, view=None))
+    assert found.distinct_states < without.distinct_states

@@ -18,7 +18,6 @@ from explorer.spark.folder import Shared
 from explorer.spark.keeping import Keeper
 from explorer.spark.process import Process
 from explorer.spark.values import SCHEMA
-from explorer.tables.engine import TableSearch
 from spec.protocol import Protocol
 
 NUMBERS = pa.schema([pa.field("id", pa.int64())])
@@ -97,7 +96,7 @@ class Pretended:
         found = self._processes[number]
         if found is None or self.random.random() < 0.05:  # now and then one is new
             protocol, options = self._search
-            found = self._processes[number] = Process(TableSearch(protocol, options, 1), Shared(self.path))
+            found = self._processes[number] = Process(protocol, options, Shared(self.path))
         return found
 
 

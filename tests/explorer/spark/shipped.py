@@ -35,11 +35,7 @@ class Shipped(NamedTuple):
 
 
 def shipped() -> Iterator[Shipped]:
-    """Yield every configuration up to `default`, each variant in the one that it names, and TLC's; none with a VIEW."""
-    return (case for case in _all() if case.bound.view is None)
-
-
-def _all() -> Iterator[Shipped]:
+    """Yield every configuration up to `default`, each variant in the one that it names, and TLC's."""
     for name in SHIPPED:
         model = find_model(name)
         for config in model.configurations:

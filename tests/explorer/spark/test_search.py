@@ -13,15 +13,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from explorer.identity import identity_of
 from explorer.result import Options, Result
 from explorer.tables.breadth import BreadthFirst
 from explorer.tables.slow import split
 from spec.protocol import Protocol
 from spec.semantics import Semantics
 from spec.starts import initial_states
+from spec.state import State
+from spec.values import Value
 from tests.conformance.models import TLC, bound
 from tests.explorer.random_protocols import Sample, sample
 from tests.explorer.test_memory import found
+from tests.explorer.test_reference import HOSTS, Voting
 
 pytest.importorskip("pyarrow")
 from explorer.spark.engine import SparkSearch
@@ -36,7 +40,6 @@ def able(options: Options) -> Options:
     slow = (*parts.slow, *parts.slow_constraints)
     return replace(
         options,
-        view=None,
         properties=tuple(p for p in options.properties if p not in slow),
         constraints=tuple(p for p in options.constraints if p not in slow),
     )
@@ -85,6 +88,62 @@ def assert_same_files(driver: SparkSearch, one: Path, other: Path) -> None:
         for part in parts:
             name = f"levels/{level:05d}/part-{part:05d}.parquet"
             assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
+def levels_of(driver: SparkSearch) -> list[list[State]]:
+    """Return the states of each level."""
+    return [
+        [
+            driver.learner.decode_state(row)
+            for part in parts
+            for rows in driver.shared.read_part(level, part)
+            for row in driver.names.to_own(rows)
+        ]
+        for level, parts in enumerate(driver.levels, start=1)
+    ]
+
+
+def assert_classes_level_by_level(driver: SparkSearch, options: Options) -> None:
+    """Of the states that count as one there is one, in the first level that has any; and it is really led to."""
+    identity = identity_of(driver.protocol, options.symmetry, options.view)
+    exact = identity_of(driver.protocol, options.symmetry, None)
+    semantics = Semantics(driver.protocol)
+    targets = list(initial_states(semantics, options.init))
+    before: set[Value] = set()
+    for states in levels_of(driver):
+        classes = set(map(identity, states))
+        assert len(states) == len(classes)
+        assert classes == set(map(identity, targets)) - before
+        assert set(map(exact, states)) <= set(map(exact, targets))
+        before |= classes
+        targets = [step.target for state in states for step in semantics.transitions(state)]
+    assert set(map(identity, targets)) <= before
+
+
+@pytest.mark.parametrize("symmetry", [False, True])
+@pytest.mark.parametrize("seed", [3, 12])
+def test_a_view(tmp_path: Path, seed: int, *, symmetry: bool) -> None:
+    """The table engine may find others: which of the states that look the same it takes depends on the order."""
+    drawn = symmetric(seed)
+    options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True, constraints=())
+    options = replace(options, action_constraints=(), symmetry=options.symmetry if symmetry else None)
+    whole = BreadthFirst(drawn.protocol, options, 1).run()
+    options = replace(options, view="less")
+    result, driver = search(drawn.protocol, replace(options, checkpoint=tmp_path / "a"), tmp_path / "a", Random(seed))
+    assert 1 < result.distinct_states < whole.distinct_states
+    assert_classes_level_by_level(driver, options)
+    again = in_pieces(drawn.protocol, options, tmp_path / "b", Random(seed + 1))
+    assert found(again) == found(result), drawn.description
+    assert_same_files(driver, tmp_path / "a", tmp_path / "b")
+
+
+def test_a_view_that_hides_what_nothing_depends_on(tmp_path: Path) -> None:
+    protocol = Voting(hosts=HOSTS)
+    for number, options in enumerate((Options(deadlock=False), Options(deadlock=False, symmetry="symm"))):
+        options = replace(options, view="votes", checkpoint=tmp_path / str(number))
+        result, _ = search(protocol, options, tmp_path / str(number), Random(number))
+        expected = BreadthFirst(protocol, replace(options, checkpoint=None), 1).run()
+        assert found(result) == found(expected)
 
 
 def symmetric(seed: int) -> Sample:
