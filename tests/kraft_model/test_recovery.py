@@ -67,6 +67,12 @@ def test_counts_of_smoke_by_both_engines(config: str) -> None:
     assert found[0].actions == found[1].actions
 
 
+@pytest.mark.exhaustive
+def test_counts_of_large() -> None:
+    found = search(bound(MODEL, "large"))
+    assert (found.verdict, numbers(found)) == (Verdict.OK, (101_235_113, 641_440_670, 44))
+
+
 @pytest.mark.slow
 def test_counts_of_default_and_no_action_is_never_enabled() -> None:
     fired: set[str] = set()

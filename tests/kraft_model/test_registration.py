@@ -65,6 +65,12 @@ def test_counts_of_smoke_by_both_engines(config: str) -> None:
     assert found[0].actions == found[1].actions
 
 
+@pytest.mark.exhaustive
+def test_counts_of_large() -> None:
+    found = search(bound(MODEL, "large"))
+    assert (found.verdict, numbers(found)) == (Verdict.OK, (8_911_995, 43_663_447, 38))
+
+
 @pytest.mark.slow
 def test_counts_of_default_and_no_action_is_never_enabled() -> None:
     fired: set[str] = set()
