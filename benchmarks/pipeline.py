@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +24,7 @@ from random import Random
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.commands import settings, timed  # noqa: E402
 from benchmarks.replay import replayer  # noqa: E402
 from spec.view import StateView  # noqa: E402
 from tests.conformance.tampering import tampered_walk  # noqa: E402
@@ -33,20 +32,7 @@ from tests.explorer.spark.standalone import Standalone, cluster  # noqa: E402
 
 TAMPERED = "tampered.json"
 BATCHES = 5
-SETTINGS = ("spark.executor.memory=1g", "spark.driver.memory=1g", "spark.ui.enabled=false")
-
-
-def command(*words: object, environment: dict[str, str] | None = None) -> float:
-    """Run a command of kraftcheck; return the seconds that it took."""
-    began = time.perf_counter()
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    settings = [word for setting in SETTINGS for word in ("--conf", setting)]
-    subprocess.run(
-        [sys.executable, "-m", "kraftcheck", *map(str, words), *settings, "--quiet"],
-        env={**(environment or os.environ), "PYTHONPATH": path},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
-    return time.perf_counter() - began
+SETTINGS = settings("spark.executor.memory=1g", "spark.driver.memory=1g", "spark.ui.enabled=false")
 
 
 def make(options: argparse.Namespace, corpus: Path) -> None:
@@ -55,7 +41,7 @@ def make(options: argparse.Namespace, corpus: Path) -> None:
         return
     shape = ["--runs", options.traces, "--depth", options.depth, "--min-depth", options.depth - 3, "--seed", 1]
     what = ["simulate", options.model, "--config", options.config, *shape, "--no-deadlock"]
-    seconds = command(*what, "--engine", "spark", "--out", corpus)
+    seconds = timed(*what, "--engine", "spark", "--out", corpus, *SETTINGS)
     files = sorted(corpus.glob("*.tla"))
     assert len(files) == options.traces
     size = sum(file.stat().st_size for file in files)
@@ -89,7 +75,8 @@ def pipeline(options: argparse.Namespace, corpus: Path, found: Standalone) -> tu
         out = Path(folder) / "out"
         files = f"spark.kraftcheck.files={-(-options.traces // BATCHES)}"
         what = ["--model", options.model, "--config", options.config, "--out", out, "--conf", files]
-        seconds = command("pipeline", corpus, *what, "--master", found.url, environment=found.environment)
+        words = ["pipeline", corpus, *what, "--master", found.url, *SETTINGS]
+        seconds = timed(*words, environment=found.environment, codes=(1,))  # some trace diverges
         table = pyarrow.dataset.dataset(out / "traces", format="parquet").to_table(columns=["file", "verdict"])
         rows = table.to_pylist()
         verdicts = dict(sorted(Counter(row["verdict"] for row in rows).items()))

@@ -10,41 +10,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.commands import settings, timed  # noqa: E402
 from tests.explorer.spark.standalone import Standalone, cluster  # noqa: E402
 
 AGREED = ("result", "distinct_states", "generated_states", "depth", "actions")
 
 
-def run(words: list[str], out: Path, environment: dict[str, str]) -> tuple[dict[str, Any], float]:
-    """Run a search; return what it found, and the seconds of the whole command."""
-    began = time.perf_counter()
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "kraftcheck", "check", *words, "--quiet", "--json", str(out)]
-    subprocess.run(command, env={**environment, "PYTHONPATH": path}, stdout=subprocess.DEVNULL, check=True)
-    return json.loads(out.read_text()), time.perf_counter() - began
-
-
-def on_the_cluster(words: list[str], folder: Path, memory: str, found: Standalone) -> tuple[dict[str, Any], float]:
-    """Search on the cluster; the checkpoint has the figures of each level."""
-    settings = (f"spark.executor.memory={memory}", "spark.driver.memory=1g", "spark.ui.enabled=false")
-    options = [word for setting in settings for word in ("--conf", setting)]
-    place = ["--engine", "spark", "--master", found.url, "--checkpoint", str(folder / "checkpoint"), *options]
-    return run([*words, *place], folder / "spark.json", found.environment)
+def on_the_cluster(words: list[str], folder: Path, memory: int, found: Standalone) -> float:
+    """Search on the cluster; return the seconds of the whole command. The checkpoint has the figures of each level."""
+    own = settings(f"spark.executor.memory={memory}g", "spark.driver.memory=1g", "spark.ui.enabled=false")
+    place = ["--engine", "spark", "--master", found.url, "--checkpoint", folder / "checkpoint", *own]
+    return timed(*words, *place, "--json", folder / "spark.json", environment=found.environment)
 
 
 def table(figures: list[dict[str, Any]], every: int) -> None:
-    """Print the figures of the levels, and of each decade of states what a state took since the one before."""
+    """Print the figures of some levels, the last among them, and of all together."""
     print("| level | states | in all | sent | MB sent | MB written | seconds | µs a state | µs a state so far |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     states, seconds = 1, 0.0
@@ -69,21 +57,23 @@ def main() -> None:
     parser.add_argument("--model", default="reconfig")
     parser.add_argument("--config", required=True)
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--memory", default="3g", help="an executor's (default: 3g)")
+    parser.add_argument("--memory", type=int, default=3, help="GiB of an executor (default: 3)")
     parser.add_argument("--every", type=int, default=3, help="print every so many levels (default: 3)")
     given = parser.parse_args()
-    settings = [word for setting in given.set for word in ("--set", setting)]
-    words = [given.model, "--config", given.config, *settings, "--no-deadlock"]
+    changes = [word for change in given.set for word in ("--set", change)]
+    words = ["check", given.model, "--config", given.config, *changes, "--no-deadlock"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "cluster").mkdir()
-        with cluster(folder / "cluster", 2, f"{int(given.memory[:-1]) + 1}g") as found:
-            ours, seconds = on_the_cluster(words, folder, given.memory, found)
+        with cluster(folder / "cluster", 2, f"{given.memory + 1}g") as found:
+            seconds = on_the_cluster(words, folder, given.memory, found)
+        ours = json.loads((folder / "spark.json").read_text())
         manifest = json.loads((folder / "checkpoint" / "manifest.json").read_text())
         table(manifest["search"]["figures"], given.every)
         print(f"\ncluster: {ours['distinct_states']:,} states, depth {ours['depth']}, {seconds:,.1f} s in all, "
               f"{ours['seconds']:,.1f} s the search")  # fmt: skip
-        one, alone = run([*words, "--workers", "1"], folder / "tables.json", dict(os.environ))
+        alone = timed(*words, "--workers", "1", "--json", folder / "tables.json")
+        one = json.loads((folder / "tables.json").read_text())
         print(f"one core of the table engine: {alone:,.1f} s; {seconds / alone:.1f} times as fast")
         differing = [name for name in AGREED if ours[name] != one[name]]
         assert not differing, differing

@@ -79,6 +79,10 @@ class Hidden(NamedTuple):
     shared: frozenset[str]
     bounds: frozenset[str]
 
+    def columns(self, bounds: Iterable[str], shared: Iterable[str]) -> list[bool]:
+        """Return of bounds, and after them of shared fields, whether each is left out."""
+        return [*(name in self.bounds for name in bounds), *(name in self.shared for name in shared)]
+
 
 def hide(*names: str) -> frozenset[str]:
     """Return a view that leaves out the named shared fields and bounds."""

@@ -99,7 +99,7 @@ class SparkSearch(TableSearch):
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, keeper: Keeper) -> None:
         super().__init__(protocol, without_view(options), 1)
-        self.options = options
+        self.options = options  # with the view, which the dictionary heeds in the tables' place
         self.cluster = cluster
         self.keeper = keeper
         self.shared: Shared = keeper.shared

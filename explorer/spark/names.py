@@ -90,9 +90,8 @@ class Names:
         self._contents[0] = 0
         self._arrays: tuple[NDArray[np.int32], list[NDArray[np.int32]]] | None = None
         self.viewed = hidden is not None
-        out = hidden or Hidden(frozenset(), frozenset())
-        names = [*((name in out.bounds) for name in learner.bounds), *((n in out.shared) for n in learner.shared_names)]
-        self._hidden = [column for column, hides in enumerate(names) if hides]
+        hides = [] if hidden is None else hidden.columns(learner.bounds, learner.shared_names)
+        self._hidden = [column for column, hidden_here in enumerate(hides) if hidden_here]
         self._class_of: dict[tuple[int, ...], int] = {}  # by what is shown of a control row
         self._classes = np.zeros(1 << 10, np.int32)  # by common id
 

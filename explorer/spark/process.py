@@ -32,7 +32,7 @@ def names_of(search: TableSearch, view: str | None) -> Names:
 
 def without_view(options: Options) -> Options:
     """Return the options of what expands states: which of these count as one, the dictionary says."""
-    return replace(options, view=None, workers=1)
+    return replace(options, view=None)
 
 
 class Process:

@@ -433,10 +433,7 @@ class Vocabulary:
     def _hide(self, base: int) -> None:
         self.a["hidden"] = np.zeros(max(base, 1), np.int32)
         if self._view_name is not None:
-            hidden = self.protocol.hidden(self._view_name)
-            for column, name in enumerate((*self.bounds, *self.shared_names)):
-                names = hidden.bounds if column < len(self.bounds) else hidden.shared
-                self.a["hidden"][column] = int(name in names)
+            self.a["hidden"][:base] = self.protocol.hidden(self._view_name).columns(self.bounds, self.shared_names)
 
     def _row(self, values: list[int]) -> int:
         while True:

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from explorer.spark import session
 from tests.conformance.models import COUNTS
 from tests.explorer.spark.standalone import free_port
-from tests.kraftcheck.conftest import Run, run
+from tests.kraftcheck.conftest import PING, Run, run
 
 __all__ = ["run"]
 
@@ -75,6 +75,15 @@ def test_settings_begin_with_spark(run: Run) -> None:
 def test_what_the_engine_does_not_do(run: Run) -> None:
     assert "--engine" in refused(run, "--search", "dfs")
     assert "--engine" in refused(run, "--workers", "2")
+
+
+def test_properties_that_read_whole_states(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "ping.py"
+    whole = "    @invariant\n    def few(self, state: State) -> bool:\n        return True\n\n"
+    path.write_text(PING.replace("    @step_invariant\n", whole + "    @step_invariant\n"))
+    outcome = run("check", f"{path}:PingPong", "--engine", "spark", "--quiet")
+    assert outcome.code == 2
+    assert "Few reads whole states: the engine spark cannot check it; expected --engine tables" in outcome.err
 
 
 def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:

@@ -69,13 +69,7 @@ def test_random_protocols(tmp_path_factory: pytest.TempPathFactory, seed: int) -
         folder = tmp_path_factory.mktemp("search")
         result, driver = search(drawn.protocol, replace(options, checkpoint=folder / "a"), folder / "a", random)
         assert found(result) == found(expected), drawn.description
-        states = Counter(
-            driver.learner.decode_state(row)
-            for level, parts in enumerate(driver.levels, start=1)
-            for part in parts
-            for rows in driver.shared.read_part(level, part)
-            for row in driver.names.to_own(rows)
-        )
+        states = Counter(state for level in levels_of(driver) for state in level)
         assert len(states) == result.distinct_states == states.total(), drawn.description
         again = in_pieces(drawn.protocol, options, folder / "b", random)
         assert found(again) == found(expected), drawn.description

@@ -25,6 +25,7 @@ ALSO_IN_CI = (
     "tlc:symmetry/grow-with-election-hosts",
     "tlc:counts/two-voters",
     "quorum:default-elections",
+    "quorum:trap.not-voter",  # with a VIEW
     "reconfig:fault.second-vote-in-epoch:second-vote-in-epoch",
 )
 
@@ -59,7 +60,15 @@ def test_finds_what_the_table_engine_finds(case: Shipped) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["reconfig:smoke", "registration:smoke", "tlc:symmetry/grow-with-election-hosts"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "reconfig:smoke",
+        "registration:smoke",
+        "tlc:symmetry/grow-with-election-hosts",
+        "quorum:trap.update-voter",  # with a VIEW
+    ],
+)
 def test_with_a_job_for_every_level(name: str) -> None:
     def explore_with_jobs(protocol: Protocol, options: Options) -> Result:
         return explore(protocol, replace(options, conf=(("spark.kraftcheck.small", "0"),)))
