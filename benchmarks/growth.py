@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import resource
 
-from explorer.result import Options, Progress
-from explorer.tables.breadth import BreadthFirst
-from explorer.tables.engine import default_workers
-from kraftcheck.models import find_model
-from spec.binding import bind
-from spec.config import override, parse_setting, read_config
+from kraftcheck.catalogue import find_model
+from kraftcheck.explorer.result import Options, Progress
+from kraftcheck.explorer.tables.engine import default_workers
+from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 
 
 class Table:

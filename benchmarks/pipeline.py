@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.commands import settings, timed  # noqa: E402
 from benchmarks.replay import replayer  # noqa: E402
-from spec.view import StateView  # noqa: E402
+from kraftcheck.spec.tla.view import StateView  # noqa: E402
 from tests.conformance.tampering import tampered_walk  # noqa: E402
 from tests.explorer.spark.standalone import Standalone, cluster  # noqa: E402
 

@@ -16,11 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from kraftcheck.comparing import bind_leniently
-from kraftcheck.models import find_config, find_model
-from kraftcheck.outputs import peak_memory
-from traces import Trace, as_text, read_traces
-from traces.replay import Replayer, Verdict
+from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.commands.lenient_binding import bind_leniently
+from kraftcheck.commands.outputs import peak_memory
+from kraftcheck.traces import Trace, as_text, read_traces
+from kraftcheck.traces.replay.replayer import Replayer, Verdict
 
 
 def replayer(options: argparse.Namespace) -> Replayer:

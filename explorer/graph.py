@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
-from explorer.reference import ReferenceSearch
-from explorer.result import Options, Result
-from spec.errors import InputError
-from spec.protocol import Protocol
-from spec.state import State
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options, Result
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments when it runs

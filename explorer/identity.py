@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spec.protocol import Protocol
-from spec.state import State
-from spec.symmetry import Permutation, permutation_group, permuted
-from spec.values import Map, Value, encode, field_names
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
+from kraftcheck.spec.values import Map, Value, encode, field_names
 
 __all__ = ["Permutation", "identity_of", "permutation_group", "permuted"]
 

@@ -17,11 +17,11 @@ from datetime import date, datetime
 from types import BuiltinFunctionType, FrameType
 from typing import Any
 
-from spec.action import Action
-from spec.errors import ActionError
-from spec.semantics import Semantics
-from spec.step import Step
-from spec.values import Record, Value, encode
+from kraftcheck.spec.errors import ActionError
+from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Record, Value, encode
 
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
 _OF_TIME = [function for function in vars(time).values() if isinstance(function, BuiltinFunctionType)]

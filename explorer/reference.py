@@ -6,9 +6,9 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from explorer.identity import identity_of
-from explorer.purity import PureSemantics
-from explorer.result import (
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.purity import PureSemantics
+from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
     Interrupted,
@@ -20,11 +20,11 @@ from explorer.result import (
     Verdict,
     Violation,
 )
-from spec.protocol import Protocol
-from spec.semantics import Semantics, Transition
-from spec.starts import initial_states
-from spec.state import State
-from spec.values import Value
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Value
 
 REPORT_EVERY = 1000  # states expanded between two looks at the clock
 

@@ -8,11 +8,11 @@ from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
-from spec.property import Property
-from spec.state import State
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
-    from spec.binding import Bound
+    from kraftcheck.spec.cfg.binding import Bound
 
 
 class Search(StrEnum):

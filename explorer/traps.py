@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from explorer.graph import state_graph
-from explorer.reference import ReferenceSearch
-from explorer.result import Options, TraceStep
-from spec.errors import InputError
-from spec.names import unknown
-from spec.protocol import Protocol
-from spec.state import State
+from kraftcheck.explorer.graph import state_graph
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options, TraceStep
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.names import unknown
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def find_trap(
     --------
     A lock service that loses a message leaves everyone waiting:
 
-    >>> from spec.examples.lock_service import LockService, Phase
-    >>> from spec.values import ModelValue
+    >>> from kraftcheck.spec.examples.lock_service import LockService, Phase
+    >>> from kraftcheck.spec.values import ModelValue
     >>> service = LockService(clients=frozenset({ModelValue("c1", 1), ModelValue("c2", 2)}), losses=1)
     >>> held = lambda state: any(c.phase is Phase.HOLDING for k, c in state.replicas.items() if str(k) != "server")
     >>> trap = find_trap(service, held)

@@ -50,9 +50,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from explorer.result import Interrupted, Progress, Result, Search, TraceStep, Verdict, Violation
-    from kraftcheck.checking import check, explain, simulate
-    from spec import (
+    from kraftcheck.api import check, explain, simulate
+    from kraftcheck.explorer.result import Interrupted, Progress, Result, Search, TraceStep, Verdict, Violation
+    from kraftcheck.spec import (
         Action,
         ActionError,
         Bag,
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
         projection,
         step_invariant,
     )
-    from spec.starts import Take, scenario, take
-    from traces.replay import Replay, Replayer
+    from kraftcheck.spec.language.starts import Take, scenario, take
+    from kraftcheck.traces.replay.replayer import Replay, Replayer
 
 __all__ = [
     "Action",
@@ -141,11 +141,12 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(
-        ("Interrupted", "Progress", "Result", "Search", "TraceStep", "Verdict", "Violation"), "explorer.result"
+        ("Interrupted", "Progress", "Result", "Search", "TraceStep", "Verdict", "Violation"),
+        "kraftcheck.explorer.result",
     ),
-    **dict.fromkeys(("check", "explain", "simulate"), "kraftcheck.checking"),
-    **dict.fromkeys(("Take", "scenario", "take"), "spec.starts"),
-    **dict.fromkeys(("Replay", "Replayer"), "traces.replay"),
+    **dict.fromkeys(("check", "explain", "simulate"), "kraftcheck.api"),
+    **dict.fromkeys(("Take", "scenario", "take"), "kraftcheck.spec.language.starts"),
+    **dict.fromkeys(("Replay", "Replayer"), "kraftcheck.traces.replay.replayer"),
 }
 """Where names come from that do not come from `spec`."""
 
@@ -154,6 +155,6 @@ def __getattr__(name: str) -> Any:
     """Return a public name, imported when it is first asked for: `kraftcheck --help` must stay quick."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "spec")), name)
+    value = getattr(import_module(_HOMES.get(name, "kraftcheck.spec")), name)
     globals()[name] = value
     return value

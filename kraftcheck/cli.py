@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = parser().parse_args(arguments)
     given.words = list(sys.argv[1:] if arguments is None else arguments)
-    from spec.errors import InputError
+    from kraftcheck.spec.errors import InputError
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops what Ctrl-C stops, in the same way
@@ -96,25 +96,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from kraftcheck import models_command
+    from kraftcheck.commands import models as models_command
 
     return models_command.run(arguments)
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from kraftcheck import check_command
+    from kraftcheck.commands import check as check_command
 
     return check_command.run(arguments)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    from kraftcheck import simulate_command
+    from kraftcheck.commands import simulate as simulate_command
 
     return simulate_command.run(arguments)
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from kraftcheck import replay_command
+    from kraftcheck.commands import replay as replay_command
 
     return replay_command.run(arguments)
 
@@ -135,7 +135,7 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
 
 
 def _crosscheck(arguments: argparse.Namespace) -> int:
-    from kraftcheck import crosscheck_command
+    from kraftcheck.commands import crosscheck as crosscheck_command
 
     return crosscheck_command.run(arguments)
 
@@ -157,7 +157,7 @@ def _add_crosscheck(crosscheck: argparse.ArgumentParser) -> None:
 
 
 def _pipeline(arguments: argparse.Namespace) -> int:
-    from kraftcheck import pipeline_command
+    from kraftcheck.commands import pipeline as pipeline_command
 
     return pipeline_command.run(arguments)
 
@@ -183,7 +183,7 @@ def _add_pipeline(pipeline: argparse.ArgumentParser) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from kraftcheck import compare_command
+    from kraftcheck.commands import compare as compare_command
 
     return compare_command.run(arguments)
 

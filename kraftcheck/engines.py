@@ -7,12 +7,12 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from spec.errors import InputError
-from spec.names import unknown
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.names import unknown
 
 if TYPE_CHECKING:
-    from explorer.result import Options, Result
-    from spec.protocol import Protocol
+    from kraftcheck.explorer.result import Options, Result
+    from kraftcheck.spec.language.protocol import Protocol
 
 TRIAL_SECONDS = 3.0
 """How long the reference engine may try a search before the kernel is compiled for it."""
@@ -45,12 +45,14 @@ class Engine(NamedTuple):
 
 ENGINES = {
     "tables": Engine(
-        "explorer.tables.engine:explore",
+        "kraftcheck.explorer.tables.engine:explore",
         ("bfs", "dfs", "iddfs"),
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
-    "reference": Engine("explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
-    "spark": Engine("explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")),
+    "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
+    "spark": Engine(
+        "kraftcheck.explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")
+    ),
 }
 """By name, the one to prefer first."""
 
@@ -108,7 +110,7 @@ def search(engine: str, protocol: Protocol, options: Options, *, asked: bool = T
         Whether the user asked for this engine.
     """
     if engine == "tables" and not asked and options.search in ENGINES["reference"].searches:
-        from explorer.tables.compiled import is_compiled
+        from kraftcheck.explorer.tables.kernel.compiled import is_compiled
 
         if not is_compiled():
             seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)

@@ -1,19 +1,22 @@
 """The language that protocols are written in.
 
 A protocol is a class: constants, records for what a replica knows and says, and one decorated method an action.
-`spec.examples.lock_service` is a complete one of a page.
+`kraftcheck.spec.examples.lock_service` is a complete one of a page.
 """
 
-from spec.action import Action, environment, internal, on
-from spec.errors import ActionError, ConstantError, InputError, ProtocolError
-from spec.network import Bag, BagWithMemory, Channels, MessageSet, Network
-from spec.property import action_constraint, constraint, invariant, step_invariant
-from spec.protocol import Protocol, bound, constant, hide
-from spec.signature import projection
-from spec.starts import scenario, take
-from spec.state import State
-from spec.step import Step, Steps, become, consume
-from spec.values import Map, ModelValue, Record, Symbol, ordered
+from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError
+from kraftcheck.spec.language.action import Action, environment, internal, on
+from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, Network
+from kraftcheck.spec.language.property import action_constraint, constraint, invariant, step_invariant
+from kraftcheck.spec.language.protocol import Protocol, bound, constant, hide
+from kraftcheck.spec.language.signature import projection
+from kraftcheck.spec.language.starts import scenario, take
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.step import Step, Steps, become, consume
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
+
+if __name__ != "kraftcheck.spec":
+    raise ImportError("this package is kraftcheck.spec: import that")
 
 __all__ = [
     "Action",

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
 
-from spec.errors import InputError
-from spec.protocol import Protocol
-from spec.state import State
-from spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, field_values
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, field_values
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
@@ -105,7 +105,7 @@ def _parts(value: Value) -> Iterable[Value]:
 
 
 def decode(data: bytes, lexicon: Lexicon) -> Value:
-    """Return the value that has a canonical encoding; the inverse of `spec.values.encode`.
+    """Return the value that has a canonical encoding; the inverse of `kraftcheck.spec.values.encode`.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Union, get_args, get_origin
 
-from spec.values import Map, ModelValue, Record, Symbol, Value, field_types
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
 
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 

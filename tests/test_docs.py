@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from explorer.result import Options
+from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
-from kraftcheck.models import find_model
+from kraftcheck.explorer.result import Options
 from tests.kraft_model.searches import Fault
 from tests.kraft_model.test_quorum_faults import FAULTS as QUORUM_FAULTS
 from tests.kraft_model.test_quorum_faults import READINGS as QUORUM_READINGS
@@ -34,9 +34,9 @@ SECTION = re.compile(r"^## [^\n]*`([\w-]+)`$(.*?)(?=^## |\Z)", re.MULTILINE | re
 @pytest.fixture(scope="module", autouse=True)
 def kernel() -> None:
     """Compile the kernel: until it is, small searches go to the reference engine, and say so."""
-    from explorer.tables.engine import explore
-    from spec.examples.lock_service import LockService
-    from spec.values import ModelValue
+    from kraftcheck.explorer.tables.engine import explore
+    from kraftcheck.spec.examples.lock_service import LockService
+    from kraftcheck.spec.values import ModelValue
 
     explore(LockService(clients=frozenset({ModelValue("c1")}), losses=0), Options())
 

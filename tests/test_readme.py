@@ -20,10 +20,10 @@ CONSOLE = re.findall(r"^```console\n\$ (.+)\n((?:.*\n)*?)```$", README.read_text
 @pytest.fixture(scope="module", autouse=True)
 def kernel() -> None:
     """Compile the kernel: until it is, small searches go to the reference engine, and say so."""
-    from explorer.result import Options
-    from explorer.tables.engine import explore
-    from spec.examples.lock_service import LockService
-    from spec.values import ModelValue
+    from kraftcheck.explorer.result import Options
+    from kraftcheck.explorer.tables.engine import explore
+    from kraftcheck.spec.examples.lock_service import LockService
+    from kraftcheck.spec.values import ModelValue
 
     explore(LockService(clients=frozenset({ModelValue("c1")}), losses=0), Options())
 

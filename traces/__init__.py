@@ -1,9 +1,22 @@
 """Comparing a protocol with the outside world: traces of other tools, read and written."""
 
-from traces.model import Ending, Location, Trace, TraceEnd, TraceError, TraceEvent, TraceFormat, TraceHead, TraceState
-from traces.read import detect_format, read_graph, read_states, read_traces, stream_traces
-from traces.value_cache import ValueCache
-from traces.write import as_json, as_text, write_trace
+from kraftcheck.traces.formats.read import detect_format, read_graph, read_states, read_traces, stream_traces
+from kraftcheck.traces.formats.write import as_json, as_text, write_trace
+from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.trace import (
+    Ending,
+    Location,
+    Trace,
+    TraceEnd,
+    TraceError,
+    TraceEvent,
+    TraceFormat,
+    TraceHead,
+    TraceState,
+)
+
+if __name__ != "kraftcheck.traces":
+    raise ImportError("this package is kraftcheck.traces: import that")
 
 __all__ = [
     "Ending",

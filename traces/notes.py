@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from spec.errors import InputError
+from kraftcheck.spec.errors import InputError
 
 
 def read_note(path: Path) -> Any:

@@ -9,12 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from explorer.spark.boot import PACKAGES, USER, digest_of
-from spec.decoding import modules_of, source_of
-from spec.loading import PREFIX
-from spec.protocol import Protocol
+from kraftcheck.explorer.spark.executor_boot import PACKAGE, USER, digest_of, source_files
+from kraftcheck.spec.decoding import modules_of, source_of
+from kraftcheck.spec.language.loading import PREFIX
+from kraftcheck.spec.language.protocol import Protocol
 
-KINDS = (".py", ".lark", ".cfg")
 DATE = (2001, 9, 9, 0, 0, 0)
 
 
@@ -43,8 +42,9 @@ def make_bundle(protocol: type[Protocol], folder: Path) -> Bundle:
     folder
         Where to put it.
     """
-    root = Path(str(import_module("explorer").__file__)).parents[1]
-    files = sorted([*_packages(root), *_user_files(protocol)])
+    root = Path(str(import_module(PACKAGE).__file__)).parents[1]
+    own = [(path.relative_to(root).as_posix(), path) for path in source_files(root)]
+    files = sorted([*own, *_user_files(protocol)])
     digest = blake2b(digest_size=16)
     for name, path in files:
         digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -55,19 +55,12 @@ def make_bundle(protocol: type[Protocol], folder: Path) -> Bundle:
     return Bundle(target, digest_of(root))
 
 
-def _packages(root: Path) -> Iterator[tuple[str, Path]]:
-    for package in PACKAGES:
-        for path in (root / package).rglob("*"):
-            if path.suffix in KINDS and path.is_file():
-                yield path.relative_to(root).as_posix(), path
-
-
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
     """Yield the files of modules that are not the project's: under their names, from the folder `USER` on."""
     for module in modules_of(protocol):
         path = source_of(module)
         name = module.__name__
-        if path is None or name.split(".")[0] in PACKAGES:
+        if path is None or name.split(".")[0] == PACKAGE:
             continue
         yield f"{USER}/{name.removeprefix(PREFIX).replace('.', '/')}.py", path
         for depth in range(1, len(name.split("."))):

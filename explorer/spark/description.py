@@ -10,12 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from explorer.result import Options
-from spec.decoding import Lexicon, decode
-from spec.loading import PREFIX, load
-from spec.property import Property
-from spec.protocol import Protocol
-from spec.values import ModelValue, encode
+from kraftcheck.explorer.result import Options
+from kraftcheck.spec.decoding import Lexicon, decode
+from kraftcheck.spec.language.loading import PREFIX, load
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import ModelValue, encode
 
 Description = dict[str, Any]
 

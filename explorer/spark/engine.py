@@ -12,23 +12,23 @@ from uuid import uuid4
 
 import numpy as np
 
-from explorer.identity import identity_of
-from explorer.interruption import Interruption
-from explorer.result import DEADLOCK, Options, Result, TraceStep
-from explorer.spark.description import as_text, describe
-from explorer.spark.folder import Piece, Shared, States, groups_of
-from explorer.spark.here import Here
-from explorer.spark.keeping import Keeper
-from explorer.spark.kernel import bytes_a_state, owners, packing_of
-from explorer.spark.process import names_of, without_view
-from explorer.spark.registry import Registry
-from explorer.spark.session import Cluster
-from explorer.spark.tasks import STATES_DDL
-from explorer.spark.values import CALLS, COUNTS, DDL, EVENT, SETTLED, Definition, from_table
-from explorer.tables.engine import Rows, Stop, TableSearch
-from explorer.tables.slow import reason, split
-from spec.errors import InputError
-from spec.protocol import Protocol
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.interruption import Interruption
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
+from kraftcheck.explorer.spark.checkpoint import Keeper
+from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, DDL, EVENT, SETTLED, Definition, from_table
+from kraftcheck.explorer.spark.description import as_text, describe
+from kraftcheck.explorer.spark.driver_tasks import Here
+from kraftcheck.explorer.spark.id_registry import Registry
+from kraftcheck.explorer.spark.process import names_of, without_view
+from kraftcheck.explorer.spark.rows import bytes_a_state, owners, packing_of
+from kraftcheck.explorer.spark.session import Cluster
+from kraftcheck.explorer.spark.shared_folder import Piece, Shared, States, groups_of
+from kraftcheck.explorer.spark.tasks import STATES_DDL
+from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch
+from kraftcheck.explorer.tables.python_checks import reason, split
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
 
 SMALL = 20_000  # states of a level that are not worth a second task, and no job while few states are visited
 FEW = 1_000_000  # visited states up to which the driver does a small level itself

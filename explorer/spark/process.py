@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from explorer.result import DEADLOCK, Options
-from explorer.spark.folder import Shared, States
-from explorer.spark.names import Names
-from explorer.spark.values import EVENT, Definition
-from explorer.tables import hot
-from explorer.tables.engine import BATCH, TableSearch
-from explorer.tables.visited import PARTITIONS, Partition
-from spec.decoding import reachable_classes
-from spec.protocol import Protocol
+from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.spark.definitions import EVENT, Definition
+from kraftcheck.explorer.spark.global_ids import Names
+from kraftcheck.explorer.spark.shared_folder import Shared, States
+from kraftcheck.explorer.tables.engine import BATCH, TableSearch
+from kraftcheck.explorer.tables.kernel import expand as hot
+from kraftcheck.explorer.tables.states.visited import PARTITIONS, Partition
+from kraftcheck.spec.decoding import reachable_classes
+from kraftcheck.spec.language.protocol import Protocol
 
 
 def names_of(search: TableSearch, view: str | None) -> Names:

@@ -19,9 +19,9 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from explorer.spark.bundle import make_bundle
-from spec.errors import InputError
-from spec.protocol import Protocol
+from kraftcheck.explorer.spark.bundle import make_bundle
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +155,7 @@ class Cluster:
         tasks
             How many; each is given its number.
         name, arguments
-            A name in `explorer.spark.tasks.TASKS`, and JSON.
+            A name in `kraftcheck.explorer.spark.tasks.TASKS`, and JSON.
         schema
             Of the rows that they yield.
         """
@@ -188,11 +188,11 @@ class Cluster:
         Parameters
         ----------
         name, arguments
-            A name in `explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
+            A name in `kraftcheck.explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
         """
         from pyspark.cloudpickle import register_pickle_by_value
 
-        from explorer.spark import boot
+        from kraftcheck.explorer.spark import executor_boot as boot
 
         register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
         return boot.remote(name, arguments, self._bundle.path.name, self._bundle.digest)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from explorer.spark.description import revive
-from explorer.spark.folder import GROUP, Piece, Shared, States
-from explorer.spark.kernel import (
+from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, SETTLED, Definition, to_table
+from kraftcheck.explorer.spark.description import revive
+from kraftcheck.explorer.spark.process import Process
+from kraftcheck.explorer.spark.rows import (
     Words,
     add,
     first_of_each,
@@ -28,10 +29,9 @@ from explorer.spark.kernel import (
     to_bytes,
     unpacked,
 )
-from explorer.spark.process import Process
-from explorer.spark.values import CALLS, COUNTS, EVENT, SETTLED, Definition, to_table
-from explorer.tables.archive import mark
-from explorer.tables.visited import Packing, Partition
+from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, Shared, States
+from kraftcheck.explorer.tables.states.archive import mark
+from kraftcheck.explorer.tables.states.visited import Packing, Partition
 
 Arguments = dict[str, Any]
 Batches = Iterator[Any]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.growth import CallGrowth
-from explorer.result import (
+from kraftcheck.explorer.growth import CallGrowth
+from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
     Interrupted,
@@ -26,15 +26,16 @@ from explorer.result import (
     Verdict,
     Violation,
 )
-from explorer.tables import hot, learning
-from explorer.tables import layout as at
-from explorer.tables.learner import Learner
-from explorer.tables.slow import SlowChecks, split
-from explorer.tables.visited import PARTITIONS, Packing, Partition, insert_rows, packing, repacked
-from spec.errors import InputError
-from spec.protocol import Protocol
-from spec.semantics import Semantics
-from spec.starts import initial_states
+from kraftcheck.explorer.tables.kernel import expand as hot
+from kraftcheck.explorer.tables.kernel import layout as at
+from kraftcheck.explorer.tables.kernel import resolve as learning
+from kraftcheck.explorer.tables.learning.learner import Learner
+from kraftcheck.explorer.tables.python_checks import SlowChecks, split
+from kraftcheck.explorer.tables.states.visited import PARTITIONS, Packing, Partition, insert_rows, packing, repacked
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.starts import initial_states
 
 Rows = NDArray[np.int32]
 
@@ -76,13 +77,13 @@ def explore(protocol: Protocol, options: Options) -> Result:
         Where the protocol breaks the language's contract.
     """
     if options.search is Search.BFS:
-        from explorer.tables.breadth import BreadthFirst
+        from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
 
         return BreadthFirst(protocol, options, options.workers or default_workers()).run()
     for name in ("checkpoint", "resume", "memory"):
         if getattr(options, name) is not None:
             raise InputError(f"--{name}: only a breadth-first search can do this; expected --search {Search.BFS}")
-    from explorer.tables.deep import SEARCHES
+    from kraftcheck.explorer.tables.searches.depth_first import SEARCHES
 
     return SEARCHES[options.search](protocol, options).run()
 

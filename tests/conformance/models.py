@@ -9,12 +9,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from kraft_model.reconfig import Reconfig
-from spec.binding import Bound, bind
-from spec.config import override, parse_setting, read_config
-from spec.protocol import Protocol
-from spec.tla import parse_value
-from spec.values import Value
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.config import override, parse_setting, read_config
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.values import Value
 
 TLC = Path(__file__).parents[1] / "data" / "tlc"
 COUNTS = TLC / "counts"

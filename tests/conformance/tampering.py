@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from spec.tla import parse_value
-from spec.tla_format import format_value, in_order
-from spec.values import Map, ModelValue, Value
+from kraftcheck.spec.tla.formatting import format_value, in_order
+from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.values import Map, ModelValue, Value
 
 Path = tuple[Any, ...]
 

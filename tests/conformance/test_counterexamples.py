@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.reference import explore
-from explorer.result import Options, Verdict
-from kraft_model.reconfig import Reconfig
-from kraft_model.reconfig_records import (
+from kraftcheck.explorer.reference import explore
+from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.records import (
     Error,
     FetchDiverging,
     RequestVoteResponse,
@@ -16,9 +16,9 @@ from kraft_model.reconfig_records import (
     ServerState,
     Shared,
 )
-from spec import invariant
-from spec.semantics import Semantics
-from spec.view import StateView
+from kraftcheck.spec import invariant
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.tla.view import StateView
 from tests.conformance.models import COUNTEREXAMPLES, bound, json_states, states_of, text_of
 
 

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from explorer.reference import ReferenceSearch, explore
-from explorer.result import Options, Search, Verdict
-from kraft_model.reconfig import Reconfig
-from kraft_model.reconfig_log import end_offset_for_epoch
-from kraft_model.reconfig_records import FetchRequest
+from kraftcheck.explorer.reference import ReferenceSearch, explore
+from kraftcheck.explorer.result import Options, Search, Verdict
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch
+from kraftcheck.kraft_model.reconfig.records import FetchRequest
 from tests.conformance.models import LARGE, MODELS, bound, expected
 
 OBSERVER = "AcceptFetchRequestFromObserver"

@@ -12,12 +12,12 @@ from collections import Counter
 
 import pytest
 
-from kraft_model.reconfig import Reconfig
-from kraft_model.reconfig_records import Error, JoinResponse, Result
-from spec.binding import bind_constants
-from spec.config import read_config
-from spec.semantics import Semantics, Transition
-from spec.view import StateView
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.records import Error, JoinResponse, Result
+from kraftcheck.spec.cfg.binding import bind_constants
+from kraftcheck.spec.cfg.config import read_config
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.tla.view import StateView
 from tests.conformance.models import TLC, states_of, text_of
 
 REJECTIONS = {"RejectJoinRequest", "HandleRejectJoinResponse"}

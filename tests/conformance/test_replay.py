@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kraft_model.reconfig import Reconfig
-from kraftcheck.comparing import bind_leniently
-from spec.config import read_config
+from kraftcheck.commands.lenient_binding import bind_leniently
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec.cfg.config import read_config
+from kraftcheck.traces.replay.replayer import Replayer, Verdict
 from tests.conformance.models import COUNTEREXAMPLES, TLC, text_of
-from traces.replay import Replayer, Verdict
 
 FORMATS = ("out", "v215.out", "tla", "json")
 SIMULATIONS = sorted(path.name for path in (TLC / "simulations").glob("t_*.gz"))

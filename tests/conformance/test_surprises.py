@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from explorer.reference import ReferenceSearch, explore
-from explorer.result import Options
-from kraft_model.reconfig import Reconfig
-from kraft_model.reconfig_records import (
+from kraftcheck.explorer.reference import ReferenceSearch, explore
+from kraftcheck.explorer.result import Options
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.records import (
     FetchRequest,
     FetchResponse,
     JoinRequest,
@@ -24,9 +24,9 @@ from kraft_model.reconfig_records import (
     ServerId,
     ServerState,
 )
-from spec import State, invariant, ordered, step_invariant
-from spec.semantics import Semantics
-from spec.why import explain
+from kraftcheck.spec import State, invariant, ordered, step_invariant
+from kraftcheck.spec.diagnosis.why import explain
+from kraftcheck.spec.language.semantics import Semantics
 from tests.conformance.models import bound
 
 

@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from explorer.result import Options, Search
-from explorer.tables.engine import explore
+from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.tables.engine import explore
 from tests.conformance.models import TLC, bound
 
 EXPECTED = json.loads((TLC / "symmetry" / "expected.json").read_text())

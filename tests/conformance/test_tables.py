@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.result import Options, Search
-from explorer.tables.engine import explore
+from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.tables.engine import explore
 from tests.conformance.models import LARGE, MODELS, bound, expected
 
 OURS_ONCE = {"AcceptFetchRequestFromObserver": 14}  # TLC counts these steps twice: see docs/conformance.md

@@ -13,18 +13,18 @@ from random import Random
 
 import pytest
 
-from kraft_model.reconfig import Reconfig
-from kraft_model.reconfig_records import SYMBOLS
-from kraftcheck.comparing import bind_leniently
-from spec.config import read_config
-from spec.protocol import Protocol
-from spec.semantics import Semantics, Transition
-from spec.state import State
-from spec.view import StateView, ViewError
+from kraftcheck.commands.lenient_binding import bind_leniently
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.records import SYMBOLS
+from kraftcheck.spec.cfg.config import read_config
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.traces import Trace, ValueCache, read_traces
+from kraftcheck.traces.replay.replayer import Replayer, Verdict
 from tests.conformance.models import COUNTEREXAMPLES, TLC
 from tests.conformance.tampering import changed, fields
-from traces import Trace, ValueCache, read_traces
-from traces.replay import Replayer, Verdict
 
 SYMBOL_NAMES = [str(symbol.value) for kind in SYMBOLS for symbol in kind]
 FILES = [

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
-from explorer.reference import ReferenceSearch
-from explorer.result import Options, Result, Search
-from spec import (
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.spec import (
     Bag,
     BagWithMemory,
     Channels,
@@ -43,7 +43,7 @@ from spec import (
     projection,
     step_invariant,
 )
-from spec.semantics import Refusal, Semantics
+from kraftcheck.spec.language.semantics import Refusal, Semantics
 
 HOSTS = tuple(ModelValue(f"n{number}", number) for number in (1, 2, 3))
 SPARES = tuple(ModelValue(f"s{number}", 3 + number) for number in (1, 2))

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.result import Interrupted, Options, Progress, Result
-from explorer.tables.breadth import BreadthFirst
-from spec.errors import InputError
+from kraftcheck.explorer.result import Interrupted, Options, Progress, Result
+from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.spec.errors import InputError
 from tests.conformance.models import COUNTS, bound, expected
 from tests.conformance.test_counterexamples import MCReconfig
 from tests.explorer.random_protocols import sample

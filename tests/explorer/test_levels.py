@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.tables.files import DIGEST_BYTES, Damaged, GrowingFile
-from explorer.tables.levels import Levels
+from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
+from kraftcheck.explorer.tables.states.levels import Levels
 
 Rows = NDArray[np.int32]
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.result import Options, Result, Search
-from explorer.tables.archive import Archive
-from explorer.tables.breadth import BreadthFirst
-from explorer.tables.budget import LEAST_BATCH, Budget, available_memory
-from explorer.tables.engine import BATCH, REST_BITS, explore
-from explorer.tables.visited import PARTITIONS, Partition, packing
-from kraft_model.reconfig import Reconfig
-from spec.binding import bind
-from spec.config import override, parse_setting, read_config
-from spec.errors import InputError
-from spec.protocol import Protocol
+from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.tables.engine import BATCH, REST_BITS, explore
+from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.explorer.tables.states.archive import Archive
+from kraftcheck.explorer.tables.states.memory import LEAST_BATCH, Budget, available_memory
+from kraftcheck.explorer.tables.states.visited import PARTITIONS, Partition, packing
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import override, parse_setting, read_config
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
 from tests.conformance.models import COUNTS, bound, expected
 from tests.conformance.test_counterexamples import MCReconfig
 from tests.explorer.random_protocols import sample

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from explorer import reference
-from explorer.result import Options, Result, Search
-from explorer.tables import engine
-from spec import Protocol, Record, State, Steps, become, internal
-from spec.errors import ActionError
-from spec.examples.lock_service import LockService
-from spec.protocol import bound
-from spec.values import ModelValue
+from kraftcheck.explorer import reference
+from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.tables import engine
+from kraftcheck.spec import Protocol, Record, State, Steps, become, internal
+from kraftcheck.spec.errors import ActionError
+from kraftcheck.spec.examples.lock_service import LockService
+from kraftcheck.spec.language.protocol import bound
+from kraftcheck.spec.values import ModelValue
 
 ENGINES = {"reference": reference.explore, "tables": engine.explore}
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from explorer.identity import permutation_group, permuted
-from explorer.reference import ReferenceSearch, explore
-from explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict
-from kraft_model.reconfig import Reconfig
-from spec import (
+from kraftcheck.explorer.identity import permutation_group, permuted
+from kraftcheck.explorer.reference import ReferenceSearch, explore
+from kraftcheck.explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec import (
     ActionError,
     Bag,
     ModelValue,
@@ -39,10 +39,10 @@ from spec import (
     ordered,
     step_invariant,
 )
-from spec.examples.two_phase_commit import TwoPhaseCommit
-from spec.semantics import Semantics, Transition
-from spec.starts import Take, scenario, take
-from spec.values import encode
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import Take, scenario, take
+from kraftcheck.spec.values import encode
 from tests.conformance.models import bound as bound_model
 from tests.explorer.random_protocols import FEATURES, Description, describe, sample, search
 

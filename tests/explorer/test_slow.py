@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from explorer import reference
-from explorer.growth import CallGrowth
-from explorer.result import Options, Result, Search, Verdict
-from explorer.tables import engine
-from explorer.tables.slow import reason, split
-from spec import (
+from kraftcheck.explorer import reference
+from kraftcheck.explorer.growth import CallGrowth
+from kraftcheck.explorer.result import Options, Result, Search, Verdict
+from kraftcheck.explorer.tables import engine
+from kraftcheck.explorer.tables.python_checks import reason, split
+from kraftcheck.spec import (
     Bag,
     Protocol,
     Record,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from explorer.identity import identity_of
-from explorer.reference import ReferenceSearch
-from explorer.result import Options, Result, Search
-from explorer.tables.breadth import BreadthFirst
-from explorer.tables.engine import explore
-from spec.state import State
-from spec.values import Map, ordered
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.tables.engine import explore
+from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Map, ordered
 from tests.conformance.models import bound
 from tests.explorer.random_protocols import Sample, sample
 from tests.explorer.test_reference import HOSTS, Node, Shared, Voting

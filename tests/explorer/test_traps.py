@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from explorer.result import Options
-from explorer.traps import find_trap
-from spec import InputError, Protocol, Record, State, Steps, become, constraint, internal
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.traps import find_trap
+from kraftcheck.spec import InputError, Protocol, Record, State, Steps, become, constraint, internal
 
 
 class Walker(Record):

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import pytest
 
-from explorer.identity import identity_of
-from explorer.result import DEADLOCK, Interrupted, Options, Result, Verdict
-from explorer.tables.stable import StableNames
-from explorer.tables.walks import GOING, Plan, RandomWalks, Walk, simulate
-from kraft_model.reconfig_variants import SecondVoteInEpoch
-from spec import (
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.result import DEADLOCK, Interrupted, Options, Result, Verdict
+from kraftcheck.explorer.tables.learning.fingerprints import StableNames
+from kraftcheck.explorer.tables.searches.random_walks import GOING, Plan, RandomWalks, Walk, simulate
+from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
+from kraftcheck.spec import (
     Bag,
     Channels,
     MessageSet,
@@ -34,7 +34,7 @@ from spec import (
     on,
     step_invariant,
 )
-from spec.semantics import Semantics
+from kraftcheck.spec.language.semantics import Semantics
 from tests.conformance.models import bound as bound_model
 from tests.explorer.random_protocols import sample
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from kraft_model.quorum_records import (
+from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Data,
     Error,
@@ -25,10 +26,9 @@ from kraft_model.quorum_records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.models import find_config, find_model
-from spec import ModelValue, Record, Step, ordered
-from spec.binding import bind_constants
-from spec.config import override, parse_setting
+from kraftcheck.spec import ModelValue, Record, Step, ordered
+from kraftcheck.spec.cfg.binding import bind_constants
+from kraftcheck.spec.cfg.config import override, parse_setting
 
 M = TypeVar("M", bound=Record)
 HOSTS = {"Hosts": "{n1, n2, n3, n4}", "InitialVoters": "{n1, n2, n3}", "BootstrapServers": "{n1, n2}"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from explorer import reference
-from explorer.result import Options, Result, Verdict
-from explorer.tables import engine as tables
-from kraftcheck.models import Model, find_config, find_model
-from spec.binding import Bound, bind
-from spec.semantics import Semantics
-from spec.starts import initial_states
+from kraftcheck.catalogue import Model, find_config, find_model
+from kraftcheck.explorer import reference
+from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.tables import engine as tables
+from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.starts import initial_states
 
 
 class Fault(NamedTuple):

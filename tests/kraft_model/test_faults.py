@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kraftcheck.models import find_model
+from kraftcheck.catalogue import find_model
 from tests.kraft_model import test_quorum_faults as quorum
 from tests.kraft_model import test_quorum_progress as progress
 from tests.kraft_model import test_recovery as recovery

@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from explorer.result import Result, Verdict
-from kraft_model.quorum import Quorum
-from kraftcheck.models import find_model
+from kraftcheck.catalogue import find_model
+from kraftcheck.explorer.result import Result, Verdict
+from kraftcheck.kraft_model.quorum import Quorum
 from tests.kraft_model import searches
 
 SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (7_896, 34_673, 16)}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraft_model.quorum_base import ADMIN
-from kraft_model.quorum_records import (
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     Admin,
     AdminResponse,
@@ -38,7 +38,7 @@ from kraft_model.quorum_records import (
     VoterRemoved,
     Voters,
 )
-from spec import Map, ModelValue, Step
+from kraftcheck.spec import Map, ModelValue, Step
 from tests.kraft_model.quorum_steps import (
     ALL,
     BASE,

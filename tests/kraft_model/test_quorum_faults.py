@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_model.quorum import Quorum
-from kraftcheck.models import find_model
-from spec.loading import summary
+from kraftcheck.catalogue import find_model
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec.language.loading import summary
 from tests.kraft_model.searches import Fault, check_fault, fault_configurations
 
 MODEL = "quorum"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kraft_model.quorum import Quorum
-from kraft_model.quorum_base import ADMIN
-from kraft_model.quorum_records import (
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.records import (
     Admin,
     Answers,
     Batch,
@@ -36,7 +36,7 @@ from kraft_model.quorum_records import (
     VoteResponse,
     Voters,
 )
-from spec import Map, ModelValue, Step
+from kraftcheck.spec import Map, ModelValue, Step
 from tests.kraft_model.quorum_steps import (
     ALL,
     BASE,

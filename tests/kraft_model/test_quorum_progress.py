@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from explorer.result import Options
-from explorer.traps import Trap, find_trap
-from kraft_model.quorum_records import Mode, Replica
-from kraftcheck.models import find_model
-from spec import State
-from spec.semantics import Semantics
-from spec.starts import initial_states
+from kraftcheck.catalogue import find_model
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.traps import Trap, find_trap
+from kraftcheck.kraft_model.quorum.records import Mode, Replica
+from kraftcheck.spec import State
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.starts import initial_states
 from tests.kraft_model.searches import bound
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from explorer.result import Result, Verdict
-from kraftcheck.models import find_model
+from kraftcheck.catalogue import find_model
+from kraftcheck.explorer.result import Result, Verdict
 from tests.kraft_model.searches import bound, check_trace, search
 from tests.kraft_model.test_quorum_faults import READINGS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft_model.quorum_records import (
+from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
     Batch,
@@ -33,7 +33,7 @@ from kraft_model.quorum_records import (
     VoteResponse,
     Voters,
 )
-from spec import Map, ModelValue, Record, Step
+from kraftcheck.spec import Map, ModelValue, Record, Step
 from tests.kraft_model.quorum_steps import (
     ALL,
     BASE,

@@ -7,22 +7,22 @@ from typing import NamedTuple
 
 import pytest
 
-import kraft_model
-from explorer.reference import ReferenceSearch, explore
-from explorer.result import Options, Result, TraceStep, Verdict
-from explorer.tables.engine import explore as explore_tables
-from kraft_model.reconfig import Reconfig
-from kraft_model.reconfig_records import Role, Server, ServerId, ServerState
-from spec.binding import Bound, bind
-from spec.config import ModelConfig, override, parse_setting, read_config
-from spec.errors import ConstantError
-from spec.loading import summary, variants_of
-from spec.protocol import Protocol
-from spec.semantics import Semantics
-from spec.starts import initial_states
-from spec.state import State
+import kraftcheck.kraft_model.reconfig
+from kraftcheck.explorer.reference import ReferenceSearch, explore
+from kraftcheck.explorer.result import Options, Result, TraceStep, Verdict
+from kraftcheck.explorer.tables.engine import explore as explore_tables
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
+from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting, read_config
+from kraftcheck.spec.errors import ConstantError
+from kraftcheck.spec.language.loading import summary, variants_of
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
 
-CONFIGS = Path(kraft_model.__file__).with_name("configs")
+CONFIGS = Path(kraftcheck.kraft_model.reconfig.__file__).with_name("configs")
 CORRECTED = "restart-without-state-corrected"
 
 
@@ -35,7 +35,7 @@ class Fault(NamedTuple):
 
     @property
     def config(self) -> ModelConfig:
-        return read_config(CONFIGS / f"reconfig.fault.{self.variant}.cfg")
+        return read_config(CONFIGS / f"fault.{self.variant}.cfg")
 
     @property
     def protocol(self) -> type[Protocol]:
@@ -132,7 +132,7 @@ def test_every_variant_is_described_and_every_fault_has_its_configuration() -> N
         assert len(sentence) <= 120, name
     for fault in FAULTS:
         assert [named.name for named in fault.config.invariants] == [fault.invariant]
-    assert len(list(CONFIGS.glob("reconfig.fault.*.cfg"))) == len(FAULTS)
+    assert len(list(CONFIGS.glob("fault.*.cfg"))) == len(FAULTS)
     assert {fault.invariant for fault in FAULTS} == set(Reconfig.properties)
 
 
@@ -148,7 +148,7 @@ def test_a_late_vote_contradicts_a_restarted_leader() -> None:
 
 @pytest.mark.slow
 def test_an_old_voter_set_does_no_harm_without_a_lagging_leader() -> None:
-    config = read_config(CONFIGS / "reconfig.default.cfg")
+    config = read_config(CONFIGS / "default.cfg")
     found = search(bind(variants_of(Reconfig)["old-voter-set-counted"], config))
     assert (found.verdict, found.violations) == (Verdict.OK, [])
 
@@ -158,7 +158,7 @@ def test_an_old_voter_set_does_no_harm_without_a_lagging_leader() -> None:
 
 def restart_search(variant: str | None, *settings: str) -> ReferenceSearch:
     config = with_settings(
-        read_config(CONFIGS / "reconfig.smoke.cfg"),
+        read_config(CONFIGS / "smoke.cfg"),
         "MaxElections=0",
         "MaxValuesPerEpoch=0",
         "MaxSpawnedServers=3",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.result import Result, Verdict
-from explorer.traps import find_trap
-from kraft_model.recovery import Recovery
-from kraft_model.recovery_records import Api, Broker
-from kraftcheck.models import find_model
-from spec import ConstantError, ModelValue
-from spec.loading import summary
+from kraftcheck.catalogue import find_model
+from kraftcheck.explorer.result import Result, Verdict
+from kraftcheck.explorer.traps import find_trap
+from kraftcheck.kraft_model.recovery import Recovery
+from kraftcheck.kraft_model.recovery.records import Api, Broker
+from kraftcheck.spec import ConstantError, ModelValue
+from kraftcheck.spec.language.loading import summary
 from tests.kraft_model.searches import Fault, bound, check_fault, check_trace, fault_configurations, search
 
 MODEL = "recovery"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from explorer.result import Result, Verdict
-from explorer.traps import Trap, find_trap
-from kraft_model.registration import Registration
-from kraft_model.registration_image import image_of
-from kraft_model.registration_records import Controller, Image
-from kraftcheck.models import find_model
-from spec import ConstantError, ModelValue, State
-from spec.loading import summary
+from kraftcheck.catalogue import find_model
+from kraftcheck.explorer.result import Result, Verdict
+from kraftcheck.explorer.traps import Trap, find_trap
+from kraftcheck.kraft_model.registration import Registration
+from kraftcheck.kraft_model.registration.image import image_of
+from kraftcheck.kraft_model.registration.records import Controller, Image
+from kraftcheck.spec import ConstantError, ModelValue, State
+from kraftcheck.spec.language.loading import summary
 from tests.kraft_model.searches import Fault, bound, check_fault, check_trace, fault_configurations, search
 
 MODEL = "registration"

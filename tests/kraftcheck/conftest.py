@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from explorer.result import Options
-from explorer.tables import engine, walks
 from kraftcheck.cli import main
-from spec.examples.two_phase_commit import TwoPhaseCommit
-from spec.values import ModelValue
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables import engine
+from kraftcheck.explorer.tables.searches import random_walks as walks
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.values import ModelValue
 
 PING = '''
 """A user's own protocol."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 import kraftcheck
-import spec
-from explorer.result import Progress
-from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check
-from kraftcheck.progress import Lines
-from spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check, spec
+from kraftcheck.explorer.result import Progress
+from kraftcheck.reporting.progress import Lines
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
 THREE = TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{i}", i) for i in (1, 2, 3)))
 

@@ -211,6 +211,6 @@ def test_an_error_of_ours_is_not_blamed_on_the_user(run, ping, monkeypatch) -> N
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("explorer.reference.ReferenceSearch._admit", broken)
+    monkeypatch.setattr("kraftcheck.explorer.reference.ReferenceSearch._admit", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         run("check", ping, "--engine", "reference")

@@ -13,7 +13,7 @@ import networkx as nx
 import pytest
 
 from kraftcheck.engines import ENGINES
-from spec.tla import parse_value
+from kraftcheck.spec.tla.parsing import parse_value
 
 COUNTS = Path(__file__).parents[1] / "data" / "tlc" / "counts"
 EXPECTED = json.loads((COUNTS / "expected.json").read_text())
@@ -329,8 +329,8 @@ def test_help_imports_nothing_heavy() -> None:
         "try: main(['--help'])\nexcept SystemExit: print(sorted(sys.modules))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for module in ("'spec'", "'explorer'", "'networkx'", "'numpy'", "'numba'", "'lark'", "'rich'", "'tqdm'"):
-        assert module not in loaded
+    for module in ("kraftcheck.spec", "kraftcheck.explorer", "networkx", "numpy", "numba", "lark", "rich", "tqdm"):
+        assert f"'{module}'" not in loaded
 
 
 def test_a_pipe_that_closes_early() -> None:

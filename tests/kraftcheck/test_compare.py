@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck import compare_command
-from kraftcheck.models import find_model, find_variant
-from spec import InputError
+from kraftcheck.catalogue import find_model, find_variant
+from kraftcheck.commands import compare as compare_command
+from kraftcheck.spec import InputError
 
 CHANGES = '''
 class Hasty(PingPong, variant="hasty"):
@@ -30,7 +30,7 @@ class Same(PingPong, variant="same"):
 '''
 OUTSIDE = '''
 from collections.abc import Iterator
-from kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig import Reconfig
 
 
 class Outside(Reconfig, variant="outside"):

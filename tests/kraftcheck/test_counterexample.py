@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraft_model.reconfig_records import FetchRequest, Nil, ServerId
 from kraftcheck import (
     Channels,
     MessageSet,
@@ -26,11 +25,12 @@ from kraftcheck import (
     invariant,
     on,
 )
-from kraftcheck.changes import difference, fields_set, messages
-from kraftcheck.report import print_lines
-from kraftcheck.words import message_words
-from spec import Bag, Map
-from spec.words import words
+from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
+from kraftcheck.reporting.changes import difference, fields_set, messages
+from kraftcheck.reporting.summary import print_lines
+from kraftcheck.reporting.wording import message_words
+from kraftcheck.spec import Bag, Map
+from kraftcheck.spec.display import words
 
 N1, N2 = ModelValue("n1", 0), ModelValue("n2", 1)
 
@@ -227,7 +227,7 @@ def test_a_step_that_changes_nothing() -> None:
         def dull(self, me: Node) -> bool:
             return True
 
-    from explorer.result import TraceStep, Violation
+    from kraftcheck.explorer.result import TraceStep, Violation
 
     (state,) = Idle().initial()
     told_lines = explain(Idle(), Violation("Dull", (TraceStep(state), TraceStep(state, "Write")))).splitlines()
@@ -262,7 +262,7 @@ def test_a_channel_with_the_same_message_twice() -> None:
 
 
 def test_styles_only_on_a_terminal(capsys, monkeypatch) -> None:
-    from kraftcheck.counterexample import told as lines_of
+    from kraftcheck.reporting.counterexample import told as lines_of
 
     violation = check(Notes(), properties=["Sleeps"], deadlock=False).violations[0]
     print_lines(lines_of(Notes(), violation))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spec.errors import InputError
-from traces import read_traces, tlc
+from kraftcheck.spec.errors import InputError
+from kraftcheck.traces import read_traces
+from kraftcheck.traces.crosscheck import tlc
 
 MODULE = Path(__file__).parents[1] / "data" / "toy" / "LockService.tla"
 CONFIG = """\
@@ -24,7 +25,7 @@ CHECK_DEADLOCK FALSE \\* not known to TLC 2.15
 """
 MODELS = '''
 from kraftcheck import Steps, become, internal
-from spec.examples.lock_service import LockService, Name, Server
+from kraftcheck.spec.examples.lock_service import LockService, Name, Server
 
 
 class Fair(LockService):

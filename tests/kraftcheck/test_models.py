@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from kraft_model.reconfig import Reconfig
+from kraftcheck.catalogue import TIERS, find_config, find_model, shipped_models
 from kraftcheck.engines import ENGINES, Engine, choose
-from kraftcheck.models import SHIPPED, TIERS, find_config, find_model
-from spec import InputError
-from spec.binding import bind
-from spec.loading import load, summary, variants_of
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec import InputError
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.language.loading import load, summary, variants_of
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", shipped_models())
 def test_every_shipped_model_has_every_tier_with_something_to_check(name) -> None:
     model = find_model(name)
     for tier in TIERS:
@@ -36,7 +36,7 @@ def test_models_command(run, tmp_path) -> None:
     outcome = run("models", "--json", path)
     assert outcome.code == 0
     content = {entry["model"]: entry for entry in json.loads(path.read_text())}
-    assert list(content) == list(SHIPPED)
+    assert list(content) == list(shipped_models())
     reconfig = content["reconfig"]
     assert reconfig["summary"].startswith("KRaft with one-at-a-time reconfiguration")
     assert "restart-without-state-corrected" in reconfig["variants"]
@@ -54,8 +54,9 @@ def test_variants_are_imported_when_asked_for() -> None:
     import sys
 
     code = (
-        "import sys; from kraft_model.reconfig import Reconfig; from spec.loading import variants_of\n"
-        "print('kraft_model.reconfig_variants' in sys.modules, bool(variants_of(Reconfig)))"
+        "import sys; from kraftcheck.kraft_model.reconfig import Reconfig\n"
+        "from kraftcheck.spec.language.loading import variants_of\n"
+        "print('kraftcheck.kraft_model.reconfig.variants' in sys.modules, bool(variants_of(Reconfig)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False True\n"
 

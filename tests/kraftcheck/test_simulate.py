@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spec.binding import bind
-from spec.config import read_config
-from spec.loading import protocol_at
-from spec.semantics import Semantics
-from spec.view import StateView
-from traces import TraceFormat, read_traces
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import read_config
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.traces import TraceFormat, read_traces
 
 SMOKE = ("reconfig", "--config", "smoke")
 WALKS = ("--runs", 12, "--depth", 15, "--seed", 4)
@@ -54,9 +54,8 @@ def test_walks_as_files_of_tlc(run, tmp_path) -> None:
     folder = tmp_path / "new" / "walks"
     found = result_of(run, *SMOKE, *WALKS, "--out", folder, code=0, tmp_path=tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == sorted(f"walk_{number}.tla" for number in range(12))
-    reconfig = protocol_at("kraft_model.reconfig:Reconfig")
-    config = read_config(Path("kraft_model/configs/reconfig.smoke.cfg"))
-    protocol = bind(reconfig, config).protocol
+    config = read_config(Path("kraft_model/reconfig/configs/smoke.cfg"))
+    protocol = bind(Reconfig, config).protocol
     view, semantics, steps = StateView(protocol), Semantics(protocol), 0
     for path in folder.iterdir():
         (trace,) = read_traces(path)

@@ -62,18 +62,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.changes import changes, fields_set, messages
-from kraftcheck.models import find_config, find_model
-from kraftcheck.words import message_words
-from spec.binding import bind
-from spec.config import override, parse_setting
-from spec.names import unknown
-from spec.semantics import Semantics, Transition
-from spec.starts import initial_states
-from spec.state import State
-from spec.values import Record, Value, field_names, ordered
-from spec.why import explain
-from spec.words import words
+from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.reporting.changes import changes, fields_set, messages
+from kraftcheck.reporting.wording import message_words
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.spec.diagnosis.why import explain
+from kraftcheck.spec.display import words
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.names import unknown
+from kraftcheck.spec.values import Record, Value, field_names, ordered
 
 REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
 SEPARATOR = "----"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.models import find_model
+from kraftcheck.catalogue import find_model
 from tests.scenarios.runner import ScenarioError, read_blocks, run_scenario
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spec import (
+from kraftcheck.spec import (
     ConstantError,
     InputError,
     ModelValue,
@@ -26,9 +26,9 @@ from spec import (
     invariant,
     step_invariant,
 )
-from spec.binding import bind, bind_constants
-from spec.config import override, parse_config, parse_setting
-from spec.starts import Take, scenario, take
+from kraftcheck.spec.cfg.binding import bind, bind_constants
+from kraftcheck.spec.cfg.config import override, parse_config, parse_setting
+from kraftcheck.spec.language.starts import Take, scenario, take
 
 
 class Mode(Symbol):

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import spec.config as config_module
-from spec.config import (
+import kraftcheck.spec.cfg.config as config_module
+from kraftcheck.spec.cfg.config import (
     Assignment,
     ConfigError,
     ModelConfig,
@@ -25,8 +25,8 @@ from spec.config import (
     parse_setting,
     read_config,
 )
-from spec.errors import InputError
-from spec.values import ModelValue, Value, ordered
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.values import ModelValue, Value, ordered
 
 DATA = Path(__file__).parents[1] / "data" / "tlc"
 TLC_CONFIGS = sorted(DATA.glob("*/*.cfg"))
@@ -488,6 +488,6 @@ def test_any_text_is_read_or_refused_with_a_place_in_it(text: str) -> None:
 
 
 def test_lark_is_not_imported_before_it_is_needed() -> None:
-    program = "import sys, spec.config; sys.exit('lark' in sys.modules)"
-    root = Path(config_module.__file__).parents[1]
+    program = "import sys, kraftcheck.spec.cfg.config; sys.exit('lark' in sys.modules)"
+    root = Path(config_module.__file__).parents[3]
     assert subprocess.run([sys.executable, "-c", program], cwd=root).returncode == 0

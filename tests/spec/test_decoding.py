@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.reference import ReferenceSearch
-from explorer.result import Options
-from spec import Map, ModelValue, Protocol, Record, State, Symbol
-from spec.decoding import DecodingError, Lexicon, decode, modules_of, reachable_classes
-from spec.errors import InputError
-from spec.examples.two_phase_commit import TwoPhaseCommit
-from spec.loading import load
-from spec.semantics import Semantics
-from spec.values import Value, encode
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options
+from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol
+from kraftcheck.spec.decoding import DecodingError, Lexicon, decode, modules_of, reachable_classes
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.language.loading import load
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.values import Value, encode
 from tests.conformance.models import bound
 
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from explorer.reference import explore
-from explorer.result import DEADLOCK, Options, Result, Verdict
-from spec import Protocol, Steps, become, consume, internal
-from spec.examples.lock_service import (
+from kraftcheck.explorer.reference import explore
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, Verdict
+from kraftcheck.spec import Protocol, Steps, become, consume, internal
+from kraftcheck.spec.examples.lock_service import (
     Acquire,
     Client,
     Grant,
@@ -18,10 +18,10 @@ from spec.examples.lock_service import (
     Name,
     Server,
 )
-from spec.examples.lock_service import Phase as ClientPhase
-from spec.examples.two_phase_commit import Phase, ResourceManager, TransactionManager, TwoPhaseCommit
-from spec.semantics import Semantics
-from spec.values import ModelValue
+from kraftcheck.spec.examples.lock_service import Phase as ClientPhase
+from kraftcheck.spec.examples.two_phase_commit import Phase, ResourceManager, TransactionManager, TwoPhaseCommit
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.values import ModelValue
 
 
 def names(prefix: str, count: int) -> frozenset[ModelValue]:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.reference import explore
-from explorer.result import Options
-from spec import (
+from kraftcheck.explorer.reference import explore
+from kraftcheck.explorer.result import Options
+from kraftcheck.spec import (
     Bag,
     BagWithMemory,
     Channels,
@@ -29,7 +29,7 @@ from spec import (
     internal,
     on,
 )
-from spec.semantics import Semantics
+from kraftcheck.spec.language.semantics import Semantics
 
 a, b = ModelValue("a", 0), ModelValue("b", 1)
 

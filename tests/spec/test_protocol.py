@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from explorer.reference import explore
-from explorer.result import Verdict
-from spec import (
+from kraftcheck.explorer.reference import explore
+from kraftcheck.explorer.result import Verdict
+from kraftcheck.spec import (
     ActionError,
     BagWithMemory,
     ConstantError,
@@ -36,7 +36,7 @@ from spec import (
     projection,
     step_invariant,
 )
-from spec.semantics import Semantics, Transition
+from kraftcheck.spec.language.semantics import Semantics, Transition
 
 n1, n2, n3 = (ModelValue(f"n{number}", number) for number in (1, 2, 3))
 

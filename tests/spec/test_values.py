@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec.values import (
+from kraftcheck.spec.values import (
     Map,
     ModelValue,
     Record,
@@ -184,10 +184,10 @@ def test_the_order_is_tlcs_where_it_has_one() -> None:
 PROGRAM = """
 import hashlib, sys
 from tests.spec.test_values import DIFFERENT
-from spec.values import ModelValue, encode, ordered
-from spec.examples.two_phase_commit import TwoPhaseCommit
-from explorer.reference import ReferenceSearch
-from explorer.result import Options
+from kraftcheck.spec.values import ModelValue, encode, ordered
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options
 digest = hashlib.sha256()
 for value in ordered(DIFFERENT):
     digest.update(encode(value))

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from explorer.reference import ReferenceSearch
-from explorer.result import Options
-from kraft_model.reconfig import Reconfig
-from spec import (
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec import (
     Bag,
     Channels,
     InputError,
@@ -33,11 +33,11 @@ from spec import (
     on,
     ordered,
 )
-from spec.examples.two_phase_commit import TwoPhaseCommit
-from spec.tla import parse_value
-from spec.tla_format import format_value, one_line
-from spec.values import Value, encode
-from spec.view import StateView, ViewError
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.tla.formatting import format_value, one_line
+from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.values import Value, encode
 from tests.conformance import models
 
 n1, n2 = ModelValue("n1", 0), ModelValue("n2", 1)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import kraft_model.reconfig
-from kraft_model.reconfig import Reconfig
-from kraft_model.reconfig_records import Role, ServerId, ServerState
-from kraft_model.reconfig_variants import RemovedLeaderContradicted
-from spec import (
+import kraftcheck.kraft_model.reconfig
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.records import Role, ServerId, ServerState
+from kraftcheck.kraft_model.reconfig.variants import RemovedLeaderContradicted
+from kraftcheck.spec import (
     Bag,
     BagWithMemory,
     InputError,
@@ -36,15 +36,15 @@ from spec import (
     on,
     projection,
 )
-from spec.binding import bind_constants
-from spec.config import read_config
-from spec.semantics import Semantics
-from spec.view import StateView
-from spec.why import Reason, explain, explain_text
+from kraftcheck.spec.cfg.binding import bind_constants
+from kraftcheck.spec.cfg.config import read_config
+from kraftcheck.spec.diagnosis.why import Reason, explain, explain_text
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.tla.view import StateView
 from tests.conformance import models
 
 KINDS = {"enabled", "guard", "bound", "network", "no message", "no replica", "not receiving"}
-SOURCE = Path(kraft_model.reconfig.__file__)
+SOURCE = Path(kraftcheck.kraft_model.reconfig.__file__)
 
 
 def line(text: str, after: str = "", path: Path = SOURCE) -> int:

@@ -3,7 +3,7 @@
 import gzip
 from pathlib import Path
 
-from traces import Trace, ValueCache, read_traces
+from kraftcheck.traces import Trace, ValueCache, read_traces
 
 DATA = Path(__file__).parents[1] / "data"
 TLC = DATA / "tlc"

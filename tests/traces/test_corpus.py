@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from explorer.result import Options
-from explorer.tables.walks import Plan, RandomWalks, simulate
-from spec.errors import InputError
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, simulate
+from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of, note_file
+from kraftcheck.traces.notes import write_note
 from tests.conformance.models import bound
 from tests.kraftcheck.conftest import Run, ping, run
-from traces.corpus_folder import CHUNK, CorpusFolder, chunks_of, note_file
-from traces.notes import write_note
 
 __all__ = ["ping", "run"]
 

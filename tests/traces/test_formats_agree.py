@@ -10,10 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import TLC, TOY, text_of, traces_of, variables
 
-from spec.tla import as_function
-from spec.values import Map, ModelValue, Record, Symbol, Value, encode
-from traces import Ending, Trace, TraceError, TraceFormat, TraceState, as_json, as_text, read_traces, write_trace
-from traces.itf import as_itf
+from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, encode
+from kraftcheck.traces import (
+    Ending,
+    Trace,
+    TraceError,
+    TraceFormat,
+    TraceState,
+    as_json,
+    as_text,
+    read_traces,
+    write_trace,
+)
+from kraftcheck.traces.formats.itf import as_itf
 
 NAMES = [path.name.split(".")[0] for path in sorted(TLC.glob("counterexamples/*.json.gz"))]
 

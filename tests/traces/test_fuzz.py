@@ -13,11 +13,11 @@ from random import Random
 import pytest
 from samples import TLC, TOY, text_of
 
-from kraft_model.reconfig import Reconfig
-from spec.binding import bind_constants
-from spec.config import read_config
-from traces import TraceError, TraceFormat, detect_format, read_graph, read_states, read_traces, write_trace
-from traces.replay import Replayer, Verdict
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec.cfg.binding import bind_constants
+from kraftcheck.spec.cfg.config import read_config
+from kraftcheck.traces import TraceError, TraceFormat, detect_format, read_graph, read_states, read_traces, write_trace
+from kraftcheck.traces.replay.replayer import Replayer, Verdict
 
 SAMPLES = {
     "log": TLC / "counterexamples" / "resigned.out.gz",

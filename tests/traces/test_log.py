@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 from samples import TLC, TOY, text_of, traces_of, variables
 
-from spec.values import Map
-from traces import Ending, Location, TraceError, TraceFormat, ValueCache, read_traces
-from traces.states import action_of
+from kraftcheck.spec.values import Map
+from kraftcheck.traces import Ending, Location, TraceError, TraceFormat, ValueCache, read_traces
+from kraftcheck.traces.parsing.states import action_of
 
 STEP = Location(6, 12, 6, 50, "Toy")
 

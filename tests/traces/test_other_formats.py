@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import TLC, TOY, text_of, traces_of, variables
 
-import traces.states
-import traces.text
-import traces.value_cache
-from spec.tla import TlaSyntaxError, parse_value
-from spec.values import Map, ModelValue, encode
-from traces import (
+import kraftcheck.traces.parsing.lines
+import kraftcheck.traces.parsing.states
+import kraftcheck.traces.parsing.value_cache
+from kraftcheck.spec.tla.parsing import TlaSyntaxError, parse_value
+from kraftcheck.spec.values import Map, ModelValue, encode
+from kraftcheck.traces import (
     TraceEnd,
     TraceError,
     TraceFormat,
@@ -372,11 +372,11 @@ def test_the_unpacked_size_is_limited(tmp_path: Path) -> None:
 
 
 def test_long_lines_and_values_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces.text, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(kraftcheck.traces.parsing.lines, "LONGEST_LINE", 1000)
     assert error_of(tmp_path, STATE + b"x" * 1001).startswith(
         "3:1: expected a line of at most 1,000 bytes, found one th"
     )
-    monkeypatch.setattr(traces.states, "LONGEST_VALUE", 500)
+    monkeypatch.setattr(kraftcheck.traces.parsing.states, "LONGEST_VALUE", 500)
     long = STATE + b"/\\ y = <<1\n" + b"  , 1\n" * 200
     assert error_of(tmp_path, long).startswith(
         "103:1: expected a value of at most 500 characters, found one that is longer"
@@ -384,7 +384,7 @@ def test_long_lines_and_values_are_errors(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_large_documents_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces.text, "LARGEST_DOCUMENT", 1000)
+    monkeypatch.setattr(kraftcheck.traces.parsing.lines, "LARGEST_DOCUMENT", 1000)
     for text in (b'{"a": \n' + b" \n" * 1000, b"---- MODULE M ----\nCounterExample ==\n" + b"\n" * 1000):
         assert "expected a file of at most 1,000 bytes in this format, found one that is larger" in error_of(
             tmp_path, text
@@ -483,9 +483,9 @@ def test_the_cache_keeps_the_order_of_fields_and_arguments() -> None:
 
 
 def test_the_cache_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces.value_cache, "CACHED_CHARACTERS", 1000)
+    monkeypatch.setattr(kraftcheck.traces.parsing.value_cache, "CACHED_CHARACTERS", 1000)
     made: list[str] = []
-    cache = traces.value_cache._Cache[str](lambda text: made.append(text) or text)  # type: ignore[func-returns-value]
+    cache = kraftcheck.traces.parsing.value_cache._Cache[str](lambda text: made.append(text) or text)  # type: ignore[func-returns-value]
     for number in range(1000):
         assert cache[str(number)] == str(number)
         assert cache["asked for again and again"]
@@ -526,5 +526,5 @@ def test_a_large_log_is_read_in_bounded_memory(way: str, tmp_path: Path) -> None
 
 
 def test_no_reader_runs_what_it_reads() -> None:
-    sources = "".join(path.read_text() for path in (Path(__file__).parents[2] / "traces").glob("*.py"))
+    sources = "".join(path.read_text() for path in (Path(__file__).parents[2] / "traces").rglob("*.py"))
     assert not re.search(r"\b(eval|exec|pickle|marshal|literal_eval)\b", sources)

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
-from spec.errors import InputError
-from spec.examples.lock_service import LockService
-from spec.semantics import Semantics
-from spec.values import ModelValue
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.examples.lock_service import LockService
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.values import ModelValue
+from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
+from kraftcheck.traces.pipeline.folder import Input, Output, inputs_of
+from kraftcheck.traces.pipeline.rows import Found, Reporter, changed
 from tests.conformance.models import TLC, bound
 from tests.conformance.tampering import tampered_walk
 from tests.conformance.test_counterexamples import MCReconfig
-from traces.pipeline_folder import Input, Output, inputs_of
-from traces.pipeline_rows import Found, Reporter, changed
-from traces.text import DEFAULT_LIMIT
 
 # What becomes of one file
 
@@ -100,7 +100,7 @@ def test_whatever_a_file_does_the_next_is_read(monkeypatch: pytest.MonkeyPatch) 
         raise RecursionError("too deep")
 
     with monkeypatch.context() as patch:
-        patch.setattr("traces.replay.stream_traces", broken)
+        patch.setattr("kraftcheck.traces.replay.replayer.stream_traces", broken)
         (rows,) = found.rows(path)
     assert [error["message"] for error in rows.errors] == ["RecursionError: too deep"]
     (rows,) = found.rows(path)

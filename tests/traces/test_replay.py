@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-import traces.replay
-from spec.examples.lock_service import ImpatientServer, LockService
-from spec.semantics import Semantics
-from spec.symmetry import permuted
-from spec.tla import parse_value
-from spec.values import Map, ModelValue, Value
-from spec.view import StateView
-from traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace
-from traces.differences import differences
-from traces.divergence import Kind
-from traces.replay import Replayer, Verdict
+import kraftcheck.traces.replay.replayer
+from kraftcheck.spec.examples.lock_service import ImpatientServer, LockService
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.symmetry import permuted
+from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.values import Map, ModelValue, Value
+from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace
+from kraftcheck.traces.replay.differences import differences
+from kraftcheck.traces.replay.divergence import Kind
+from kraftcheck.traces.replay.replayer import Replayer, Verdict
 
 C1, C2 = ModelValue("c1", 0), ModelValue("c2", 1)
 LOCKS = LockService(clients=frozenset({C1, C2}), losses=1)
@@ -84,7 +84,7 @@ def test_a_property_that_is_not_violated_is_noted() -> None:
 
 
 def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(traces.replay, "REMEMBERED", 3)
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "REMEMBERED", 3)
     trace = behaviour(("Ask c2", *ROUND[:4]))
     write_trace(replace(trace, ending=Ending(2, "Free")), tmp_path / "trace")
     walker, seen = Replayer(LOCKS), set()
@@ -138,7 +138,7 @@ def test_a_name_that_is_another_action_of_ours() -> None:
     assert replay.reason == "state 4 follows from state 3 by Enter by c1 on Grant, not by Leave as the trace says"
     assert found.why is not None
     assert found.why.startswith("Leave is not enabled:\n")
-    assert "me.phase is not Phase.HOLDING (me.phase = waiting), spec/examples/lock_service.py" in found.why
+    assert "me.phase is not Phase.HOLDING (me.phase = waiting), spec/examples/lock_service/__init__.py" in found.why
 
 
 def test_a_name_that_is_no_action() -> None:
@@ -173,7 +173,7 @@ def test_a_step_that_changes_nothing() -> None:
 
 
 def test_an_action_that_changes_nothing_conforms() -> None:
-    from spec.examples.two_phase_commit import TwoPhaseCommit
+    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
     protocol = TwoPhaseCommit(resource_managers=frozenset({C1}))
     semantics, view = Semantics(protocol), StateView(protocol)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from explorer.result import Options
-from explorer.tables.walks import Plan, simulate
-from kraftcheck.models import SHIPPED, find_model
-from spec.view import StateView
+from kraftcheck.catalogue import find_model, shipped_models
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.searches.random_walks import Plan, simulate
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.traces.corpus.walk_files import WalkWriter
+from kraftcheck.traces.replay.replayer import Replayer, Verdict
 from tests.kraft_model.searches import bound
-from traces.replay import Replayer, Verdict
-from traces.walk_files import WalkWriter
 
 CASES = [
     (name, config)
-    for name in SHIPPED
+    for name in shipped_models()
     for config in find_model(name).configurations
     if config.startswith("default")
 ]

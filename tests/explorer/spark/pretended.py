@@ -11,14 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from explorer.result import Options, Result
-from explorer.spark import engine, folder, tasks
-from explorer.spark.engine import SparkSearch
-from explorer.spark.folder import Shared
-from explorer.spark.keeping import Keeper
-from explorer.spark.process import Process
-from explorer.spark.values import SCHEMA
-from spec.protocol import Protocol
+from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.spark import engine, tasks
+from kraftcheck.explorer.spark import shared_folder as folder
+from kraftcheck.explorer.spark.checkpoint import Keeper
+from kraftcheck.explorer.spark.definitions import SCHEMA
+from kraftcheck.explorer.spark.engine import SparkSearch
+from kraftcheck.explorer.spark.process import Process
+from kraftcheck.explorer.spark.shared_folder import Shared
+from kraftcheck.spec.language.protocol import Protocol
 
 NUMBERS = pa.schema([pa.field("id", pa.int64())])
 
@@ -28,7 +29,7 @@ class Lost(Exception):  # noqa: N818 - the driver is killed
 
 
 class Pretended:
-    """Stands in for `explorer.spark.session.Cluster`.
+    """Stands in for `kraftcheck.explorer.spark.session.Cluster`.
 
     `left` is how many jobs it does before the driver is killed, or None; `small` up to which size of a level the
     driver does it itself.

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from explorer.result import Options, Result, Verdict
-from explorer.tables.engine import explore as explore_tables
-from kraftcheck.models import SHIPPED, find_model
-from spec.binding import Bound
+from kraftcheck.catalogue import find_model, shipped_models
+from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.tables.engine import explore as explore_tables
+from kraftcheck.spec.cfg.binding import Bound
 from tests.conformance.models import MODELS, TLC
 from tests.conformance.models import bound as tlc_bound
 from tests.kraft_model.searches import bound
@@ -36,7 +36,7 @@ class Shipped(NamedTuple):
 
 def shipped() -> Iterator[Shipped]:
     """Yield every configuration up to `default`, each variant in the one that it names, and TLC's."""
-    for name in SHIPPED:
+    for name in shipped_models():
         model = find_model(name)
         for config in model.configurations:
             if not config.startswith((*BEYOND, "fault.")):  # of a fault, its variant

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from explorer.result import Options
-from explorer.tables.engine import explore
 from kraftcheck.cli import main
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.engine import explore
 from tests.conformance.models import COUNTS, TLC, bound
 from tests.explorer.spark.standalone import Standalone, cluster, kill
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from explorer.spark import session
+from kraftcheck.explorer.spark import session
 from tests.conformance.models import COUNTS
 from tests.explorer.spark.standalone import free_port
 from tests.kraftcheck.conftest import PING, Run, run

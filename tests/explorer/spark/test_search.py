@@ -13,22 +13,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.identity import identity_of
-from explorer.result import Options, Result
-from explorer.tables.breadth import BreadthFirst
-from explorer.tables.slow import split
-from spec.protocol import Protocol
-from spec.semantics import Semantics
-from spec.starts import initial_states
-from spec.state import State
-from spec.values import Value
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.tables.python_checks import split
+from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Value
 from tests.conformance.models import TLC, bound
 from tests.explorer.random_protocols import Sample, sample
 from tests.explorer.test_memory import found
 from tests.explorer.test_reference import HOSTS, Voting
 
 pytest.importorskip("pyarrow")
-from explorer.spark.engine import SparkSearch
+from kraftcheck.explorer.spark.engine import SparkSearch
 from tests.explorer.spark.pretended import Lost, search
 
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())

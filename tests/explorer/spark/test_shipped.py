@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark")
-from explorer.result import Options, Result
-from explorer.spark.engine import explore
-from spec.protocol import Protocol
+from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.spark.engine import explore
+from kraftcheck.spec.language.protocol import Protocol
 from tests.explorer.spark.shipped import Shipped, differences, shipped
 
 pytestmark = pytest.mark.spark

@@ -1,0 +1,120 @@
+"""How a task finds the project's code on an executor. Spark carries this module to executors by value.
+
+It is all that an executor gets before it has the rest, so it imports nothing of it. The code comes as a zip through
+`SparkContext.addFile` and is unpacked beside the compiled kernel's cache, under a name that says what it holds: Numba
+caches by path, so the kernel is compiled once on a machine. Where the executor has the very same code installed, that
+is used.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "kraftcheck"
+KINDS = (".py", ".lark", ".cfg")  # files that the project's code is made of
+USER = "user"  # the folder, within the zip, of a user's own files
+STAMP = 1_000_000_000  # seconds: every file's time, as Numba looks at it
+
+Task = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest of the project's code in a folder."""
+    digest = blake2b(digest_size=16)
+    for path in source_files(folder):
+        if path.suffix == ".py":
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def source_files(folder: Path) -> list[Path]:
+    """Return the files of the project's code in a folder, through links too, as a checkout has them."""
+    found = []
+    for place, _, names in os.walk(folder / PACKAGE, followlinks=True):
+        found += [Path(place, name) for name in names if name.endswith(KINDS)]
+    return sorted(found)
+
+
+def cache_folder() -> Path:
+    """Return where code is unpacked: where the compiled kernel is cached too."""
+    given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    return Path(given or Path.home() / ".cache") / "kraftcheck" / "code"
+
+
+def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
+    """Return the folder in which the files of a zip are; its name is that of the zip.
+
+    Parameters
+    ----------
+    archive
+        The zip.
+    parents
+        Folders to put it into, the best first.
+    """
+    for parent in parents:
+        folder = parent / archive.stem
+        if folder.is_dir():
+            return folder
+        new = parent / f"{archive.stem}.{os.getpid()}.new"
+        try:
+            new.mkdir(parents=True)
+            with zipfile.ZipFile(archive) as file:
+                file.extractall(new)
+            for path in new.rglob("*"):
+                os.utime(path, (STAMP, STAMP))
+            try:
+                new.rename(folder)
+            except OSError:  # another process was first
+                shutil.rmtree(new, ignore_errors=True)
+        except OSError:  # no place to write to
+            continue
+        return folder
+    raise OSError(f"there is no folder to unpack {archive.name} in")
+
+
+def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
+    """Return the function that does a task on an executor.
+
+    Parameters
+    ----------
+    task, arguments
+        A name in `kraftcheck.explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
+    archive, digest
+        The name of the zip, and the digest of the project's code in it.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import json
+        from importlib import import_module
+        from importlib.util import find_spec
+
+        from pyspark import SparkFiles
+
+        folder = unpacked(Path(SparkFiles.get(archive)), (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
+        if "kraftcheck.explorer.spark" not in sys.modules:
+            found = find_spec(PACKAGE)
+            installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
+            if installed is None or digest_of(installed) != digest:
+                sys.path.insert(0, str(folder))
+                for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
+                    del sys.modules[name]
+        user = str(folder / USER)
+        if user not in sys.path:
+            sys.path.append(user)
+        module, _, name = task.rpartition(":")
+        if module:
+            do = getattr(import_module(module), name)
+        else:
+            from kraftcheck.explorer.spark.tasks import TASKS
+
+            do = TASKS[name]
+        yield from do({**json.loads(arguments), "user_files": user}, batches)
+
+    return run

@@ -1,0 +1,225 @@
+"""Checkpoints: enough of a breadth-first search on disk to go on from, whenever the process ends.
+
+A checkpoint is a folder of files that only grow and a small manifest that says how much of them counts. The files are
+written first, then a new manifest takes the old one's place in one go. So there is always a whole checkpoint: the last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from kraftcheck.explorer.folder_lock import InUseError, hold
+from kraftcheck.explorer.tables.checkpoints.interned_values import FILES
+from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
+from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile, sync_folder
+from kraftcheck.spec.errors import InputError
+
+FORMAT = 1
+MANIFEST, LOCK, STATES = "manifest.json", "lock", "states"
+SUFFIX = ".bin"
+
+Noted = dict[str, Any]
+
+
+class Checkpoint:
+    """A folder with a checkpoint, held by this process alone.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    identity
+        Of the search whose checkpoint it is.
+    resume
+        Whether to go on from the checkpoint in it, rather than begin one.
+    names
+        The growing files that a new one has.
+
+    Attributes
+    ----------
+    files
+        The growing files, by name.
+    noted
+        What the manifest says of the search, where it is resumed.
+
+    Raises
+    ------
+    InputError
+        Where the folder is in use; where there is a checkpoint to go on from and a new one is asked for, or the other
+        way round; where the checkpoint is damaged, or another search's.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        identity: Identity,
+        *,
+        resume: bool,
+        names: tuple[str, ...] = (STATES, *FILES),
+    ) -> None:
+        self.folder = Path(folder)
+        self.identity = identity
+        self._names = names
+        self.files: dict[str, GrowingFile] = {}
+        self.noted: Noted = {}
+        self._option = "--resume" if resume else "--checkpoint"
+        if resume and not (self.folder / MANIFEST).is_file():
+            raise self._error(
+                "it holds no checkpoint; expected a folder that --checkpoint was given, after the first was written"
+                if self.folder.is_dir()
+                else "there is no such folder; expected one that --checkpoint was given"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise self._error("expected a folder, found a file") from None
+        self._lock = self._locked()
+        try:
+            manifest = self._read_manifest()
+            if resume and manifest is not None:
+                self._take_up(manifest)
+            else:
+                self._begin(manifest)
+        except BaseException:
+            self.close()
+            raise
+
+    def _error(self, problem: str) -> InputError:
+        return InputError(f"{self._option} {self.folder}: {problem}")
+
+    def _locked(self) -> TextIO:
+        try:
+            return hold(self.folder / LOCK)
+        except InUseError as error:
+            raise self._error(f"it is in use by another search (process {error.owner})") from None
+
+    # The manifest
+
+    def _read_manifest(self) -> Noted | None:
+        """Return what the manifest says, or None where there is none."""
+        path = self.folder / MANIFEST
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            content = json.loads(raw)
+        except ValueError as error:
+            raise self._damaged(MANIFEST, f"it is not JSON: {error}") from None
+        if not isinstance(content, dict) or "format" not in content:
+            raise self._damaged(MANIFEST, "it is no manifest of a checkpoint")
+        if content["format"] != FORMAT:
+            raise self._error(f"the checkpoint has format {content['format']!r}; this kraftcheck reads {FORMAT}")
+        if raw != _manifest_text(content):
+            raise self._damaged(MANIFEST, "its content has changed: its checksum is not the one noted")
+        return content
+
+    def _damaged(self, name: str, problem: str) -> InputError:
+        return self._error(f"the checkpoint is damaged: {self.folder / name}: {problem}")
+
+    def _begin(self, manifest: Noted | None) -> None:
+        """Begin a new checkpoint."""
+        if manifest is not None and not manifest["finished"]:
+            raise self._error(
+                f"it holds the checkpoint of {manifest['written']} of an unfinished search; go on with --resume "
+                f"{self.folder}, or remove the folder"
+            )
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+        for name in self._names:
+            self.files[name] = GrowingFile.at(self.folder / (name + SUFFIX))
+            self.files[name].clear()
+
+    def _take_up(self, manifest: Noted) -> None:
+        """Open the files of a checkpoint, after checking that all is well with them."""
+        if manifest["kraftcheck"] != program_version():
+            raise self._error(
+                f"the checkpoint was written by kraftcheck {manifest['kraftcheck']}, this is {program_version()}"
+            )
+        different = list(differences(manifest["identity"], self.identity))
+        if different:
+            raise self._error(f"the checkpoint is of another search: {'; '.join(different)}")
+        for name, noted in manifest["files"].items():
+            path = self.folder / (name + SUFFIX)
+            if not path.is_file():
+                raise self._damaged(path.name, "it is missing")
+            self.files[name] = GrowingFile.at(path)
+            try:
+                self.files[name].restore(noted["bytes"], noted["digest"])
+            except Damaged as damage:
+                raise self._damaged(path.name, str(damage)) from None
+        self.noted = manifest["search"]
+
+    def write(self, search: Noted, *, finished: bool) -> None:
+        """Make what was appended to the files, and what is noted of the search, the checkpoint.
+
+        Parameters
+        ----------
+        search
+            What else is needed to go on, as JSON can hold it.
+        finished
+            Whether the search is over, so that another may begin a checkpoint here.
+        """
+        for file in self.files.values():
+            file.sync()
+        self._write_manifest(
+            {
+                "format": FORMAT,
+                "kraftcheck": program_version(),
+                "written": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+                "finished": finished,
+                "identity": self.identity,
+                "files": {name: {"bytes": file.length, "digest": file.digest} for name, file in self.files.items()},
+                "search": search,
+            }
+        )
+
+    def finish(self) -> None:
+        """Note that the search is over: another may begin a checkpoint here. What the last one holds stays as it is."""
+        manifest = self._read_manifest()
+        if manifest is not None:
+            self._write_manifest({**manifest, "finished": True})
+
+    def _write_manifest(self, content: Noted) -> None:
+        new = self.folder / (MANIFEST + ".new")
+        with new.open("wb") as file:
+            file.write(_manifest_text(content))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.folder / MANIFEST)
+        sync_folder(self.folder)
+
+    def close(self) -> None:
+        """Close the files and let other processes have the folder."""
+        for file in self.files.values():
+            file.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _manifest_text(content: Noted) -> bytes:
+    """Return a manifest's file; its text follows from its content, so that a changed byte shows."""
+    body = {name: value for name, value in content.items() if name != "checksum"}
+    checksum = blake2b(json.dumps(body).encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return json.dumps({**body, "checksum": checksum}, indent=1).encode() + b"\n"
+
+
+def program_version() -> str:
+    """Return the version of kraftcheck, or "unknown" where it runs without being installed."""
+    try:
+        return version("kraftcheck")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,91 @@
+"""What makes a search the same search: its model, constants and options. A checkpoint is good for that one only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any
+
+from kraftcheck.explorer.result import Options
+from kraftcheck.spec.decoding import Lexicon, modules_of, source_of
+from kraftcheck.spec.display import words
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import ModelValue, Value, encode, order_key
+
+Identity = dict[str, Any]
+
+
+def identity_of_search(protocol: Protocol, options: Options) -> Identity:
+    """Return what must agree between a search and the checkpoint that it goes on from, as JSON can hold it.
+
+    Limits, workers and memory are not part of it: they do not change what is found.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    options
+        What is checked.
+    """
+    cls = type(protocol)
+    values = set().union(*(map(_model_values, protocol.constant_values().values())))
+    return {
+        "model": f"{cls.__module__}:{cls.__qualname__}",
+        "source": dict(_sources(cls)),
+        "constants": {name: [words(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
+        "order of model values": [value.name for value in sorted(values, key=order_key)],
+        "properties": _names(options.properties),
+        "constraints": _names(options.constraints),
+        "action constraints": _names(options.action_constraints),
+        "deadlock": options.deadlock,
+        "symmetry": options.symmetry,
+        "view": options.view,
+        "start": options.init,
+        "search": str(options.search),
+        "--continue": options.keep_going,
+    }
+
+
+def differences(before: Identity, now: Identity) -> Iterator[str]:
+    """Yield a clause for each thing in which two searches differ: what it was in the checkpoint, and is now."""
+    for name, was in before.items():
+        found: Any = now.get(name)
+        if was == found:
+            continue
+        if name == "source":
+            changed = sorted(module for module in {*was, *found} if was.get(module) != found.get(module))
+            yield f"the source of the model has changed since ({', '.join(changed)})"
+        elif name == "constants":
+            for constant in {**was, **found}:
+                old, new = was.get(constant, [None]), found.get(constant, [None])
+                if old != new:
+                    yield f"the constant {constant}: {_shown(old[0])} in the checkpoint, now {_shown(new[0])}"
+        else:
+            yield f"{name}: {_shown(was)} in the checkpoint, now {_shown(found)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _names(properties: Iterable[Property]) -> list[str]:
+    return sorted(prop.name for prop in properties)
+
+
+def _sources(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
+    """Yield the modules that a protocol is made of, with digests of their sources."""
+    for module in modules_of(cls):
+        path = source_of(module)
+        if path is not None and path.is_file():
+            yield module.__name__, blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def _model_values(value: Value) -> set[ModelValue]:
+    found = Lexicon()
+    found.note(value)
+    return set(found.model_values.values())

@@ -1,0 +1,1 @@
+"""Learns a protocol as integer tables."""

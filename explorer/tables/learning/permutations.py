@@ -1,0 +1,96 @@
+"""The images of values under a symmetry group, made from those under a few generators.
+
+Every permutation of the group is a product of generators; so only the images under these are rebuilt from values, each
+part of a value once, and all others follow by looking up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from kraftcheck.explorer.identity import Permutation
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values
+
+Rebuild = Callable[[Value], Value]
+
+
+class Images:
+    """The images of values under a group.
+
+    Parameters
+    ----------
+    group
+        Every permutation, the identity first.
+    """
+
+    def __init__(self, group: list[Permutation]) -> None:
+        self.order = len(group)
+        self._group = group
+        self._numbers = {_key(permutation): number for number, permutation in enumerate(group)}
+
+    @cached_property
+    def products(self) -> list[tuple[int, int, int]]:
+        """(g, k, h) for each permutation but the identity: g is generator k after h, which comes before it."""
+        return self._generated[0]
+
+    @cached_property
+    def generators(self) -> list[Rebuild]:
+        """Functions that return the image of a value, one for each generator."""
+        return [_remembering(self._group[number]) for number in self._generated[1]]
+
+    @cached_property
+    def _generated(self) -> tuple[list[tuple[int, int, int]], list[int]]:
+        products: list[tuple[int, int, int]] = []
+        generators: list[int] = []
+        reached = [0]
+        for candidate in range(1, self.order):
+            if candidate in reached:
+                continue
+            generators.append(candidate)
+            # Begin again: a product must come after those that it is made of.
+            products, reached = [], [0]
+            for h in reached:
+                for k, generator in enumerate(generators):
+                    g = self._after(generator, h)
+                    if g not in reached:
+                        reached.append(g)
+                        products.append((g, k, h))
+        return products, generators
+
+    def _after(self, g: int, h: int) -> int:
+        """Return the number of g after h."""
+        outer = self._group[g]
+        return self._numbers[_key({value: outer.get(image, image) for value, image in self._group[h].items()})]
+
+
+def _key(permutation: Permutation) -> frozenset[tuple[Value, Value]]:
+    return frozenset(permutation.items())
+
+
+def _remembering(permutation: Permutation) -> Rebuild:
+    """Return a function that permutes the model values in a value, and remembers the image of each part."""
+    known: dict[tuple[type, Value], Value] = {}
+
+    def image(value: Value) -> Value:
+        kind = type(value)
+        if kind is ModelValue:
+            return permutation.get(value, value)
+        if not isinstance(value, (tuple, frozenset, Record, Map)):
+            return value
+        found = known.get((kind, value))
+        if found is None:
+            found = known[kind, value] = rebuilt(value)
+        return found
+
+    def rebuilt(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(map(image, value))
+        if isinstance(value, frozenset):
+            return frozenset(map(image, value))
+        if isinstance(value, Map):
+            return Map([(image(k), image(v)) for k, v in value.items()])
+        assert isinstance(value, Record)
+        return type(value)(*map(image, field_values(value)))
+
+    return image

@@ -1,0 +1,76 @@
+"""Stand-ins that note what a handler or a property reads, so that it is learned under that and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kraftcheck.spec.values import Record, Value, field_names
+
+Question = tuple[int, int, int]  # kind of node, and its two arguments
+Path = list[tuple[Question, int]]  # questions with the ids of their answers
+
+
+class SharedReader:
+    """Reads like the shared record, and notes each field when it is first read.
+
+    Parameters
+    ----------
+    record_type
+        The shared record's class.
+    read
+        Gives a field's value by name, noting it.
+    """
+
+    __slots__ = ("_read", "_type")
+
+    def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
+        self._type = record_type
+        self._read = read
+
+    def __getattr__(self, name: str) -> Value:
+        if name in field_names(self._type):
+            return self._read(name)
+        raise AttributeError(
+            f"{self._type.__name__} has no field {name!r}; the shared state is read field by field: "
+            f"{', '.join(field_names(self._type))}"
+        )
+
+
+class LocalReader:
+    """Reads like a replica's record, and notes each field; any other use notes the whole record.
+
+    Parameters
+    ----------
+    record
+        The record.
+    note
+        Called with a field's name, or None for the whole, when that is first read.
+    """
+
+    __slots__ = ("_names", "_note", "_record")
+
+    def __init__(self, record: Record, note: Callable[[str | None], None]) -> None:
+        self._record = record
+        self._note = note
+        self._names = field_names(type(record))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # isinstance sees the record's class
+        return type(self._record)
+
+    def __getattr__(self, name: str) -> Value:
+        self._note(name if name in self._names else None)
+        return getattr(self._record, name)
+
+    def __eq__(self, other: object) -> bool:
+        self._note(None)
+        return self._record == (other._record if type(other) is LocalReader else other)
+
+    def __hash__(self) -> int:
+        self._note(None)
+        return hash(self._record)
+
+    def __repr__(self) -> str:
+        self._note(None)
+        return repr(self._record)

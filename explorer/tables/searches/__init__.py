@@ -1,0 +1,1 @@
+"""The search strategies of the table engine, one file a strategy."""

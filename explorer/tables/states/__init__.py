@@ -1,0 +1,1 @@
+"""Stores states: the visited set, in memory and on disk, and the levels."""

@@ -1,0 +1,186 @@
+"""The states of a breadth-first search, level by level, in memory as far as there is room and then in a file.
+
+A level's states are rows of ids; a row found later may be wider than one found earlier, where a replica appeared in
+between. Rows are only ever appended, to the last level, and all levels share one file, so that what was written
+never changes: a checkpoint notes how long it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.states.files import GrowingFile
+
+Rows = NDArray[np.int32]
+ID_BYTES = 4
+CHUNK = 1 << 15  # rows read at a time where the caller does not say
+
+
+class Run(NamedTuple):
+    """Rows of one width that stand one after the other in the file.
+
+    Attributes
+    ----------
+    rows, columns
+        How many and how wide.
+    offset
+        Where they start, in bytes.
+    """
+
+    rows: int
+    columns: int
+    offset: int
+
+
+class Level:
+    """One level: runs in the file, then what is in memory."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.waiting: list[Rows] = []
+        self.count = 0
+
+
+class Levels:
+    """The levels of a search; the first is number 1.
+
+    Parameters
+    ----------
+    budget
+        Bytes of rows that may be in memory.
+    file
+        Where the others go; by default a temporary file, made when it is needed.
+    folder
+        Where that takes its space from.
+    """
+
+    def __init__(self, budget: int, file: GrowingFile | None = None, folder: Path | None = None) -> None:
+        self.budget = budget
+        self.nbytes = 0
+        self._file = file
+        self._folder = folder
+        self._levels: list[Level] = []
+
+    @property
+    def depth(self) -> int:
+        """How many levels there are."""
+        return len(self._levels)
+
+    def count(self, level: int) -> int:
+        """Return how many rows a level has; 0 for level 0."""
+        return self._levels[level - 1].count if level else 0
+
+    @property
+    def counts(self) -> list[int]:
+        """How many rows each level has."""
+        return [level.count for level in self._levels]
+
+    def begin(self) -> None:
+        """Begin another level."""
+        self._levels.append(Level())
+
+    def append(self, rows: Rows) -> None:
+        """Append rows to the last level; the array must not change afterwards."""
+        if not len(rows):
+            return
+        if rows.base is not None and rows.base.nbytes > rows.nbytes:
+            rows = rows.copy()  # else the whole array stays in memory
+        level = self._levels[-1]
+        level.waiting.append(rows)
+        level.count += len(rows)
+        self.nbytes += rows.nbytes
+        if self.nbytes > self.budget:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is in memory to the file."""
+        if self._file is None:
+            self._file = GrowingFile.temporary(self._folder)
+        for level in self._levels:
+            for rows in level.waiting:
+                self._note(level, Run(len(rows), rows.shape[1], self._file.append(rows)))
+            level.waiting = []
+        self.nbytes = 0
+
+    @staticmethod
+    def _note(level: Level, new: Run) -> None:
+        if level.runs:
+            last = level.runs[-1]
+            end = last.offset + last.rows * last.columns * ID_BYTES
+            if last.columns == new.columns and end == new.offset:
+                level.runs[-1] = last._replace(rows=last.rows + new.rows)
+                return
+        level.runs.append(new)
+
+    def read(self, level: int, first: int, most: int) -> Rows:
+        """Return rows of a level from number `first` on, at most so many; fewer where their width changes.
+
+        The array is the caller's own, unless it is from memory.
+        """
+        held = self._levels[level - 1]
+        for run in held.runs:
+            if first < run.rows:
+                rows = np.empty((min(most, run.rows - first), run.columns), np.int32)
+                assert self._file is not None
+                self._file.read_into(run.offset + first * run.columns * ID_BYTES, rows)
+                return rows
+            first -= run.rows
+        found: list[Rows] = []
+        for part in held.waiting:
+            if first >= len(part):
+                first -= len(part)
+                continue
+            if most == 0 or (found and part.shape[1] != found[0].shape[1]):
+                break
+            found.append(part[first : first + most])
+            most -= len(found[-1])
+            first = 0
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def chunks(self, level: int, most: int = CHUNK) -> Iterator[Rows]:
+        """Yield the rows of a level, piece by piece."""
+        first = 0
+        while first < self.count(level):
+            rows = self.read(level, first, most)
+            yield rows
+            first += len(rows)
+
+    def __iter__(self) -> Iterator[Iterator[Rows]]:
+        """Yield for each level its rows, piece by piece."""
+        return (self.chunks(level) for level in range(1, self.depth + 1))
+
+    # What a checkpoint notes
+
+    @property
+    def runs(self) -> list[list[tuple[int, int]]]:
+        """For each level how many rows of which width it has in the file, after `flush`."""
+        return [[(run.rows, run.columns) for run in level.runs] for level in self._levels]
+
+    def restore(self, runs: list[list[tuple[int, int]]]) -> int:
+        """Take the levels for what the file holds; return how many bytes of it they need."""
+        offset = 0
+        for noted in runs:
+            self.begin()
+            level = self._levels[-1]
+            for rows, columns in noted:
+                level.runs.append(Run(rows, columns, offset))
+                level.count += rows
+                offset += rows * columns * ID_BYTES
+        return offset
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._levels = []
+        self.nbytes = 0
+        if self._file is not None:
+            self._file.clear()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,70 @@
+"""How much memory a search may take, and what for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftcheck.explorer.tables.states.visited import SMALL
+
+SHARE = 0.6  # of the machine's memory, where the user sets no limit
+MOST_ROWS = 1 << 28  # bytes of rows in memory, however much there is: history is seldom read
+LEAST_BATCH, ROOM = 1 << 12, 12
+FAST_SHARE = 1 << 14  # bytes of the visited set for each place up to which its parts grow fast
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+class Budget(NamedTuple):
+    """Bytes for each use.
+
+    Attributes
+    ----------
+    visited
+        The set of visited states, or of candidates once the visited ones are on disk.
+    rows
+        Rows of the levels that are not written to disk yet; and again as much for candidates.
+    buffers
+        Successors of the batch that is being expanded.
+    """
+
+    visited: int
+    rows: int
+    buffers: int
+
+    @classmethod
+    def of(cls, memory: int | None) -> Budget:
+        """Divide memory.
+
+        Parameters
+        ----------
+        memory
+            Bytes, or None for a share of what this machine, or this container, has.
+        """
+        total = memory or int(SHARE * available_memory())
+        return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
+
+    def entries(self, words: int) -> int:
+        """Return how many states of so many words the set in memory may hold: while it grows it takes more."""
+        return max(1 << 10, int(self.visited * 0.55) // (8 * words + 2))
+
+    @property
+    def small(self) -> int:
+        """Up to how many places a part of that set may grow fast: where memory is short, not far."""
+        return min(SMALL, self.visited // FAST_SHARE)
+
+    def batch(self, most: int, columns: int, workers: int) -> int:
+        """Return how many states of so many columns one worker may expand at a time, at most `most`."""
+        fitting = self.buffers // (workers * 2 * ROOM * 4 * columns)
+        return max(min(fitting, most), min(LEAST_BATCH, most))
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that this machine, or this container, has."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _LIMITS:
+        try:
+            total = min(total, int(path.read_text()))
+        except (OSError, ValueError):  # not Linux, or "max"
+            continue
+    return total

@@ -1,0 +1,385 @@
+"""The constants of `quorum`, and what several of its parts need: steps, fetches, the high watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftcheck.kraft_model.quorum.log import (
+    end_of,
+    epoch_start,
+    is_voter,
+    last_epoch,
+    last_voters_record,
+    matches,
+    others,
+    version_in,
+    voter_of,
+    voters_in,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    SYMBOLS,
+    UNKNOWN_DIRECTORY,
+    Admin,
+    AdminResponse,
+    Answers,
+    Change,
+    EndQuorumEpochRequest,
+    Error,
+    FetchRequest,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    PreVotes,
+    Replica,
+    Shared,
+    UpdateVoterResponse,
+    Voter,
+    VoteRequest,
+    group_of,
+)
+from kraftcheck.kraft_model.quorum.transitions import following, resigned, restarted, unattached
+from kraftcheck.spec import (
+    Bag,
+    ConstantError,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Step,
+    bound,
+    constant,
+    hide,
+    ordered,
+)
+
+ADMIN = ModelValue("admin", 1 << 20)
+"""Who sends what an administrator asks for, and gets the answers."""
+
+
+class QuorumBase(Protocol):
+    """Constants, bounds and shared helpers. Every bound is of one kind of event; at 0 that kind costs nothing."""
+
+    hosts: frozenset[ModelValue] = constant("Hosts")
+    initial_voters: frozenset[ModelValue] = constant("InitialVoters")
+    brokers: frozenset[ModelValue] = constant("Brokers", default=frozenset())
+    bootstrap_servers: frozenset[ModelValue] = constant("BootstrapServers", default=frozenset())
+    old_software: frozenset[ModelValue] = constant("OldSoftware", default=frozenset())
+    without_pre_vote: frozenset[ModelValue] = constant("WithoutPreVote", default=frozenset())
+    other_cluster: frozenset[ModelValue] = constant("OtherCluster", default=frozenset())
+    initial_version: int = constant("KRaftVersion", default=1, at_least=0)
+    fetch_limit: int = constant("FetchLimit", default=0, at_least=0)
+    plain_answers: bool = constant("PlainAnswers", default=False)
+    auto_join: bool = constant("AutoJoin", default=False)
+    watch_pre_votes: bool = constant("WatchPreVotes", default=False)
+    late_pre_votes: bool = constant("LatePreVotes", default=True)
+
+    pre_votes: int = bound("MaxPreVotes")
+    elections: int = bound("MaxElections")
+    appends: int = bound("MaxAppends", default=0)
+    resignations: int = bound("MaxResignations", default=0)
+    restarts: int = bound("MaxRestarts", default=0)
+    crashes: int = bound("MaxCrashes", default=0)
+    lost_disks: int = bound("MaxLostDisks", default=0)
+    snapshots: int = bound("MaxSnapshots", default=0)
+    added_voters: int = bound("MaxAddVoters", default=0)
+    removed_voters: int = bound("MaxRemoveVoters", default=0)
+    updated_voters: int = bound("MaxUpdateVoters", default=0)
+    moved_endpoints: int = bound("MaxMovedEndpoints", default=0)
+    upgrades: int = bound("MaxUpgrades", default=0)
+    software_changes: int = bound("MaxSoftwareChanges", default=0)
+    descriptions: int = bound("MaxDescriptions", default=0)
+    refusals: int = bound("MaxRefusals", default=0)
+    expirations: int = bound("MaxExpirations", default=0)
+    cuts: int = bound("MaxCuts", default=0)
+    losses: int = bound("MaxLosses", default=0)
+    duplicates: int = bound("MaxDuplicates", default=0)
+    retries: int = bound("MaxRetries", default=0)
+
+    network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
+    symbols = SYMBOLS
+    symmetries = {"symmHosts": ("hosts",)}
+    views = {"patient": hide("pre_votes", "retries")}
+
+    def check_constants(self) -> None:
+        """Refuse constants that contradict each other."""
+        for name, hosts in (
+            ("InitialVoters", self.initial_voters),
+            ("Brokers", self.brokers),
+            ("BootstrapServers", self.bootstrap_servers),
+            ("OldSoftware", self.old_software),
+            ("WithoutPreVote", self.without_pre_vote),
+            ("OtherCluster", self.other_cluster),
+        ):
+            if not hosts <= self.hosts:
+                unknown = ", ".join(map(str, ordered(hosts - self.hosts)))
+                raise ConstantError(name, f"expected some of Hosts, found {unknown}")
+        if not self.initial_voters:
+            raise ConstantError("InitialVoters", "expected at least one host")
+        if self.brokers & self.initial_voters:
+            raise ConstantError("Brokers", "expected hosts that are not among InitialVoters")
+        if self.initial_version not in (0, 1):
+            raise ConstantError("KRaftVersion", f"expected 0 or 1, found {self.initial_version}")
+        if self.initial_version == 1 and self.old_software & self.initial_voters:
+            raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
+
+    # Who is who at the start
+
+    def formatted_voters(self, host: ModelValue, directory: int) -> frozenset[Voter]:
+        """Return the voter set that a replica has without any VotersRecord in its log.
+
+        At kraft.version 1 it is in the snapshot that formatting wrote, 00000000000000000000-0000000000.checkpoint; a
+        disk formatted without initial controllers has none. At version 0 it is `controller.quorum.voters`, which
+        everyone has and which names no directory ids. KIP-853, "Bootstrapping with multiple voters", "Set of voters".
+        """
+        if self.initial_version == 0:
+            return frozenset(Voter(Key(voter, UNKNOWN_DIRECTORY)) for voter in self.initial_voters)
+        if host not in self.initial_voters or directory != 1:
+            return frozenset()
+        return frozenset(Voter(Key(voter, 1)) for voter in self.initial_voters)
+
+    def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
+        """Return a replica with a freshly formatted disk."""
+        voters = self.formatted_voters(host, directory)
+        version = self.initial_version if voters else 0
+        software = 0 if host in self.old_software else 1
+        return Replica(host, directory, endpoint, software, voters=voters, version=version)
+
+    def initial(self) -> Iterator[State]:
+        """Yield the one start: every disk is formatted, every process has started, and nobody has heard of anyone."""
+        replicas: list[Record] = [self.formatted(host, 1) for host in ordered(self.hosts)]
+        yield self.start([*replicas, *([Admin(ADMIN)] if self.plain_answers else [])], Shared())
+
+    def receives(self, me: Record, message: Record) -> bool:
+        """A crashed process receives nothing."""
+        return not isinstance(me, Replica) or me.mode is not Mode.DOWN
+
+    # Steps
+
+    def is_cut(self, me: Replica, source: ModelValue, shared: Shared) -> bool:
+        """Whether nothing comes through from a replica at the moment. What is sent waits for the cut to heal."""
+        return self.cuts > 0 and frozenset({me.id, source}) in shared.cuts
+
+    def is_foreign(self, me: Replica, source: ModelValue) -> bool:
+        """Whether a request comes from a process that was formatted for another cluster.
+
+        Requests carry the cluster id of who sends them; the answer is INCONSISTENT_CLUSTER_ID (KIP-595, "Vote" and the
+        other requests; KIP-630, "FetchSnapshot"; KIP-853 has the cluster id in AddVoter, RemoveVoter, UpdateVoter).
+        """
+        return (me.id in self.other_cluster) != (source in self.other_cluster)
+
+    def unnamed(self, me: Replica) -> Replica:
+        """A replica as answers show it that name neither epoch nor leader: those to other clusters or old requests."""
+        return me.but(epoch=0, leader=Nil.NIL)
+
+    def taken(
+        self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
+    ) -> Step:
+        """Return the step from a replica's state to its next one.
+
+        A follower that waits for nothing sends its next request. Where the state is left, or the process starts again
+        (`starts`), the answers that it waited for are gone. Who waits for an answer of a leader that leaves office
+        gets one now.
+        """
+        gone: list[Record] = []
+        if not starts and before.mode is Mode.LEADER and after.mode is not Mode.LEADER:
+            messages = (*messages, *self.last_answer(before, messages))
+        if starts or (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory):
+            gone = self.no_longer_awaited(before)
+        after, requests = self.next_request(after)
+        return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
+
+    def last_answer(self, me: Replica, sends: tuple[Record, ...]) -> list[Record]:
+        """NOT_LEADER_OR_FOLLOWER for the operation that a leader leaves undone, unless it is answered already.
+
+        KIP-853, "AddVoter", "RemoveVoter", "UpdateVoter"; Kafka answers so when LeaderState is closed.
+        """
+        change = me.change
+        if not isinstance(change, Change):
+            return []
+        if any(isinstance(m, AdminResponse | UpdateVoterResponse) and m.dest == change.client for m in sends):
+            return []
+        return self.answer(me, change.operation, Error.NOT_LEADER_OR_FOLLOWER, change.client)
+
+    def no_longer_awaited(self, me: Replica) -> list[Record]:
+        """What is dropped when a replica leaves its state: Kafka resets its connections at every transition.
+
+        An answer would be ignored. With LatePreVotes its requests still arrive, as they can in Kafka; without, those
+        for pre-votes are dropped: they could do no more than tell a peer of the sender's epoch.
+        """
+        kinds = {Mode.CANDIDATE: ["vote"], Mode.LEADER: ["leader"], Mode.RESIGNED: ["leader"]}.get(me.mode, [])
+        gone: list[Record] = [Answers(kind, me.id) for kind in kinds]
+        if me.mode is Mode.PROSPECTIVE:
+            gone.append(Answers("pre-vote", me.id))
+            if not self.late_pre_votes:
+                gone += [PreVotes(me.id, key.id) for key in others(me)]
+        if not isinstance(me.pending, Nil):
+            gone.append(Answers("fetch", me.id))
+        if me.updating:
+            gone.append(Answers("update", me.id))
+        return gone
+
+    def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
+        """Return the replica with the request that it sends next, if it waits for nothing: a follower fetches."""
+        if me.mode is not Mode.FOLLOWER or not isinstance(me.pending, Nil) or isinstance(me.leader, Nil):
+            return me, ()
+        fetch = self.fetch_from(me, me.leader)
+        return me.but(pending=fetch), (fetch,)
+
+    def fetch_from(self, me: Replica, server: ModelValue) -> FetchRequest:
+        """Return the request for what follows this replica's log end (KIP-595, "Fetch")."""
+        return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server)
+
+    def after_restart(self, me: Replica) -> Replica:
+        """The replica as it starts again."""
+        return restarted(me)
+
+    # Hearing of leaders
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+        """Return the replica after it heard of an epoch and perhaps its leader, in a request or an error.
+
+        An older epoch says nothing. In its own epoch only a leader that it did not know does, or had no endpoint of,
+        as after a restart (KIP-996); a replica that led the epoch knows better (KAFKA-18379).
+        """
+        news = not isinstance(leader, Nil) and leader != me.id
+        if epoch > me.epoch:
+            return following(me, leader, epoch) if news else unattached(me, epoch)
+        if epoch == me.epoch and news and (isinstance(me.leader, Nil) or me.mode is Mode.UNATTACHED):
+            return following(me, leader, epoch)
+        return me
+
+    def common_response(
+        self, me: Replica, error: Error, leader: ModelValue | Nil, epoch: int
+    ) -> tuple[Replica, bool]:
+        """Return the replica after what every response may tell, and whether nothing is left to handle.
+
+        KIP-595, "Leader Election and Discovery"; what Kafka does with each error before it looks at the rest.
+        """
+        if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
+            return me, True
+        after = self.learn(me, leader, epoch)
+        if epoch > me.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
+            return after, True
+        return after, error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
+
+    # Logs
+
+    def with_log(self, me: Replica, log: tuple, *, flushes: bool) -> Replica:  # type: ignore[type-arg]
+        """Return the replica with another log: what follows from it is read again, committed or not.
+
+        KIP-853, "VotersRecord": a replica uses the last voter set of its log and snapshot irrespective of the high
+        watermark, and goes back when the log is truncated ("Internal listener").
+        """
+        formatted = self.formatted_voters(me.id, me.directory)
+        return me.but(
+            log=log,
+            flushed=len(log) if flushes else min(me.flushed, len(log)),
+            voters=voters_in(log, formatted),
+            version=version_in(log, self.initial_version if formatted else 0),
+        )
+
+    # The high watermark
+
+    def shown_high_watermark(self, me: Replica) -> int:
+        """The high watermark that a leader shows: none (0) until something of its epoch is committed (KIP-595)."""
+        return me.high_watermark if me.high_watermark > epoch_start(me.log, me.epoch) else 0
+
+    def replicated(self, me: Replica) -> int:
+        """The offset up to which a majority of the voters in use holds the leader's log.
+
+        A leader that is not in the voter set does not count itself (KIP-853, "High watermark").
+        """
+        ends = [self.known_end(me, voter) for voter in me.voters]
+        return sorted(ends, reverse=True)[len(ends) // 2] if ends else 0
+
+    def known_end(self, me: Replica, voter: Voter) -> int:
+        """The log end of a voter, as far as the leader knows."""
+        return len(me.log) if matches(voter.key, me.key) else me.offsets.get(voter.key, 0)
+
+    def may_commit(self, me: Replica, end: int) -> bool:
+        """Only with a batch of its own epoch does a leader commit those of earlier ones (KIP-595, "Fetch")."""
+        return end > epoch_start(me.log, me.epoch)
+
+    def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
+        """Let a leader advance its high watermark, and do what follows from it.
+
+        Whoever asked for a voter change is answered once its record is committed, and a leader that is no longer a
+        voter resigns then (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never goes back ("High
+        watermark").
+
+        Returns
+        -------
+        tuple
+            The leader after it, messages to send, and shared fields to write.
+        """
+        end = self.replicated(me)
+        if not self.may_commit(me, end) or not self.moves_high_watermark(me, end):
+            return me, [], {}
+        after = me.but(high_watermark=end)
+        sends: list[Record] = []
+        puts: dict[str, object] = {}
+        if end > len(shared.committed):
+            puts["committed"] = me.log[:end]
+        change = after.change
+        if isinstance(change, Change) and 0 < change.offset <= end:
+            sends += self.answer(after, change.operation, Error.NONE, change.client)
+            after = after.but(change=Nil.NIL)
+        if self.leaves_office(me, after):
+            sends += self.farewell(after)
+            after = resigned(after)
+        return after, sends, puts
+
+    def first_words(self, me: Replica) -> list[Record]:
+        """What a replica sends as it comes back: EndQuorumEpoch as Resigned, Vote once more as Candidate (KIP-996).
+
+        A leader that resigned so prefers nobody.
+        """
+        if me.mode is Mode.CANDIDATE:
+            return self.vote_requests(me, pre_vote=False)
+        if me.mode is not Mode.RESIGNED:
+            return []
+        return [EndQuorumEpochRequest(me.epoch, (), me.id, key.id) for key in others(me)]
+
+    def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
+        """Vote to every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
+        end = end_of(me.log)
+        return [
+            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id) for key in others(me)
+        ]
+
+    def moves_high_watermark(self, me: Replica, end: int) -> bool:
+        """Whether the leader takes this for its high watermark: only forwards."""
+        return end > me.high_watermark
+
+    def leaves_office(self, before: Replica, after: Replica) -> bool:
+        """Whether the voter set without this leader is committed now (KIP-853, "RemoveVoter", step 7)."""
+        return not is_voter(after) and last_voters_record(after.log) <= after.high_watermark
+
+    def farewell(self, me: Replica) -> list[Record]:
+        """EndQuorumEpoch to every other voter, those that have fetched most preferred (KIP-595, "EndQuorumEpoch")."""
+        preferred = tuple(sorted(others(me), key=lambda key: -me.offsets.get(key, 0)))
+        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, key.id) for key in others(me)]
+
+    def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
+        """The answer to who asked for an operation; administrators hear it with PlainAnswers only."""
+        if operation is Operation.UPDATE_VOTER:
+            return [self.update_answer(me, error, me.epoch, client)]
+        if client == ADMIN and not self.plain_answers:
+            return []
+        return [AdminResponse(operation, error, me.id, client)]
+
+    def update_answer(self, me: Replica, error: Error, of: int, client: ModelValue) -> UpdateVoterResponse:
+        """The answer to UpdateVoter."""
+        return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client)
+
+    def epoch_error(self, me: Replica, epoch: int) -> Error:
+        """What speaks against a request that only the leader of its epoch serves."""
+        if epoch < me.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if epoch > me.epoch:
+            return Error.UNKNOWN_LEADER_EPOCH
+        return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
+
+
+__all__ = ["ADMIN", "QuorumBase", "voter_of"]

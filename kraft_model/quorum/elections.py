@@ -1,0 +1,414 @@
+"""How `quorum` elects leaders: pre-votes, votes, BeginQuorumEpoch and EndQuorumEpoch (KIP-996, KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftcheck.kraft_model.quorum.base import QuorumBase
+from kraftcheck.kraft_model.quorum.log import (
+    end_of,
+    is_majority,
+    is_voter,
+    last_voters_record,
+    majority_is_lost,
+    matches,
+    others,
+    voter_of,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
+    Admin,
+    Batch,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Error,
+    Key,
+    KRaftVersion,
+    LeaderChange,
+    Mode,
+    Nil,
+    Replica,
+    Shared,
+    Term,
+    Voter,
+    VoteRequest,
+    VoteResponse,
+    Voters,
+)
+from kraftcheck.kraft_model.quorum.transitions import (
+    after_lost_pre_vote,
+    candidate,
+    enter,
+    prospective,
+    resigned,
+    unattached,
+)
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, projection
+
+GRANTS_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
+GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
+
+
+class Elections(QuorumBase):
+    """Timeouts, votes, and how leaders take and leave office."""
+
+    # Timeouts. There are no clocks: a timeout may expire whenever it is running.
+
+    @projection
+    def bystander(self, me: Replica | Admin) -> Replica | Nil:
+        """What a pre-vote round notes of every replica, with WatchPreVotes."""
+        return me if self.watch_pre_votes and isinstance(me, Replica) else Nil.NIL
+
+    @internal(reads=bystander)
+    def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
+        """A following voter has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
+
+        Where its leader has resigned, that is soon (KIP-595, "EndQuorumEpoch"), and spends nothing.
+        """
+        if me.mode is not Mode.FOLLOWER:
+            return
+        if not self.may_stand(me):
+            return
+        for step in self.canvass(me, shared, consumes=False):
+            watched = step.write(*self.watching(me, bystander))
+            yield watched if me.ended else watched.spend("pre_votes")
+
+    @internal(reads=bystander)
+    def election_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
+        """An unattached voter or a candidate gets nowhere: it asks for pre-votes (KIP-996, "Proposed Changes")."""
+        if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
+            return
+        if not self.may_stand(me):
+            return
+        for step in self.canvass(me, shared, consumes=False):
+            yield step.write(*self.watching(me, bystander)).spend("pre_votes")
+
+    def watching(self, me: Replica, bystanders: Map[ModelValue, Replica | Nil]) -> list[Replica]:
+        """The other replicas that lead, or follow and have fetched, with the note that this one begins a round."""
+        return [
+            peer.but(watched=peer.watched | {me.id})
+            for peer in bystanders.values()
+            if isinstance(peer, Replica) and peer.id != me.id and me.id not in peer.watched
+            if peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched)
+        ]
+
+    @internal
+    def pre_vote_timeout(self, me: Replica) -> Steps:
+        """A pre-vote round comes to nothing: back to the leader that it knows, or unattached.
+
+        KIP-996, "Proposed Changes".
+        """
+        if me.mode is not Mode.PROSPECTIVE:
+            return
+        yield self.taken(me, self.gives_up(me), consumes=False)
+
+    @internal
+    def resigned_timeout(self, me: Replica) -> Steps:
+        """A leader that resigned leaves its epoch behind, since its peers name it as the leader there.
+
+        KIP-996, "Proposed Changes"; KAFKA-18379.
+        """
+        if me.mode is not Mode.RESIGNED:
+            return
+        yield self.taken(me, self.after_resigning(me), consumes=False)
+
+    def after_resigning(self, me: Replica) -> Replica:
+        """Where a leader that resigned goes in the end."""
+        return unattached(me, me.epoch + 1)
+
+    def may_stand(self, me: Replica) -> bool:
+        """Whether a replica may ask for votes: only a voter (KIP-853, "Key terms"), and only with a disk to vote on."""
+        return is_voter(me)
+
+    def gives_up(self, me: Replica) -> Replica:
+        """Where a replica goes whose pre-vote round is lost."""
+        return after_lost_pre_vote(me)
+
+    # Asking for votes
+
+    def canvass(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
+        """Start a pre-vote round: same epoch, nothing is written. Software without KIP-996 asks for votes at once."""
+        if me.id in self.without_pre_vote:
+            yield from self.stand(me, shared, consumes=consumes)
+            return
+        after = self.asks_for_pre_votes(me)
+        if is_majority(after.voters, after.granted):
+            yield from self.stand(after, shared, consumes=consumes)
+        else:
+            yield self.taken(me, after, *self.vote_requests(after, pre_vote=True), consumes=consumes)
+
+    def asks_for_pre_votes(self, me: Replica) -> Replica:
+        """The replica as Prospective."""
+        return prospective(me)
+
+    def stand(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
+        """Raise the epoch, vote for oneself, and ask for votes (KIP-595, "Vote"); the only voter wins at once."""
+        after = candidate(me)
+        if is_majority(after.voters, after.granted):
+            for step in self.take_office(after, shared, consumes=consumes):
+                yield step.spend("elections")
+        else:
+            requests = self.vote_requests(after, pre_vote=False)
+            yield self.taken(me, after, *requests, consumes=consumes).spend("elections")
+
+    # Granting votes
+
+    @on(VoteRequest)
+    def handle_vote_request(self, me: Replica, request: VoteRequest, shared: Shared) -> Steps:
+        """Any replica answers Vote, with PreVote or without, from whomever.
+
+        KIP-595, "Vote"; KIP-996, "Proposed Changes"; KIP-853, "Vote", "Leader election". A newer epoch is taken over
+        first. A vote is written before it is answered; a pre-vote changes nothing.
+        """
+        if self.is_cut(me, request.source, shared):
+            return
+        if request.pre_vote and me.id in self.without_pre_vote:
+            yield self.taken(me, me, self.vote_answer(self.unnamed(me), request, Error.UNSUPPORTED_VERSION))
+            return
+        if self.is_foreign(me, request.source):
+            yield self.taken(me, me, self.vote_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID))
+            return
+        if request.epoch < me.epoch:
+            yield self.taken(me, me, self.vote_answer(me, request, Error.FENCED_LEADER_EPOCH))
+            return
+        now = unattached(me, request.epoch) if request.epoch > me.epoch else me
+        if not self.is_meant(request.voter, me):
+            yield self.taken(me, now, self.vote_answer(now, request, self.wrong_voter()))
+            return
+        granted = self.grants_pre_vote(now, request) if request.pre_vote else self.grants_vote(now, request)
+        if granted and not request.pre_vote and now.voted != request.candidate:
+            first = request.candidate if isinstance(now.ballot, Nil) else now.ballot
+            now = self.votes_for(now, request.candidate).but(ballot=first)
+        yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
+
+    def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:
+        """The answer to Vote."""
+        return VoteResponse(
+            me.epoch, me.leader, granted, error, request.pre_vote, request.voter, request.epoch, me.id, request.source
+        )
+
+    def is_meant(self, voter: Key, me: Replica) -> bool:
+        """Whether a request is meant for this replica key: a peer may have the endpoint of a disk that is gone."""
+        return matches(voter, me.key)
+
+    def wrong_voter(self) -> Error:
+        """The error for a request that is meant for another replica key (KIP-853, "Vote", "BeginQuorumEpoch")."""
+        return Error.INVALID_REQUEST
+
+    def grants_pre_vote(self, me: Replica, request: VoteRequest) -> bool:
+        """Whether a vote would be granted: not by a leader, nor by a follower that has fetched from its leader."""
+        if not self.log_suffices(me, request):
+            return False
+        return me.mode in GRANTS_PRE_VOTES or (me.mode is Mode.FOLLOWER and not self.follows_actively(me))
+
+    def follows_actively(self, me: Replica) -> bool:
+        """Whether a follower has heard from its leader; or else two followers of a dead one could block for ever."""
+        return me.fetched
+
+    def grants_vote(self, me: Replica, request: VoteRequest) -> bool:
+        """Whether a vote is granted: one an epoch, for a log not behind ours, if nobody is known to lead."""
+        if me.mode not in GRANTS_VOTES:
+            return False
+        if isinstance(me.voted, Key):
+            return self.voted_for(me.voted, request.candidate)
+        if not isinstance(me.leader, Nil):
+            return False
+        return self.log_suffices(me, request)
+
+    def voted_for(self, voted: Key, key: Key) -> bool:
+        """Whether the vote was given to this candidate; a vote without a directory id fits every disk of that id."""
+        return voted.id == key.id and voted.directory in (UNKNOWN_DIRECTORY, key.directory)
+
+    def log_suffices(self, me: Replica, request: VoteRequest) -> bool:
+        """Whether the candidate's log is not behind ours (KIP-595, "Vote")."""
+        end = end_of(me.log)
+        return (request.last_epoch, request.last_offset) >= (end.epoch, end.offset)
+
+    def votes_for(self, me: Replica, key: Key) -> Replica:
+        """The replica with its vote given; its state stays."""
+        return me.but(voted=key)
+
+    # Counting votes
+
+    @on(VoteResponse)
+    def handle_vote_response(self, me: Replica, response: VoteResponse, shared: Shared) -> Steps:
+        """A prospective or candidate counts the answers to its own round.
+
+        KIP-595, "Vote"; KIP-996, "Proposed Changes". A majority of pre-votes makes a candidate, a majority of votes a
+        leader; a majority of refused pre-votes ends the round. Answers to earlier rounds are dropped.
+        """
+        if self.is_cut(me, response.source, shared):
+            return
+        if not self.awaits(me, response):
+            yield self.taken(me, me)
+            return
+        if response.error is Error.UNSUPPORTED_VERSION:
+            yield from self.stand(me, shared, consumes=True)
+            return
+        after, done = self.common_response(me, response.error, response.leader, response.epoch)
+        if done or after.mode is not me.mode:
+            yield self.taken(me, after)
+        elif response.granted:
+            yield from self.count_grant(me.but(granted=me.granted | {response.voter}), shared)
+        else:
+            after = me.but(rejected=me.rejected | {response.voter})
+            lost = me.mode is Mode.PROSPECTIVE and majority_is_lost(after.voters, after.rejected)
+            yield self.taken(me, self.gives_up(after) if lost else after)
+
+    def awaits(self, me: Replica, response: VoteResponse) -> bool:
+        """Whether a replica waits for this answer."""
+        mode = Mode.PROSPECTIVE if response.pre_vote else Mode.CANDIDATE
+        if me.mode is not mode or me.epoch != response.of:
+            return False
+        return response.voter not in me.granted | me.rejected
+
+    def count_grant(self, me: Replica, shared: Shared) -> Iterator[Step]:
+        """Go on with one more grant."""
+        if not is_majority(me.voters, me.granted):
+            yield self.taken(me, me)
+        elif me.mode is Mode.PROSPECTIVE:
+            yield from self.stand(me, shared, consumes=True)
+        else:
+            yield from self.take_office(me, shared, consumes=True)
+
+    # In office
+
+    def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
+        """Become leader: append LeaderChangeMessage, and tell the voters (KIP-595, "Leader Change Message").
+
+        The first leader also writes the bootstrapped KRaftVersionRecord and VotersRecord into the log (KIP-853, "First
+        leader"), and one whose endpoints have changed a VotersRecord ("Automatic endpoint and directory id discovery").
+        A leader may also fail after it has written quorum-state, and before the first record is in its log.
+        """
+        elected = enter(me, Mode.LEADER, me.epoch, me.id)
+        batch = Batch(me.epoch, (LeaderChange(me.id), *self.first_records(me)))
+        leader = self.with_log(elected, (*me.log, batch), flushes=True)
+        announcements = [BeginQuorumEpochRequest(me.epoch, key, me.id, key.id) for key in others(leader)]
+        leader, sends, puts = self.commits(leader, shared)
+        puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
+        yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
+        failed = self.after_restart(elected)
+        failure = self.taken(me, failed, *self.first_words(failed), consumes=consumes, starts=True)
+        yield failure.put(elected=puts["elected"]).spend("restarts")
+
+    def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
+        """What a new leader writes beside LeaderChangeMessage."""
+        own = voter_of(me.voters, me.key)
+        if me.version == 0 or own is None:
+            return ()
+        current = (me.voters - {own}) | {Voter(own.key, me.endpoint)}
+        if last_voters_record(me.log) == 0:
+            return (KRaftVersion(me.version), Voters(current))
+        return (Voters(current),) if current != me.voters else ()
+
+    @internal
+    def repeat_begin_quorum_epoch(self, me: Replica) -> Steps:
+        """A leader tells a voter again that does not fetch from it (KIP-853, "Leader election", "BeginQuorumEpoch").
+
+        Without clocks the leader may find at any time that a voter has not fetched for too long, also one that has
+        fetched before: its disk may be another one since.
+        """
+        if me.mode is not Mode.LEADER:
+            return
+        for key in others(me):
+            yield self.taken(
+                me, me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False
+            ).spend("retries")
+
+    @on(BeginQuorumEpochRequest)
+    def handle_begin_quorum_epoch_request(
+        self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared
+    ) -> Steps:
+        """Any replica follows the leader of an epoch that is not older, whether voters or not.
+
+        KIP-853, "BeginQuorumEpoch". It does so also where the request was meant for the disk that it had before, which
+        is how a new disk hears of the leader (KIP-853, "Disk failure recovery").
+        """
+        if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.taken(me, me, *self.refusal(BeginQuorumEpochResponse, me, request))
+            return
+        if self.is_stale(me, request.epoch):
+            error, after = Error.FENCED_LEADER_EPOCH, me
+        else:
+            after = self.learn(me, request.source, request.epoch)
+            error = Error.NONE if self.is_meant(request.voter, me) else self.wrong_voter()
+        yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
+
+    def is_stale(self, me: Replica, epoch: int) -> bool:
+        """Whether an announcement is of an epoch that is over."""
+        return epoch < me.epoch
+
+    def acknowledgement(
+        self,
+        response: type[BeginQuorumEpochResponse] | type[EndQuorumEpochResponse],
+        me: Replica,
+        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+        error: Error,
+    ) -> list[Record]:
+        """The answer to BeginQuorumEpoch or EndQuorumEpoch; one without an error changes nothing at its receiver."""
+        if error is Error.NONE and not self.plain_answers:
+            return []
+        return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source)]
+
+    def refusal(
+        self,
+        response: type[BeginQuorumEpochResponse] | type[EndQuorumEpochResponse],
+        me: Replica,
+        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+    ) -> list[Record]:
+        """The answer to another cluster."""
+        return self.acknowledgement(response, self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+
+    @on(BeginQuorumEpochResponse, EndQuorumEpochResponse)
+    def handle_acknowledgement(
+        self, me: Replica, response: BeginQuorumEpochResponse | EndQuorumEpochResponse, shared: Shared
+    ) -> Steps:
+        """A leader, or one that resigned, hears of a newer epoch in the answers to its announcements.
+
+        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch".
+        """
+        if self.is_cut(me, response.source, shared):
+            return
+        if response.of != me.epoch or me.mode not in (Mode.LEADER, Mode.RESIGNED):
+            yield self.taken(me, me)
+            return
+        yield self.taken(me, self.common_response(me, response.error, response.leader, response.epoch)[0])
+
+    # Leaving office
+
+    @internal
+    def resign(self, me: Replica) -> Steps:
+        """A leader shuts down gracefully, or heard from no majority in time: it ends its epoch.
+
+        KIP-595, "EndQuorumEpoch". Check quorum is a matter of time; without clocks the leader may find at any time that
+        it took too long.
+        """
+        if me.mode is not Mode.LEADER:
+            return
+        yield self.taken(me, resigned(me), *self.farewell(me), consumes=False).spend("resignations")
+
+    @on(EndQuorumEpochRequest)
+    def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
+        """A follower whose leader ends its epoch soon asks for pre-votes (KIP-595 and KIP-853, "EndQuorumEpoch").
+
+        How soon depends on its place among the preferred candidates. Without clocks each of them may be the first.
+        """
+        if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.taken(me, me, *self.refusal(EndQuorumEpochResponse, me, request))
+            return
+        if self.is_stale(me, request.epoch):
+            error, after = Error.FENCED_LEADER_EPOCH, me
+        else:
+            error, after = Error.NONE, self.learn(me, request.source, request.epoch)
+            if after.mode is Mode.FOLLOWER and after.leader == request.source:
+                after = after.but(ended=True)
+        yield self.taken(me, after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))
+
+
+__all__ = ["Elections"]

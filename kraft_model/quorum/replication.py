@@ -1,0 +1,282 @@
+"""How `quorum` replicates its log: Fetch and FetchSnapshot (KIP-595, KIP-630, KIP-853)."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.quorum.base import QuorumBase
+from kraftcheck.kraft_model.quorum.log import end_offset_for_epoch, is_voter, matches, truncated
+from kraftcheck.kraft_model.quorum.records import (
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Key,
+    Mode,
+    Nil,
+    Position,
+    Replica,
+    Shared,
+)
+from kraftcheck.kraft_model.quorum.transitions import stopped
+from kraftcheck.spec import Record, Step, Steps, internal, on, ordered
+
+
+class Replication(QuorumBase):
+    """Fetching, serving fetches, snapshots."""
+
+    # Serving
+
+    @on(FetchRequest)
+    def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
+        """A leader serves whoever fetches in its epoch, voter or not, and notes how far it has come (KIP-595, "Fetch").
+
+        It does so after it has removed itself, too, and for replicas that it has removed (KIP-853, "Fetch"). Who asks
+        for what is no longer in the log hears of the snapshot to load (KIP-630, "Fetch").
+        """
+        if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            refusal = self.fetch_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+            yield self.taken(me, me, refusal)
+            return
+        error = self.epoch_error(me, request.epoch)
+        if error is not Error.NONE:
+            yield self.taken(me, me, self.fetch_answer(me, request, error))
+            return
+        if self.needs_snapshot(me, request):
+            snapshot = Position(me.start, me.log[me.start - 1].epoch)
+            yield self.taken(me, me, self.fetch_answer(me, request, Error.NONE, snapshot=snapshot))
+            return
+        common = end_offset_for_epoch(me.log, request.last_epoch)
+        if not self.is_valid_position(request, common):
+            yield self.diverges(me, request, common, shared)
+            return
+        after = self.note_fetch(me, request)
+        after, sends, puts = self.commits(after, shared)
+        if after.mode is Mode.LEADER:
+            after, more = self.on_fetch(after)
+            sends += more
+        yield self.taken(me, after, self.served(me, after, request), *sends).put(**puts)
+
+    def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
+        """Whether what is asked for is no longer in the leader's log (KIP-630, "Fetch")."""
+        if me.start == 0:
+            return False
+        epoch = me.log[me.start - 1].epoch
+        if request.offset < me.start or request.last_epoch < epoch:
+            return True
+        return request.offset == me.start and request.last_epoch != epoch
+
+    def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
+        """Whether the log end of the sender is in the leader's log."""
+        return request.last_epoch == common.epoch and request.offset <= common.offset
+
+    def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
+        """The step in which a leader tells where to truncate to. What such a replica has fetched says nothing."""
+        return self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
+
+    def note_fetch(self, me: Replica, request: FetchRequest) -> Replica:
+        """The leader with the log end of who fetches, which is known by id and directory id (KIP-853, "Fetch")."""
+        key = Key(request.source, request.directory)
+        voter = next((v.key for v in ordered(me.voters) if self.is_same(v.key, key)), key)
+        return me.but(offsets=me.offsets.put(voter, request.offset))
+
+    def is_same(self, voter: Key, key: Key) -> bool:
+        """Whether who fetches is that voter."""
+        return matches(voter, key)
+
+    def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
+        """What else a leader does after a fetch."""
+        return me, []
+
+    def fetch_answer(
+        self,
+        me: Replica,
+        request: FetchRequest,
+        error: Error,
+        *,
+        diverging: Position | Nil = Nil.NIL,
+        snapshot: Position | Nil = Nil.NIL,
+    ) -> FetchResponse:
+        """The answer without records."""
+        shown = self.shown_high_watermark(me) if error is Error.NONE else 0
+        return FetchResponse(
+            me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source
+        )
+
+    def served(self, me: Replica, after: Replica, request: FetchRequest) -> FetchResponse:
+        """The answer with records, from the leader as it is after noting the fetch."""
+        end = len(me.log) if self.fetch_limit == 0 else min(len(me.log), request.offset + self.fetch_limit)
+        answer = self.fetch_answer(after, request, Error.NONE)
+        return answer.but(records=me.log[request.offset : end])
+
+    # Fetching
+
+    @on(FetchResponse)
+    def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
+        """A replica appends what it fetched, truncates, or turns to a snapshot; or hears of another leader.
+
+        What it holds of an epoch higher than that of its request it would not append (KAFKA-18723); here a leader
+        answers from the log that it leads with. KIP-595, "Fetch"; KIP-630 for snapshots.
+        """
+        if self.is_cut(me, response.source, shared):
+            return
+        if not self.is_expected(me, response):
+            yield self.taken(me, me)
+            return
+        me = me.but(pending=Nil.NIL)
+        after, done = self.common_response(me, response.error, response.leader, response.epoch)
+        if done or after.mode is not Mode.FOLLOWER:
+            yield self.taken(me, after)
+            return
+        if isinstance(response.diverging, Position):
+            after = self.truncate(after, response, response.diverging)
+        elif isinstance(response.snapshot, Position):
+            request = FetchSnapshotRequest(after.epoch, response.snapshot, me.directory, me.id, response.source)
+            yield self.taken(me, after.but(pending=request, fetched=True), request)
+            return
+        elif response.records:
+            after = self.append(after, response)
+        if after.version > after.software:
+            yield self.fails_to_read(me)
+            return
+        after = self.take_high_watermark(after, response)
+        yield self.taken(me, after.but(fetched=True))
+
+    def fails_to_read(self, me: Replica) -> Step:
+        """The step in which a process ends that meets a record which its software does not know.
+
+        KIP-853, "Supported features": all replicas need to be able to read and decode the new control records. The
+        upgrade asks for what voters support; but one of them may start again with other software before it happens.
+        """
+        return self.taken(me, stopped(me), starts=True)
+
+    def is_expected(self, me: Replica, response: FetchResponse) -> bool:
+        """Whether this is the answer that the replica waits for.
+
+        Kafka tells answers by their numbers. Here equal requests are told apart only as far as it matters: an answer
+        from before the high watermark moved is one to an earlier request.
+        """
+        if me.pending != response.request:
+            return False
+        return response.high_watermark == 0 or response.high_watermark >= min(me.high_watermark, len(me.log))
+
+    def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
+        """The follower without what its leader does not have; the voter set goes back with it."""
+        return self.with_log(me, truncated(me.log, diverging), flushes=self.flushes(me))
+
+    def append(self, me: Replica, response: FetchResponse) -> Replica:
+        """The follower with the records fetched."""
+        return self.with_log(me, me.log + response.records, flushes=self.flushes(me))
+
+    def flushes(self, me: Replica) -> bool:
+        """Whether what is appended is on disk before the next fetch tells the leader of it.
+
+        Controllers always flush (KAFKA-10533, KAFKA-17332); brokers, which are never voters, do not.
+        """
+        return me.id not in self.brokers
+
+    def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
+        """The follower with its leader's high watermark, as far as its own log reaches.
+
+        A response that is about divergence, or of a leader that has committed nothing yet, has none to take.
+        """
+        if response.high_watermark == 0 or isinstance(response.diverging, Position):
+            return me
+        return me.but(high_watermark=min(response.high_watermark, len(me.log)))
+
+    @internal
+    def fetch_from_bootstrap_server(self, me: Replica) -> Steps:
+        """Who knows of no leader asks the bootstrap servers (KIP-853, "Bootstrap-servers"; KAFKA-17030 for voters)."""
+        if me.mode is not Mode.UNATTACHED:
+            return
+        if not isinstance(me.pending, Nil):
+            return
+        for server in ordered(self.bootstrap_servers - {me.id}):
+            fetch = self.fetch_from(me, server)
+            yield self.taken(me, me.but(pending=fetch), fetch, consumes=False)
+
+    @internal
+    def retry(self, me: Replica) -> Steps:
+        """The answer does not come in time: a replica sends its request again, as it would be now (KIP-595, "Fetch").
+
+        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030). UpdateVoter, and
+        AddVoter or RemoveVoter of who joins, are not waited for any longer, so that they can be sent again (KIP-853,
+        "UpdateVoter").
+        """
+        if me.updating or me.joining:
+            yield self.taken(me, me.but(updating=False, joining=False), consumes=False).spend("retries")
+        if isinstance(me.pending, Nil):
+            return
+        free = me.but(pending=Nil.NIL)
+        yield self.taken(me, free, consumes=False).spend("retries")
+        if me.mode is Mode.FOLLOWER and not is_voter(me):
+            for server in ordered(self.bootstrap_servers - {me.id}):
+                fetch = self.fetch_from(me, server)
+                yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
+
+    # Snapshots
+
+    @internal
+    def take_snapshot(self, me: Replica) -> Steps:
+        """The state machine makes a snapshot of what is committed, and the log before it is deleted.
+
+        KIP-630, "Proposed Changes"; KIP-853, "Snapshots".
+        """
+        if me.high_watermark <= me.start:
+            return
+        yield self.taken(me, me.but(start=self.snapshot_end(me)), consumes=False).spend("snapshots")
+
+    def snapshot_end(self, me: Replica) -> int:
+        """Where a snapshot ends."""
+        return me.high_watermark
+
+    @on(FetchSnapshotRequest)
+    def handle_fetch_snapshot_request(self, me: Replica, request: FetchSnapshotRequest, shared: Shared) -> Steps:
+        """A leader sends a snapshot that it still has (KIP-630, "FetchSnapshot").
+
+        It need not be a voter for that, nor need who asks (KIP-853, "FetchSnapshot").
+        """
+        if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            refusal = self.snapshot_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+            yield self.taken(me, me, refusal)
+            return
+        error = self.epoch_error(me, request.epoch)
+        if error is Error.NONE and request.snapshot.offset != me.start:
+            error = Error.SNAPSHOT_NOT_FOUND
+        yield self.taken(me, me, self.snapshot_answer(me, request, error))
+
+    def snapshot_answer(self, me: Replica, request: FetchSnapshotRequest, error: Error) -> FetchSnapshotResponse:
+        """The answer to FetchSnapshot."""
+        content = me.log[: request.snapshot.offset] if error is Error.NONE else ()
+        return FetchSnapshotResponse(me.epoch, me.leader, error, content, request, me.id, request.source)
+
+    @on(FetchSnapshotResponse)
+    def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
+        """A replica replaces its log by a snapshot, or starts over with a fetch if the leader has it no longer.
+
+        KIP-630, "FetchSnapshot"; KIP-853, "Snapshots", for the voter set in it.
+        """
+        if self.is_cut(me, response.source, shared):
+            return
+        if me.pending != response.request:
+            yield self.taken(me, me)
+            return
+        me = me.but(pending=Nil.NIL)
+        after, done = self.common_response(me, response.error, response.leader, response.epoch)
+        if done or after.mode is not Mode.FOLLOWER or response.error is not Error.NONE:
+            yield self.taken(me, after)
+            return
+        loaded = self.load(after, response)
+        yield self.fails_to_read(me) if loaded.version > me.software else self.taken(me, loaded.but(fetched=True))
+
+    def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
+        """The replica with a snapshot instead of its log, and the voter set and version of it."""
+        end = len(response.content)
+        loaded = self.with_log(me, response.content, flushes=True)
+        return loaded.but(start=end, high_watermark=max(end, me.high_watermark))
+
+
+__all__ = ["Replication"]

@@ -1,0 +1,123 @@
+"""The transitions of a replica's state, as functions of the replica (KIP-996, "Proposed Changes"; KIP-595).
+
+Every transition drops what belongs to the state that is left, and with it the requests under way: Kafka resets its
+connections. A vote is kept as long as the epoch is (KAFKA-17641), also by a replica that knows the leader.
+"""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, own_votes
+from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Key, Mode, Nil, Replica
+from kraftcheck.spec import Map, ModelValue
+
+VOLATILE = {
+    "granted": frozenset(),
+    "rejected": frozenset(),
+    "fetched": False,
+    "ended": False,
+    "pending": Nil.NIL,
+    "offsets": Map[Key, int](),
+    "change": Nil.NIL,
+    "heard": frozenset(),
+    "updating": False,
+    "updated": False,
+    "joining": False,
+    "watched": frozenset(),
+}
+"""What belongs to one state and is gone with it."""
+
+
+def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Replica:
+    """Return the replica in a new state; its vote stays if the epoch does."""
+    kept = epoch == me.epoch
+    return me.but(
+        **{**VOLATILE, "mode": mode, "epoch": epoch, "leader": leader},
+        voted=me.voted if kept else Nil.NIL,
+        ballot=me.ballot if kept else Nil.NIL,
+    )
+
+
+def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> Replica:
+    """Return the replica without a leader to fetch from."""
+    return enter(me, Mode.UNATTACHED, epoch, leader)
+
+
+def following(me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+    """Return the replica as follower of a leader, from which it has fetched nothing yet."""
+    return enter(me, Mode.FOLLOWER, epoch, leader)
+
+
+def prospective(me: Replica) -> Replica:
+    """Return the replica at the start of a pre-vote round: same epoch, same vote, same leader; it grants itself."""
+    return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own_votes(me))
+
+
+def candidate(me: Replica) -> Replica:
+    """Return the replica as candidate of the next epoch, its vote given to itself."""
+    after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
+    return after.but(voted=me.key, ballot=me.key, granted=own_votes(me))
+
+
+def after_lost_pre_vote(me: Replica) -> Replica:
+    """Return the replica whose pre-vote round is lost or over: it follows the leader that it still knows, if any."""
+    if isinstance(me.leader, Nil) or me.leader == me.id:
+        return unattached(me, me.epoch, me.leader)
+    return following(me, me.leader, me.epoch)
+
+
+def resigned(me: Replica) -> Replica:
+    """Return the leader that resigned; it still stands as the leader of its epoch."""
+    return enter(me, Mode.RESIGNED, me.epoch, me.id)
+
+
+def remembered(me: Replica) -> Replica:
+    """Return what a restart leaves: what is on disk (quorum-state, log, snapshot).
+
+    At kraft.version 0 the quorum-state has no place for the directory id of the vote (KIP-853, "Quorum state").
+    """
+    voted = me.voted
+    if me.version == 0 and isinstance(voted, Key):
+        voted = Key(voted.id, UNKNOWN_DIRECTORY)
+    return me.but(**VOLATILE, voted=voted, high_watermark=0)
+
+
+def stopped(me: Replica) -> Replica:
+    """Return the replica whose process has ended for good."""
+    return remembered(me).but(mode=Mode.DOWN)
+
+
+def restarted(me: Replica) -> Replica:
+    """Return the replica in the state in which it comes back (KIP-996; KAFKA-10661 for the leader).
+
+    Whoever led resigns, whoever stood for election is candidate again, and a known leader is followed. Prospective is
+    never restored: nothing of it is written.
+    """
+    back = remembered(me)
+    if last_epoch(back.log) > back.epoch:
+        return unattached(back, last_epoch(back.log))
+    if back.leader == back.id:
+        return back.but(mode=Mode.RESIGNED)
+    if isinstance(back.voted, Key) and back.voted.id == back.id and is_voter(back) and isinstance(back.leader, Nil):
+        return back.but(mode=Mode.CANDIDATE, granted=own_votes(back))
+    if not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
+        return back.but(mode=Mode.FOLLOWER)
+    return back.but(mode=Mode.UNATTACHED)
+
+
+def voter_of_id(me: Replica, leader: ModelValue) -> bool:
+    """Return whether the voter set has an endpoint for this replica id."""
+    return any(voter.key.id == leader for voter in me.voters)
+
+
+__all__ = [
+    "after_lost_pre_vote",
+    "candidate",
+    "enter",
+    "following",
+    "prospective",
+    "remembered",
+    "resigned",
+    "restarted",
+    "stopped",
+    "unattached",
+]

@@ -1,0 +1,345 @@
+"""Seeded faults of `Quorum`: each breaks one rule, and one of the properties catches it.
+
+Which one, and within which bounds, is in `configs/quorum.fault.<variant>.cfg`. KAFKA-n is the issue in Apache Kafka's
+tracker where Kafka had the fault, or where the rule comes from.
+"""
+
+# ruff: noqa: D102 - a method here overrides one that says what it is for
+from __future__ import annotations
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter
+from kraftcheck.kraft_model.quorum.records import (
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Key,
+    Mode,
+    Nil,
+    Position,
+    Replica,
+    Shared,
+    Voter,
+    VoteRequest,
+    VoteResponse,
+)
+from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
+from kraftcheck.spec import ModelValue, Record, Step, Steps, become
+
+# Elections
+
+
+class VotesWithoutLogComparison(Quorum, variant="votes-without-log-comparison"):
+    """Votes are granted without comparing logs, so that a candidate wins without what was committed."""
+
+    def log_suffices(self, me: Replica, request: VoteRequest) -> bool:
+        return True
+
+
+class VoteDroppedOnCanvass(Quorum, variant="vote-dropped-on-canvass"):
+    """A voter that turns prospective forgets its vote of the epoch, and gives it again (KAFKA-17641, KAFKA-17642)."""
+
+    def asks_for_pre_votes(self, me: Replica) -> Replica:
+        return prospective(me).but(voted=Nil.NIL)
+
+
+class SecondVoteInEpoch(Quorum, variant="second-vote-in-epoch"):
+    """A replica that has voted grants another candidate of the same epoch its vote too."""
+
+    def voted_for(self, voted: Key, key: Key) -> bool:
+        return True
+
+
+class VoteNotWritten(Quorum, variant="vote-not-written"):
+    """A vote is answered before it is written, and a restart forgets it (KIP-595, "Quorum state")."""
+
+    def after_restart(self, me: Replica) -> Replica:
+        return super().after_restart(me.but(voted=Nil.NIL))
+
+
+class PreVoteGrantCounted(Quorum, variant="pre-vote-grant-counted"):
+    """A candidate counts a late grant of a pre-vote as a vote: the answer does not say which it was (KIP-996)."""
+
+    def awaits(self, me: Replica, response: VoteResponse) -> bool:
+        if me.mode not in (Mode.PROSPECTIVE, Mode.CANDIDATE) or me.epoch != response.of:
+            return False
+        return response.voter not in me.granted | me.rejected
+
+    def no_longer_awaited(self, me: Replica) -> list[Record]:
+        return []
+
+
+class RestartedLeaderUnattached(Quorum, variant="restarted-leader-unattached"):
+    """A leader that restarts forgets that it led, and votes for a rival of the same epoch (KAFKA-10661)."""
+
+    def after_restart(self, me: Replica) -> Replica:
+        back = super().after_restart(me)
+        return unattached(back.but(voted=Nil.NIL), back.epoch) if back.mode is Mode.RESIGNED else back
+
+
+class RestartedLeaderLeads(Quorum, variant="restarted-leader-leads"):
+    """A leader that restarts goes on leading the same epoch, also where it lost its unflushed tail (KAFKA-10527)."""
+
+    def after_restart(self, me: Replica) -> Replica:
+        back = super().after_restart(me)
+        return back.but(mode=Mode.LEADER) if back.mode is Mode.RESIGNED and len(back.log) > 0 else back
+
+    def flushes_as_leader(self) -> bool:
+        return False
+
+
+class ResignedStaysInEpoch(Quorum, variant="resigned-stays-in-epoch"):
+    """A leader that resigned goes on in its epoch, where a peer names it as the leader to follow (KAFKA-18379)."""
+
+    def after_resigning(self, me: Replica) -> Replica:
+        return unattached(me, me.epoch)
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+        if epoch == me.epoch and isinstance(me.leader, Nil) and leader == me.id:
+            return following(me, leader, epoch)
+        return super().learn(me, leader, epoch)
+
+
+class ObserverStands(Quorum, variant="observer-stands"):
+    """An observer that has voted stands for election once its timer expires (KAFKA-17067)."""
+
+    def may_stand(self, me: Replica) -> bool:
+        return is_voter(me) or isinstance(me.voted, Key)
+
+
+class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
+    """A replica follows whoever announces itself, also in an epoch that is over (KIP-595, "BeginQuorumEpoch")."""
+
+    def is_stale(self, me: Replica, epoch: int) -> bool:
+        return False
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+        if epoch < me.epoch and me.mode is not Mode.LEADER:
+            return following(me, leader, epoch)
+        return super().learn(me, leader, epoch)
+
+
+class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
+    """A pre-vote is asked for in the next epoch, which the sender takes over, as in an early draft of KIP-996."""
+
+    def asks_for_pre_votes(self, me: Replica) -> Replica:
+        return prospective(me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL))
+
+
+class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
+    """A prospective that hears of a newer epoch takes it over and stays prospective (KIP-996 makes it unattached)."""
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+        if me.mode is Mode.PROSPECTIVE and epoch > me.epoch and isinstance(leader, Nil):
+            return me.but(epoch=epoch, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL)
+        return super().learn(me, leader, epoch)
+
+
+class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
+    """A follower grants pre-votes also while it hears from its leader, so that a removed voter disturbs (KIP-996)."""
+
+    def follows_actively(self, me: Replica) -> bool:
+        return False
+
+
+# Replication
+
+
+class CommitsEarlierEpochs(Quorum, variant="commits-earlier-epochs"):
+    """A new leader commits batches of earlier epochs before one of its own: off by one (KAFKA-12619)."""
+
+    def may_commit(self, me: Replica, end: int) -> bool:
+        return end >= epoch_start(me.log, me.epoch)
+
+    def is_established(self, me: Replica) -> bool:
+        return self.may_commit(me, me.high_watermark)
+
+
+class AppendNotFlushed(Quorum, variant="append-not-flushed"):
+    """A follower fetches on before what it appended is on disk (KAFKA-10533)."""
+
+    def flushes(self, me: Replica) -> bool:
+        return False
+
+
+class NewVoterDoesNotFlush(Quorum, variant="new-voter-does-not-flush"):
+    """Only voters flush, and whether one is a voter is asked before the batch that makes it one (KAFKA-17332)."""
+
+    def append(self, me: Replica, response: FetchResponse) -> Replica:
+        return self.with_log(me, me.log + response.records, flushes=is_voter(me))
+
+
+class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
+    """A leader notes the position of a fetch that it finds to be diverging (KAFKA-13141)."""
+
+    def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
+        after, sends, puts = self.commits(self.note_fetch(me, request), shared)
+        return self.taken(me, after, self.fetch_answer(me, request, Error.NONE, diverging=common), *sends).put(**puts)
+
+
+class HighWatermarkBeforeDivergence(Quorum, variant="high-watermark-before-divergence"):
+    """A follower first takes the high watermark of a response, and only then truncates as it says (KAFKA-14704)."""
+
+    def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
+        known = min(response.high_watermark, len(me.log))
+        if isinstance(response.diverging, Position) and me.pending == response.request and known > me.high_watermark:
+            yield become(me.but(high_watermark=known))
+        else:
+            yield from super().handle_fetch_response(me, response, shared)
+
+
+class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
+    """A response about divergence is applied whichever request it answers (KAFKA-18991)."""
+
+    def is_expected(self, me: Replica, response: FetchResponse) -> bool:
+        if isinstance(response.diverging, Position) and me.mode is Mode.FOLLOWER and response.epoch == me.epoch:
+            return True
+        return super().is_expected(me, response)
+
+
+class DivergenceWithoutEpoch(Quorum, variant="divergence-without-epoch"):
+    """A leader finds a fetch diverging by its offset alone, not by the epoch of the batch before (KAFKA-6361)."""
+
+    def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
+        return request.offset <= common.offset
+
+
+class FetchPositionUnchecked(Quorum, variant="fetch-position-unchecked"):
+    """A leader serves every fetch from where it asks, whatever the epoch of the batch before (KIP-595, "Fetch")."""
+
+    def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
+        return True
+
+
+class IdsAlone(Quorum, variant="ids-alone"):
+    """Replicas are told apart by their ids alone, so that a wiped disk counts as what it held (KAFKA-14077)."""
+
+    def is_same(self, voter: Key, key: Key) -> bool:
+        return voter.id == key.id
+
+    def is_meant(self, voter: Key, me: Replica) -> bool:
+        return voter.id == me.id
+
+
+# Voter changes
+
+
+class PendingChangeIgnored(Quorum, variant="pending-change-ignored"):
+    """A leader accepts a voter change while another is not committed (KAFKA-20740)."""
+
+    def has_pending_operation(self, me: Replica) -> bool:
+        return False
+
+    def has_uncommitted_voters(self, me: Replica) -> bool:
+        return False
+
+
+class ChangeForgottenByTimeout(Quorum, variant="change-forgotten-by-timeout"):
+    """What holds back the next voter change is the operation alone, which a timeout clears (KAFKA-20740)."""
+
+    def has_uncommitted_voters(self, me: Replica) -> bool:
+        return False
+
+
+class LeaderNotReady(Quorum, variant="leader-not-ready"):
+    """A leader accepts a voter change before it has committed anything of its epoch (KAFKA-16535, KAFKA-16537)."""
+
+    def is_established(self, me: Replica) -> bool:
+        return True
+
+
+class RemovedLeaderCountsItself(Quorum, variant="removed-leader-counts-itself"):
+    """A leader that has removed itself counts its own log towards the high watermark (KAFKA-16530)."""
+
+    def replicated(self, me: Replica) -> int:
+        ends = [me.offsets.get(voter.key, 0) for voter in me.voters if voter.key.id != me.id]
+        return sorted([*ends, len(me.log)], reverse=True)[len(me.voters) // 2]
+
+
+class HighWatermarkFollowsVoterSet(Quorum, variant="high-watermark-follows-voter-set"):
+    """A leader takes the high watermark that it computes also where a voter change makes it lower (KAFKA-16530)."""
+
+    def moves_high_watermark(self, me: Replica, end: int) -> bool:
+        return end != me.high_watermark
+
+
+class OldVoterSetCounted(Quorum, variant="old-voter-set-counted"):
+    """The high watermark is counted over the last committed voter set instead of the last one (KIP-853)."""
+
+    def replicated(self, me: Replica) -> int:
+        known = self.with_log(me, me.log[: max(me.high_watermark, 1)], flushes=False).voters
+        return super().replicated(me.but(voters=known))
+
+
+class VoterSetNotTruncated(Quorum, variant="voter-set-not-truncated"):
+    """A follower that truncates its log stays with the voter set that it lost (KAFKA-16207)."""
+
+    def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
+        return super().truncate(me, response, diverging).but(voters=me.voters)
+
+
+class SnapshotWithoutVoters(Quorum, variant="snapshot-without-voters"):
+    """A replica that loads a snapshot does not read the voter set from it (KIP-853, "Snapshots")."""
+
+    def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
+        return super().load(me, response).but(voters=me.voters)
+
+
+class DirectoryReplaced(Quorum, variant="directory-replaced"):
+    """AddVoter with the id of a voter whose disk was lost replaces it, in one record (KIP-853 allows one change)."""
+
+    def is_duplicate(self, me: Replica, key: Key) -> bool:
+        return any(voter.key == key for voter in me.voters)
+
+    def voters_with(self, me: Replica, voter: Voter) -> frozenset[Voter]:
+        return frozenset(old for old in me.voters if old.key.id != voter.key.id) | {voter}
+
+
+class SnapshotOfUncommitted(Quorum, variant="snapshot-of-uncommitted"):
+    """A snapshot ends at the log end, not at the high watermark (KIP-630; an inclusive offset in KAFKA-14618)."""
+
+    def snapshot_end(self, me: Replica) -> int:
+        return len(me.log)
+
+
+class EpochNotWritten(Quorum, variant="epoch-not-written"):
+    """A restart forgets the epoch beyond that of the log, and the vote with it (KIP-595, "Quorum state")."""
+
+    def after_restart(self, me: Replica) -> Replica:
+        last = me.log[-1].epoch if me.log else 0
+        return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=Nil.NIL), last)
+
+
+# Progress: these break no safety, and are found as states without a way out
+
+
+class FollowersNeverGrant(Quorum, variant="followers-never-grant"):
+    """A follower never grants a pre-vote, so that two followers of a dead leader block each other (KAFKA-16164)."""
+
+    configuration = "trap.dead-leader"
+
+    def follows_actively(self, me: Replica) -> bool:
+        return True
+
+
+class NoCheckQuorum(Quorum, variant="no-check-quorum"):
+    """A leader that no majority can fetch from goes on leading whoever still can (KAFKA-13621, KAFKA-15489)."""
+
+    configuration = "trap.check-quorum"
+
+    def has_quorum(self, me: Replica, reachable: set[ModelValue]) -> bool:
+        return True
+
+
+class RemovedVoterRefused(Quorum, variant="removed-voter-refused"):
+    """A leader does not serve a voter that it has removed, which never hears of its removal (KAFKA-14094)."""
+
+    configuration = "trap.removed-voter"
+
+    def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
+        key = Key(request.source, request.directory)
+        if me.mode is Mode.LEADER and not any(self.is_same(voter.key, key) for voter in me.voters):
+            yield self.taken(me, me, self.fetch_answer(me, request, Error.NOT_LEADER_OR_FOLLOWER))
+        else:
+            yield from super().handle_fetch_request(me, request, shared)

@@ -1,0 +1,236 @@
+"""Other readings of the KIPs than `Quorum`'s, each a variant. What each leads to is in `docs/findings.md`."""
+
+
+# ruff: noqa: D102 - a method here overrides one that says what it is for
+from __future__ import annotations
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.log import keys, version_in
+from kraftcheck.kraft_model.quorum.records import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Batch,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    Change,
+    Error,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    Replica,
+    Shared,
+    UpdateVoterRequest,
+    Voter,
+    VoterAdded,
+    VoteRequest,
+    VoterRemoved,
+    Voters,
+)
+from kraftcheck.kraft_model.quorum.voters import Outcome
+from kraftcheck.spec import ModelValue, Record, Steps
+
+
+class Draft(Quorum, variant="kip853-draft"):
+    """KIP-853 before it was accepted: AddVoterRecord and RemoveVoterRecord, catching up first, other errors."""
+
+    configuration = "reading.kip853-draft"
+
+    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> Outcome:
+        """Check what can be checked at once; then step 1, wait until the replica has caught up."""
+        if me.mode is not Mode.LEADER:
+            return me, [], Error.NOT_LEADER_OR_FOLLOWER
+        if self.has_pending_operation(me):
+            return me, [], Error.REQUEST_TIMED_OUT
+        if me.version < self.needed_version():
+            return me, [], Error.UNSUPPORTED_VERSION
+        if voter.key in keys(me.voters):
+            return me, [], Error.VOTER_ALREADY_ADDED
+        if voter.key not in me.offsets:
+            return me, [], Error.INVALID_REQUEST
+        change = Change(Operation.ADD_VOTER, voter, False, 0, client)
+        after, sends = self.add_if_caught_up(me.but(change=change))
+        return after, sends, None
+
+    def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
+        """Steps 1 to 4: once the replica has caught up and nothing is pending, ask for its versions."""
+        change = me.change
+        if not isinstance(change, Change) or not isinstance(change.voter, Voter) or change.offset > 0:
+            return me, []
+        if not self.has_caught_up(me, change.voter.key):
+            return me, []
+        if not self.is_established(me) or self.has_uncommitted_voters(me):
+            return me, []
+        return me, [ApiVersionsRequest(me.epoch, me.id, change.voter.key.id)]
+
+    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
+        """Steps 5 to 7: append the AddVoterRecord, unless the version does not do or something is pending again."""
+        change = me.change
+        ready = (
+            isinstance(change, Change)
+            and isinstance(change.voter, Voter)
+            and change.offset == 0
+            and (me.epoch, change.voter.key.id) == (response.of, response.source)
+            and not self.has_uncommitted_voters(me)
+        )
+        if self.is_cut(me, response.source, shared):
+            return
+        if not ready or not isinstance(change, Change) or not isinstance(change.voter, Voter):
+            yield self.taken(me, me)
+        elif response.version < me.version:
+            failed = me.but(change=Nil.NIL)
+            yield self.taken(me, failed, *self.answer(me, change.operation, Error.INVALID_REQUEST, change.client))
+        else:
+            appended = self.append_voters(me, me.voters | {change.voter}, change)
+            after, sends, puts = self.commits(appended, shared)
+            yield self.taken(me, after, *sends).put(**puts)
+
+    def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
+        """AddVoterRecord or RemoveVoterRecord where one voter comes or goes."""
+        added, removed = voters - me.voters, me.voters - voters
+        if len(added) == 1 and not removed:
+            return VoterAdded(next(iter(added)))
+        if len(removed) == 1 and not added:
+            return VoterRemoved(next(iter(removed)).key)
+        return Voters(voters)
+
+    def handle_begin_quorum_epoch_request(
+        self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared
+    ) -> Steps:
+        """Who does not believe that it is a voter refuses with NOT_VOTER, and the leader has to repeat it."""
+        if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
+            yield from super().handle_begin_quorum_epoch_request(me, request, shared)
+        elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in keys(me.voters):
+            refusal = BeginQuorumEpochResponse(
+                me.epoch, me.leader, Error.NOT_VOTER, request.epoch, me.id, request.source
+            )
+            yield self.taken(me, me, refusal)
+        else:
+            yield from super().handle_begin_quorum_epoch_request(me, request, shared)
+
+
+class DuplicateDirectoryAllowed(Quorum, variant="duplicate-directory-allowed"):
+    """AddVoter takes a second directory id of a voter's id, as KIP-853's "Disk failure recovery" tells it."""
+
+    configuration = "reading.duplicate-directory-allowed"
+
+    def is_duplicate(self, me: Replica, key: Key) -> bool:
+        return key in keys(me.voters)
+
+
+class VersionAboveOne(Quorum, variant="version-above-one"):
+    """UNSUPPORTED_VERSION "when the kraft.version is not greater than 1", taken at its word (KIP-853, "AddVoter")."""
+
+    configuration = "reading.version-above-one"
+
+    def needed_version(self) -> int:
+        return 2
+
+
+class UpdateVoterByKey(Quorum, variant="update-voter-by-key"):
+    """VOTER_NOT_FOUND where id and directory id are not in the voter set, against step 4 of UpdateVoter (KIP-853)."""
+
+    configuration = "reading.update-voter-by-key"
+
+    def voter_to_update(self, me: Replica, key: Key) -> Voter | None:
+        return next((voter for voter in me.voters if voter.key == key), None)
+
+
+class PreVoteUnlessFollower(Quorum, variant="pre-vote-unless-follower"):
+    """A pre-vote is granted by whoever is not a Follower, the rule of KIP-996 that KIP-853 quotes under "Vote"."""
+
+    configuration = "reading.pre-vote-unless-follower"
+
+    def grants_pre_vote(self, me: Replica, request: VoteRequest) -> bool:
+        return me.mode is not Mode.FOLLOWER and self.log_suffices(me, request)
+
+
+class AddVoterGivesUp(Quorum, variant="add-voter-gives-up"):
+    """AddVoter answers REQUEST_TIMED_OUT at once where the new voter has not caught up, as Kafka does (KAFKA-17147)."""
+
+    configuration = "reading.add-voter-gives-up"
+
+    def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
+        change = me.change
+        if isinstance(change, Change) and isinstance(change.voter, Voter) and change.checked and change.offset == 0:
+            if self.has_caught_up(me, change.voter.key):
+                return super().add_if_caught_up(me)
+            answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
+            return me.but(change=Nil.NIL), answers
+        return me, []
+
+
+class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once"):
+    """UpdateVoter is answered once its record is appended, and does not count as pending, as in Kafka (KAFKA-16534)."""
+
+    configuration = "reading.update-voter-answered-at-once"
+
+    def appended_update(self, me: Replica) -> Outcome:
+        return me.but(change=Nil.NIL), [], Error.NONE
+
+
+class InvalidVoterKey(Quorum, variant="invalid-voter-key"):
+    """A request meant for another replica key is refused with INVALID_VOTER_KEY, as in Kafka, not INVALID_REQUEST."""
+
+    configuration = "reading.invalid-voter-key"
+
+    def wrong_voter(self) -> Error:
+        return Error.INVALID_VOTER_KEY
+
+
+class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):
+    """A removed leader resigns only if the request still waits when the removal commits, as in Kafka's handler."""
+
+    configuration = "reading.resigns-while-asked"
+
+    def leaves_office(self, before: Replica, after: Replica) -> bool:
+        return super().leaves_office(before, after) and isinstance(before.change, Change)
+
+
+class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
+    """A voter does not fetch while its UpdateVoter waits to be committed (KAFKA-16534)."""
+
+    configuration = "trap.update-voter"
+
+    def waits_for_update(self, me: Replica, request: UpdateVoterRequest) -> Replica:
+        return me.but(updating=True, pending=Nil.NIL)
+
+    def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
+        return (me, ()) if me.updating else super().next_request(me)
+
+
+
+class VersionOnceCommitted(Quorum, variant="version-once-committed"):
+    """kraft.version is raised once KRaftVersionRecord is known to be committed (KIP-853, "KRaftVersionRecord")."""
+
+    configuration = "reading.version-once-committed"
+
+    def committed_version(self, me: Replica) -> Replica:
+        """The replica with the kraft.version of what it knows to be committed."""
+        formatted = self.formatted_voters(me.id, me.directory)
+        known = me.log[: me.high_watermark]
+        return me.but(version=version_in(known, self.initial_version if formatted else 0))
+
+    def with_log(self, me: Replica, log: tuple[Batch, ...], *, flushes: bool) -> Replica:
+        return self.committed_version(super().with_log(me, log, flushes=flushes))
+
+    def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
+        return self.committed_version(super().take_high_watermark(me, response))
+
+    def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
+        return self.committed_version(super().load(me, response))
+
+    def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
+        after, sends, puts = super().commits(me, shared)
+        return self.committed_version(after), sends, puts
+
+
+class SilentLeaderForgotten(Quorum, variant="silent-leader-forgotten"):
+    """A follower that gets no answer, and asks elsewhere, no longer counts as one that has fetched (a proposal)."""
+
+    configuration = "finding.unaware-voter"
+
+    def retry(self, me: Replica) -> Steps:
+        yield from super().retry(me.but(fetched=False))

@@ -1,0 +1,336 @@
+"""How `quorum` changes its voters: AddVoter and RemoveVoter, by an administrator or a joining controller (KIP-853)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
+from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter, keys, last_voters_record, matches
+from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
+    AddVoterRequest,
+    Admin,
+    AdminResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Batch,
+    Change,
+    DescribeQuorumResponse,
+    Error,
+    Key,
+    KRaftVersion,
+    Mode,
+    Nil,
+    Operation,
+    RemoveVoterRequest,
+    Replica,
+    Shared,
+    Voter,
+    VoterAdded,
+    VoterRemoved,
+    Voters,
+)
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
+
+Outcome = tuple[Replica, list[Record], Error | None]
+"""The leader after a request, messages to send, and the error; None while the answer is still open."""
+
+
+class VoterChanges(QuorumBase):
+    """AddVoter, RemoveVoter, and what both need."""
+
+    @projection
+    def identity(self, me: Replica | Admin) -> Voter | Nil:
+        """What an administrator knows of a running controller: its replica key and endpoints."""
+        if isinstance(me, Admin) or me.id in self.brokers:
+            return Nil.NIL
+        return Voter(me.key, me.endpoint)
+
+    # What speaks against any change of the voter set
+
+    def change_error(self, me: Replica) -> Error | None:
+        """What speaks against a voter change now, or None (KIP-853, "AddVoter", "RemoveVoter", steps 1 and 2).
+
+        A leader that has to wait answers REQUEST_TIMED_OUT at once, as the KIP allows.
+        """
+        if me.mode is not Mode.LEADER:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        if self.has_pending_operation(me) or not self.is_established(me):
+            return Error.REQUEST_TIMED_OUT
+        if me.version < self.needed_version():
+            return Error.UNSUPPORTED_VERSION
+        return Error.REQUEST_TIMED_OUT if self.has_uncommitted_voters(me) else None
+
+    def has_pending_operation(self, me: Replica) -> bool:
+        """Whether the leader still handles another operation."""
+        return not isinstance(me.change, Nil)
+
+    def is_established(self, me: Replica) -> bool:
+        """Whether LeaderChangeMessage of this epoch is committed (step 2): the fix of single-server changes."""
+        return me.high_watermark > epoch_start(me.log, me.epoch)
+
+    def has_uncommitted_voters(self, me: Replica) -> bool:
+        """Whether the last VotersRecord is not committed (step 1)."""
+        return last_voters_record(me.log) > me.high_watermark
+
+    def needed_version(self) -> int:
+        """The kraft.version that voter changes need.
+
+        The KIP's "when the kraft.version is not greater than 1" would forbid them at version 1.
+        """
+        return 1
+
+    # AddVoter
+
+    @internal(reads=identity)
+    def add_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
+        """An administrator asks a replica to add a running controller to the voters (KIP-853, "AddVoter")."""
+        if self.added_voters == 0 or not self.serves_administrators(me):
+            return
+        for voter in controllers(identity):
+            outcome = self.begin_adding(me, voter, ADMIN)
+            yield from self.asked(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
+
+    @on(AddVoterRequest)
+    def handle_add_voter_request(self, me: Replica, request: AddVoterRequest, shared: Shared) -> Steps:
+        """A replica is asked by a joining controller to add it (KIP-853, "AddVoter", "Controller auto joining")."""
+        if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.refuses_cluster(me, Operation.ADD_VOTER, request.source)
+            return
+        outcome = self.begin_adding(me, request.voter, request.source)
+        yield self.finished(me, shared, outcome, Operation.ADD_VOTER, request.source, consumes=True)
+
+    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> Outcome:
+        """Steps 1 to 3 of AddVoter (KIP-853): check, then ask the new voter for its versions."""
+        error = self.change_error(me)
+        if error is not None:
+            return me, [], error
+        if self.is_duplicate(me, voter.key):
+            return me, [], self.duplicate_error()
+        change = Change(Operation.ADD_VOTER, voter, False, 0, client)
+        question = ApiVersionsRequest(me.epoch, me.id, voter.key.id)
+        return me.but(change=change), [question], None
+
+    def is_duplicate(self, me: Replica, key: Key) -> bool:
+        """Whether the id is in the voter set already; also with another directory id, "useful to make ... safer"."""
+        return any(voter.key.id == key.id for voter in me.voters)
+
+    def duplicate_error(self) -> Error:
+        """The error for that."""
+        return Error.DUPLICATE_VOTER
+
+    @on(ApiVersionsRequest)
+    def handle_api_versions_request(self, me: Replica, request: ApiVersionsRequest, shared: Shared) -> Steps:
+        """A replica says which kraft.version it supports (KIP-853, "Supported features")."""
+        if self.is_cut(me, request.source, shared):
+            return
+        yield self.taken(me, me, ApiVersionsResponse(me.software, request.of, me.id, request.source))
+
+    @on(ApiVersionsResponse)
+    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
+        """The new voter has to support the kraft.version in use: else INVALID_REQUEST (KIP-853, "AddVoter", step 4)."""
+        if self.is_cut(me, response.source, shared):
+            return
+        change = me.change
+        if not isinstance(change, Change) or not isinstance(change.voter, Voter) or change.checked:
+            yield self.taken(me, me)
+            return
+        if me.epoch != response.of or change.voter.key.id != response.source:
+            yield self.taken(me, me)
+            return
+        if response.version < me.version:
+            failed = me.but(change=Nil.NIL)
+            yield self.taken(me, failed, *self.answer(me, change.operation, Error.INVALID_REQUEST, change.client))
+            return
+        after, sends = self.add_if_caught_up(me.but(change=change.but(checked=True)))
+        after, more, puts = self.commits(after, shared)
+        yield self.taken(me, after, *sends, *more).put(**puts)
+
+    def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
+        """A replica has fetched: perhaps the new voter that the leader waits for."""
+        return self.add_if_caught_up(me)
+
+    def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
+        """Steps 5 to 7 of AddVoter (KIP-853): once the new voter has caught up, append the new voter set."""
+        change = me.change
+        if not isinstance(change, Change) or not isinstance(change.voter, Voter) or not change.checked:
+            return me, []
+        if change.offset > 0 or not self.has_caught_up(me, change.voter.key):
+            return me, []
+        return self.append_voters(me, self.voters_with(me, change.voter), change), []
+
+    def voters_with(self, me: Replica, voter: Voter) -> frozenset[Voter]:
+        """The voter set with a new voter."""
+        return me.voters | {voter}
+
+    def has_caught_up(self, me: Replica, key: Key) -> bool:
+        """Whether this replica, of this directory id, has fetched up to the leader's log end (step 5)."""
+        return me.offsets.get(key, -1) >= len(me.log)
+
+    def append_voters(
+        self, me: Replica, voters: frozenset[Voter], change: Change, *before: KRaftVersion
+    ) -> Replica:
+        """The leader with a VotersRecord, which it uses at once, and waits to commit with the new majority."""
+        log = (*me.log, Batch(me.epoch, (*before, self.change_record(me, voters))))
+        return self.with_log(me, log, flushes=True).but(change=change.but(offset=len(log)))
+
+    def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
+        """The record that says who the voters are from here on."""
+        return Voters(voters)
+
+    # RemoveVoter
+
+    @internal(reads=identity)
+    def remove_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
+        """An administrator asks a replica to remove a voter, or somebody who is none; also the leader itself.
+
+        KIP-853, "RemoveVoter".
+        """
+        if self.removed_voters == 0 or not self.serves_administrators(me):
+            return
+        for key in ordered(keys(me.voters) | keys(controllers(identity))):
+            outcome = self.begin_removing(me, key, ADMIN)
+            yield from self.asked(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
+
+    @on(RemoveVoterRequest)
+    def handle_remove_voter_request(self, me: Replica, request: RemoveVoterRequest, shared: Shared) -> Steps:
+        """A replica is asked by a joining controller to remove the voter that its lost disk was.
+
+        KIP-853, "RemoveVoter", "Controller auto joining".
+        """
+        if self.is_cut(me, request.source, shared):
+            return
+        if self.is_foreign(me, request.source):
+            yield self.refuses_cluster(me, Operation.REMOVE_VOTER, request.source)
+            return
+        outcome = self.begin_removing(me, request.voter, request.source)
+        yield self.finished(me, shared, outcome, Operation.REMOVE_VOTER, request.source, consumes=True)
+
+    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> Outcome:
+        """Steps 1 to 4 of RemoveVoter (KIP-853)."""
+        error = self.change_error(me)
+        if error is not None:
+            return me, [], error
+        if key not in keys(me.voters):
+            return me, [], Error.VOTER_NOT_FOUND
+        if len(me.voters) == 1:
+            return me, [], Error.INVALID_REQUEST
+        voters = frozenset(voter for voter in me.voters if voter.key != key)
+        return self.append_voters(me, voters, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client)), [], None
+
+    # Outcomes
+
+    def serves_administrators(self, me: Replica) -> bool:
+        """Whether a process handles requests of administrators; a broker passes them on to the leader (KIP-853)."""
+        return me.mode is not Mode.DOWN and me.id not in self.brokers
+
+    def refuses_cluster(self, me: Replica, operation: Operation, client: ModelValue) -> Step:
+        """The step in which a request of another cluster is refused."""
+        return self.taken(me, me, *self.answer(me, operation, Error.INCONSISTENT_CLUSTER_ID, client))
+
+    def asked(
+        self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, allowance: str
+    ) -> Iterator[Step]:
+        """The step in which an administrator's request is handled; an error that nobody hears of is none."""
+        if outcome[2] is None:
+            yield self.finished(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
+        elif self.plain_answers:
+            refusal = self.finished(me, shared, outcome, operation, ADMIN, consumes=False)
+            yield refusal.need(allowance).spend("refusals")
+
+    def finished(
+        self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, client: ModelValue, *, consumes: bool
+    ) -> Step:
+        """The step that an outcome is, with the answer where it is known."""
+        after, sends, error = outcome
+        if error is not None:
+            sends = [*sends, *self.answer(after, operation, error, client)]
+            return self.taken(me, after, *sends, consumes=consumes)
+        after, more, puts = self.commits(after, shared)
+        return self.taken(me, after, *sends, *more, consumes=consumes).put(**puts)
+
+    @internal
+    def expire_operation(self, me: Replica) -> Steps:
+        """An operation takes too long: REQUEST_TIMED_OUT. What is in the log stays there.
+
+        KIP-853, "AddVoter", step 8, "RemoveVoter", step 5.
+        """
+        change = me.change
+        if not isinstance(change, Change):
+            return
+        answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
+        yield self.taken(me, me.but(change=Nil.NIL), *answers, consumes=False).spend("expirations")
+
+    # Joining
+
+    @internal
+    def join(self, me: Replica) -> Steps:
+        """A controller that is no voter joins: it has a voter of its id removed first, then itself added.
+
+        KIP-853, "Controller auto joining".
+        """
+        if not self.auto_join or me.id in self.brokers:
+            return
+        if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
+            return
+        if me.joining or is_voter(me):
+            return
+        waiting = me.but(joining=True)
+        former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
+        if former:
+            request = RemoveVoterRequest(former[0], me.id, me.leader)
+            yield self.taken(me, waiting, request, consumes=False).spend("removed_voters")
+        else:
+            addition = AddVoterRequest(Voter(me.key, me.endpoint), me.id, me.leader)
+            yield self.taken(me, waiting, addition, consumes=False).spend("added_voters")
+
+    @on(AdminResponse)
+    def handle_join_response(self, me: Replica, response: AdminResponse, shared: Shared) -> Steps:
+        """A controller that joins hears how its request ended, and may try again or go on.
+
+        KIP-853, "Controller auto joining".
+        """
+        if self.is_cut(me, response.source, shared):
+            return
+        yield self.taken(me, me.but(joining=False))
+
+    # The administrator
+
+    @on(AdminResponse, DescribeQuorumResponse)
+    def read_answer(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Steps:
+        """An administrator reads an answer (KIP-853, "Admin client")."""
+        yield Step(me=me, consumes=True)
+
+    @internal
+    def describe_quorum(self, me: Replica) -> Steps:
+        """An administrator asks a replica for the voters: those in use, the committed ones, and who else fetches.
+
+        KIP-853, "DescribeQuorum".
+        """
+        if not self.plain_answers or not self.serves_administrators(me):
+            return
+        if me.mode is not Mode.LEADER:
+            error, current, committed = Error.NOT_LEADER_OR_FOLLOWER, frozenset[Voter](), frozenset[Voter]()
+            observers = frozenset[Key]()
+        else:
+            error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
+            known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # or a voter of version 0
+            observers = frozenset(key for key in known if not any(matches(v.key, key) for v in me.voters))
+        shown = self.shown_high_watermark(me) if error is Error.NONE else 0
+        response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
+        yield self.taken(me, me, response, consumes=False).spend("descriptions")
+
+    def committed_voters(self, me: Replica) -> frozenset[Voter]:
+        """The voter set of what is committed."""
+        known = me.log[: me.high_watermark]
+        return self.with_log(me, known, flushes=False).voters
+
+
+def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
+    """Return the running controllers, in canonical order."""
+    return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
+
+
+__all__ = ["VoterChanges"]

@@ -1,0 +1,342 @@
+"""The brokers' part of `Recovery`: what they are told, recovering, the ISR, and how they stop and start."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.recovery.partition import image
+from kraftcheck.kraft_model.recovery.records import (
+    RECOVERED,
+    RECOVERING,
+    UNTOLD,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Api,
+    Broker,
+    ClientRequest,
+    ClientResponse,
+    Controller,
+    EpochEndRequest,
+    EpochEndResponse,
+    Error,
+    LeaderAndIsrRequest,
+    Mode,
+    Name,
+    Nil,
+    Partition,
+    RecoveryState,
+    ReplicaFetch,
+    ReplicaFetchResponse,
+    Shared,
+)
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
+
+
+class BrokerActions:
+    """What brokers do, apart from serving clients and replicas; mixed into `Recovery`."""
+
+    brokers: frozenset[ModelValue]
+    mode: Mode
+    old_brokers: frozenset[ModelValue]
+    old_ibp: frozenset[ModelValue]
+
+    # Being told
+
+    @internal
+    def apply_metadata(self, me: Broker, shared: Shared) -> Steps:
+        """Broker: it applies the next record of the metadata log.
+
+        A state that a leader has heard of already, in the answer to its own AlterPartition request, is no news. Source:
+        KIP-704, KRaft Controller; Kafka, Partition.makeLeader and makeFollower (the partition epoch).
+        """
+        if not me.running or me.cursor >= len(shared.metadata):
+            return
+        applied = me.but(cursor=me.cursor + 1)
+        partition = image(shared.metadata[: applied.cursor])
+        if self._is_old_news(me, partition):
+            yield become(applied)
+            return
+        yield self._told(applied, self._as_understood(me, partition), shared)
+
+    @on(LeaderAndIsrRequest)
+    def handle_leader_and_isr(self, me: Broker, request: LeaderAndIsrRequest, shared: Shared) -> Steps:
+        """Broker: it believes a controller that is not older than one it has heard of, and a state not older than its.
+
+        A request of the same leader epoch is not ignored: it may say that the leader has recovered. Source: KIP-704,
+        Topic Partition Follower; LeaderAndIsr RPC, Request Handling.
+        """
+        if not me.running:
+            return
+        partition = Partition(
+            request.leader,
+            request.leader_epoch,
+            request.partition_epoch,
+            request.isr,
+            RECOVERED if isinstance(request.recovery, Nil) else request.recovery,
+        )
+        if request.controller_epoch < me.controller_epoch or self._is_old_news(me, partition):
+            yield consume(me)
+            return
+        heard = me.but(controller_epoch=request.controller_epoch)
+        yield self._told(heard, self._as_understood(me, partition), shared).but(consumes=True)
+
+    def _is_old_news(self, me: Broker, partition: Partition) -> bool:
+        """Whether a state of the partition is older than what the broker knows."""
+        return partition.partition_epoch < me.partition.partition_epoch
+
+    def _as_understood(self, me: Broker, partition: Partition) -> Partition:
+        """Return a partition as a broker understands it: one that does not know the new field behaves as ever.
+
+        Source: KIP-704, Compatibility, Controller ("the LeaderRecoveryState field ... will be ignored").
+        """
+        return partition.but(recovery=RECOVERED) if me.id in self.old_brokers else partition
+
+    def _told(self, me: Broker, partition: Partition, shared: Shared) -> Step:
+        """Return the step in which a broker takes on a state of the partition.
+
+        A new leader epoch makes it leader or follower anew, and a value that waits to be acknowledged is given up. In
+        the same epoch it goes on as it was, with the ISR and the recovery state that it is told.
+        """
+        if partition.leader_epoch > me.partition.leader_epoch:
+            now = me.but(
+                partition=partition,
+                recovered=False,
+                epoch_start=len(me.log) if partition.leader == me.id else 0,
+                ends=Map(),
+                waiting=frozenset(),
+                pending=Nil.NIL,
+                truncated=False,
+                fetching=False,
+            )
+            return become(now).send(*_given_up(me))
+        moved_on = partition.partition_epoch > me.partition.partition_epoch
+        return self._acknowledge(
+            me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared
+        )
+
+    def _acknowledge(self, me: Broker, shared: Shared) -> Step:
+        raise NotImplementedError
+
+    # Recovering
+
+    @internal
+    def recover(self, me: Broker, shared: Shared) -> Steps:
+        """Leader: it recovers the partition, for example by aborting pending transactions, whatever its IBP is.
+
+        Source: KIP-704, Proposed Changes; LeaderAndIsr RPC, Request Handling ("irrespective of the leader's IBP").
+        """
+        if not me.leads or me.partition.recovery is not RECOVERING:
+            return
+        if me.recovered:
+            return
+        finished = shared.finished | {me.partition.leader_epoch}
+        yield become(me.but(recovered=True)).put(finished=finished)
+
+    @internal
+    def report_recovered(self, me: Broker) -> Steps:
+        """Leader: it tells the controller that it has recovered, in an AlterPartition request of its IBP's version.
+
+        Source: KIP-704, Topic Partition Leader; Compatibility, Controller ("matches the current IBP").
+        """
+        if not me.leads or me.partition.recovery is not RECOVERING or not me.recovered:
+            return
+        if me.pending is not Nil.NIL:
+            return
+        yield self._propose(me, frozenset({me.id}), RECOVERED)
+
+    def _propose(self, me: Broker, isr: frozenset[ModelValue], recovery: RecoveryState) -> Step:
+        """Return the step in which a leader sends an AlterPartition request and waits for the answer."""
+        version = 0 if me.id in self.old_brokers | self.old_ibp else 1
+        request = AlterPartitionRequest(
+            version,
+            me.partition.leader_epoch,
+            me.partition.partition_epoch,
+            isr,
+            recovery if version else Nil.ABSENT,
+            1,
+            me.id,
+        )
+        return become(me.but(pending=request)).send(request)
+
+    # The ISR
+
+    @internal
+    def expand_isr(self, me: Broker) -> Steps:
+        """Leader: a follower that has caught up is proposed for the ISR, but not before the leader has recovered.
+
+        Caught up is who has what the leader had when it became leader, and what has been committed since. Source:
+        KIP-704, Topic Partition Leader; KIP-497; Kafka, Partition.maybeExpandIsr.
+        """
+        if not me.leads or me.pending is not Nil.NIL:
+            return
+        if not self._may_grow(me):
+            return
+        committed = high_watermark(me, me.partition.isr)
+        for follower in ordered(self.brokers - me.partition.isr):
+            if me.ends.get(follower, -1) >= self._enough(me, committed):
+                yield self._propose(me, me.partition.isr | {follower}, me.partition.recovery).spend("isr_changes")
+
+    def _may_grow(self, me: Broker) -> bool:
+        """Whether followers may join the ISR: once the leader has set the recovery state to RECOVERED."""
+        return me.partition.recovery is RECOVERED
+
+    def _enough(self, me: Broker, committed: int) -> int:
+        """How far a follower must have fetched to join the ISR."""
+        return max(me.epoch_start, committed)
+
+    @internal
+    def shrink_isr(self, me: Broker) -> Steps:
+        """Leader: a follower that lags leaves the ISR, once the controller agrees. Source: KIP-497."""
+        if not me.leads or me.pending is not Nil.NIL:
+            return
+        if me.partition.recovery is not RECOVERED:
+            return
+        for follower in ordered(me.partition.isr - {me.id}):
+            yield self._propose(me, me.partition.isr - {follower}, RECOVERED).spend("isr_changes")
+
+    @projection
+    def requested(self, messages: tuple[Record, ...]) -> frozenset[ModelValue]:
+        """The brokers whose AlterPartition requests are under way to the controller."""
+        return frozenset(message.source for message in messages if isinstance(message, AlterPartitionRequest))
+
+    @internal(reads=requested)
+    def resend_alter_partition(
+        self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]
+    ) -> Steps:
+        """Leader: it hears nothing of a request that is no longer under way, and sends it again.
+
+        An answer to the first copy is then too late. Source: Kafka, AlterPartitionManager (requests time out, and the
+        connection is closed).
+        """
+        if not me.leads or not isinstance(me.pending, AlterPartitionRequest):
+            return
+        if me.id in requested[Name.CONTROLLER]:
+            return
+        again = me.pending.but(attempt=me.pending.attempt + 1)
+        yield become(me.but(pending=again)).send(again).spend("resends")
+
+    @internal
+    def send_invalid_alter_partition(self, me: Broker) -> Steps:
+        """Leader: a broker at fault asks for what the controller must refuse, once for each reason.
+
+        Source: KIP-704, AlterPartition RPC, Request Handling: an ISR of more than one replica while RECOVERING; a
+        change from RECOVERED to RECOVERING.
+        """
+        if not me.leads or me.pending is not Nil.NIL or me.id in self.old_brokers | self.old_ibp:
+            return
+        if me.partition.recovery is RECOVERING:
+            for follower in ordered(self.brokers - {me.id}):
+                yield self._propose(me, frozenset({me.id, follower}), RECOVERING).spend("invalid_requests")
+        else:
+            yield self._propose(me, frozenset({me.id}), RECOVERING).spend("invalid_requests")
+
+    @on(AlterPartitionResponse)
+    def handle_alter_partition_response(self, me: Broker, response: AlterPartitionResponse, shared: Shared) -> Steps:
+        """Broker: the answer to the request under way settles it; any other answer is too late.
+
+        The recovery state in it is noted, and never makes the leader start to recover. After an error the leader cannot
+        in general know whether the request was applied, since it may have been sent twice: it waits to be told of a
+        newer partition epoch. Source: KIP-704, AlterPartition RPC, Response Schema; KIP-497; Kafka,
+        Partition.handleAlterPartitionError.
+        """
+        if not me.running:
+            return
+        if not self._is_awaited(me, response):
+            yield consume(me)
+            return
+        if response.error is not Error.NONE:
+            yield consume(me.but(pending=Nil.NIL) if self._was_not_applied(response.error) else me)
+            return
+        partition = me.partition.but(
+            partition_epoch=response.partition_epoch,
+            isr=response.isr,
+            recovery=RECOVERED if isinstance(response.recovery, Nil) else response.recovery,
+        )
+        settled = me.but(partition=partition, pending=Nil.NIL)
+        yield self._acknowledge(settled, shared).but(consumes=True)
+
+    def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
+        """Whether a response answers the request that the leader waits for."""
+        pending = me.pending
+        if not me.leads or not isinstance(pending, AlterPartitionRequest):
+            return False
+        return response.asked == (pending.leader_epoch, pending.partition_epoch, pending.attempt)
+
+    def _was_not_applied(self, error: Error) -> bool:
+        """Whether an error says that the request was not applied, nor any like it before."""
+        return error is Error.INELIGIBLE_REPLICA
+
+    # Stopping and starting
+
+    @internal
+    def crash(self, me: Broker) -> Steps:
+        """Broker: the process stops; its log stays."""
+        if not me.running:
+            return
+        yield become(Broker(me.id, running=False, log=me.log)).spend("crashes")
+
+    @projection
+    def fenced(self, me: Record) -> frozenset[ModelValue]:
+        """The brokers that the controller has fenced."""
+        return me.fenced if isinstance(me, Controller) else frozenset()
+
+    @internal(reads=fenced)
+    def restart(self, me: Broker, shared: Shared, fenced: Map[ModelValue | Name, frozenset[ModelValue]]) -> Steps:
+        """Broker: it starts once its old session has expired. In KRaft it reads the metadata log before it registers.
+
+        Source: Kafka, a broker id is registered anew only after the broker of that id is fenced.
+        """
+        if me.running or me.id not in fenced[Name.CONTROLLER]:
+            return
+        known = image(shared.metadata) if self.mode is Mode.KRAFT else UNTOLD
+        partition = self._as_understood(me, known)
+        yield become(me.but(running=True, cursor=len(shared.metadata), partition=partition))
+
+    @on(
+        LeaderAndIsrRequest,
+        AlterPartitionResponse,
+        EpochEndRequest,
+        EpochEndResponse,
+        ReplicaFetch,
+        ReplicaFetchResponse,
+        ClientRequest,
+    )
+    def break_connection(self, me: Broker, message: Record) -> Steps:
+        """Broker: what is sent to a process that is not there is lost, and who waits for an answer notices."""
+        if me.running:
+            return
+        if isinstance(message, ClientRequest):
+            answer: Record = ClientResponse(message.api, message.value, Error.DISCONNECTED, -1, me.id)
+        elif isinstance(message, ReplicaFetch):
+            answer = ReplicaFetchResponse(Error.DISCONNECTED, message.leader_epoch, message.offset, (), message.source)
+        elif isinstance(message, EpochEndRequest):
+            answer = EpochEndResponse(Error.DISCONNECTED, message.leader_epoch, -1, 0, message.source)
+        else:
+            yield consume(me)
+            return
+        yield consume(me).reply(answer)
+
+
+def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
+    """Return up to where all replicas of an ISR have what the leader has, as far as it knows.
+
+    Parameters
+    ----------
+    me
+        The leader.
+    isr
+        The in-sync replicas to count; the leader is one of them.
+    """
+    return min([len(me.log), *[me.ends.get(member, 0) for member in isr if member != me.id]])
+
+
+def _given_up(me: Broker) -> list[ClientResponse]:
+    """Return the refusals of produced values that a leader can no longer promise to keep."""
+    return [
+        ClientResponse(
+            Api.PRODUCE,
+            me.log[offset - 1].value,
+            Error.NOT_LEADER_OR_FOLLOWER,
+            me.partition.leader_epoch,
+            me.id,
+        )
+        for offset in sorted(me.waiting)
+    ]

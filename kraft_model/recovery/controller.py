@@ -1,0 +1,263 @@
+"""The controller's part of `Recovery`: sessions, elections, AlterPartition, and telling the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kraftcheck.kraft_model.recovery.partition import change, from_isr, merged
+from kraftcheck.kraft_model.recovery.records import (
+    RECOVERED,
+    RECOVERING,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Broker,
+    Controller,
+    Error,
+    LeaderAndIsrRequest,
+    Mode,
+    Nil,
+    Partition,
+    PartitionChangeRecord,
+    RecoveryState,
+    Shared,
+)
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
+
+
+class ControllerActions:
+    """What the controller does; mixed into `Recovery`."""
+
+    brokers: frozenset[ModelValue]
+    mode: Mode
+    controller_recovers: bool
+
+    # Sessions
+
+    @internal
+    def fence_broker(self, me: Controller, shared: Shared) -> Steps:
+        """Controller: a broker's session expires, whether it has stopped or is only cut off.
+
+        It leaves the ISR, unless it is the last in it. Where it led, the first of the ISR that is not fenced leads, or
+        nobody. Source: KIP-704, Topic Partition Leader ("if the leader changes while a partition is still
+        recovering"); Kafka, ReplicationControlManager.handleBrokerFenced.
+        """
+        for broker in ordered(self.brokers - me.fenced):
+            fenced = me.fenced | {broker}
+            isr = me.partition.isr - {broker} or me.partition.isr
+            record = change(me.partition, isr=isr)
+            if me.partition.leader == broker:
+                leader = from_isr(isr, fenced)
+                record = change(me.partition, leader=leader, isr=isr, recovery=self._after_leader_fenced(me))
+            yield self._decide(me.but(fenced=fenced), record, shared).spend("fences")
+
+    def _after_leader_fenced(self, me: Controller) -> RecoveryState:
+        """The recovery state survives that the leader goes offline: its successor has not recovered either."""
+        return me.partition.recovery
+
+    @projection
+    def applied(self, me: Record) -> int:
+        """How many metadata records a running broker has applied; -1 for anyone else."""
+        return me.cursor if isinstance(me, Broker) and me.running else -1
+
+    @internal(reads=applied)
+    def unfence_broker(self, me: Controller, shared: Shared, applied: Map[ModelValue, int]) -> Steps:
+        """Controller: a running broker that knows the metadata has a session again.
+
+        Where the partition has no leader and it is in the ISR, it is elected, cleanly. A recovery state of RECOVERING
+        stays: only the leader itself can say that it has recovered. Source: Kafka,
+        ReplicationControlManager.handleBrokerUnfenced.
+        """
+        for broker in ordered(me.fenced):
+            if applied[broker] < len(shared.metadata):
+                continue
+            record = PartitionChangeRecord()
+            if me.partition.leader is Nil.NO_LEADER and broker in me.partition.isr:
+                record = change(me.partition, leader=broker, recovery=self._after_clean_election(me))
+            yield self._decide(me.but(fenced=me.fenced - {broker}), record, shared, also=[broker])
+
+    def _after_clean_election(self, me: Controller) -> RecoveryState:
+        """The recovery state of a leader elected from the ISR: whatever it was."""
+        return me.partition.recovery
+
+    # Unclean leader election
+
+    @internal
+    def elect_uncleanly(self, me: Controller, shared: Shared) -> Steps:
+        """Controller: nobody of the ISR is there, so a broker outside it leads.
+
+        The ISR becomes that broker alone, and the recovery state RECOVERING, where the controller supports that.
+        Source: KIP-704, Proposed Changes ("the ISR size is 1 and the leader recovery state field will be RECOVERING").
+        """
+        if me.partition.leader is not Nil.NO_LEADER:
+            return
+        if me.partition.isr - me.fenced:
+            return
+        for broker in ordered(self.brokers - me.fenced):
+            record = change(
+                me.partition,
+                leader=broker,
+                isr=self._isr_after_unclean_election(me, broker),
+                recovery=RECOVERING if self.controller_recovers else RECOVERED,
+            )
+            yield self._decide(me, record, shared).spend("unclean_elections")
+
+    def _isr_after_unclean_election(self, me: Controller, leader: ModelValue) -> frozenset[ModelValue]:
+        return frozenset({leader})
+
+    # AlterPartition
+
+    @on(AlterPartitionRequest)
+    def refuse_alter_partition(self, me: Controller, request: AlterPartitionRequest) -> Steps:
+        """Controller: a request that is stale or invalid changes nothing and is answered with an error.
+
+        Source: KIP-704, AlterPartition RPC, Request Handling 1 and 2; KIP-497 for the epochs; KIP-841 for replicas
+        that may not join; in the order of Kafka's ReplicationControlManager.validateAlterPartitionData.
+        """
+        error = self._refusal(me, request)
+        if error is Error.NONE:
+            return
+        yield consume(me).reply(_answer(request, error, me.partition))
+
+    @on(AlterPartitionRequest)
+    def accept_alter_partition(self, me: Controller, request: AlterPartitionRequest, shared: Shared) -> Steps:
+        """Controller: the leader's new ISR and recovery state are persisted, and told.
+
+        A request of version 0 says that the leader has recovered. Source: KIP-704, AlterPartition RPC, Request
+        Handling and Response Schema.
+        """
+        if self._refusal(me, request) is not Error.NONE:
+            return
+        recovery = self._requested_recovery(me, request)
+        record = change(me.partition, isr=request.isr, recovery=recovery)
+        recovers = record.recovery is not Nil.UNCHANGED
+        others = self.brokers - me.fenced - {request.source} if recovers and self._tells_followers() else ()
+        step = self._decide(me, record, shared, others)
+        after = me.partition if record == PartitionChangeRecord() else merged(me.partition, record)
+        if request.version == 0 or request.leader_epoch in shared.finished:  # the leader did recover, as far as known
+            step = step.put(unrecovered=shared.unrecovered - {request.leader_epoch})
+        yield step.reply(_answer(request, Error.NONE, after))
+
+    def _refusal(self, me: Controller, request: AlterPartitionRequest) -> Error:
+        """Return the error with which a request is refused; NONE where it is accepted."""
+        partition = me.partition
+        if self._is_stale_leader(me, request):
+            return Error.FENCED_LEADER_EPOCH
+        if self._is_stale_partition(me, request):
+            return Error.INVALID_UPDATE_VERSION
+        if request.source not in request.isr:
+            return Error.INVALID_REQUEST
+        if request.recovery is RECOVERING and self._too_many_in_sync(request):
+            return Error.INVALID_REQUEST
+        if request.recovery is RECOVERING and partition.recovery is RECOVERED and self._checks_transition():
+            return Error.INVALID_REQUEST
+        if request.isr & me.fenced:
+            return Error.INELIGIBLE_REPLICA
+        return Error.NONE
+
+    def _is_stale_leader(self, me: Controller, request: AlterPartitionRequest) -> bool:
+        return request.leader_epoch < me.partition.leader_epoch
+
+    def _is_stale_partition(self, me: Controller, request: AlterPartitionRequest) -> bool:
+        """Whether the partition has changed since; with ZooKeeper a request whose change was made is welcome again."""
+        if request.partition_epoch == me.partition.partition_epoch:
+            return False
+        repeated = (request.isr, self._requested_recovery(me, request)) == (me.partition.isr, me.partition.recovery)
+        return self.mode is Mode.KRAFT or not repeated
+
+    def _too_many_in_sync(self, request: AlterPartitionRequest) -> bool:
+        """Request Handling 1: "The size of the ISR is greater than 1"."""
+        return len(request.isr) > 1
+
+    def _checks_transition(self) -> bool:
+        """Request Handling 2: whether a change from RECOVERED to RECOVERING is refused."""
+        return True
+
+    def _requested_recovery(self, me: Controller, request: AlterPartitionRequest) -> RecoveryState:
+        """The recovery state that a request asks for; one of version 0 has no such field, and means RECOVERED."""
+        return RECOVERED if isinstance(request.recovery, Nil) else request.recovery
+
+    def _tells_followers(self) -> bool:
+        """Whether the followers of a ZooKeeper cluster are told that the leader has recovered."""
+        return True
+
+    # A new controller
+
+    @internal
+    def change_controller(self, me: Controller) -> Steps:
+        """Controller: another one takes over, reads the partition's state, and tells every broker.
+
+        In KRaft it has replayed the same records, so nothing is to be seen of it. Source: KIP-704, ZooKeeper
+        Controller and ZooKeeper State.
+        """
+        if self.mode is Mode.KRAFT:
+            return
+        new = me.but(epoch=me.epoch + 1, partition=self._as_read_from_zookeeper(me))
+        yield become(new).send(*self._leader_and_isr(new, self.brokers - me.fenced)).spend("controller_changes")
+
+    def _as_read_from_zookeeper(self, me: Controller) -> Partition:
+        return me.partition
+
+    # Deciding and telling
+
+    def _decide(
+        self, me: Controller, record: PartitionChangeRecord, shared: Shared, also: Iterable[ModelValue] = ()
+    ) -> Step:
+        """Return the step that persists a change and tells the brokers of it.
+
+        In KRaft the change is a record of the metadata log. With ZooKeeper an election is told to every broker with a
+        session, and any state to the brokers in `also`.
+        """
+        if record == PartitionChangeRecord():
+            step = become(me)
+        else:
+            before, after = me.partition, merged(me.partition, record)
+            me = me.but(partition=after)
+            step = become(me).put(**self._history(before, after, shared))
+            if self.mode is Mode.KRAFT:
+                return step.put(metadata=(*shared.metadata, record))
+            if after.leader_epoch > before.leader_epoch:
+                also = self.brokers - me.fenced
+        return step.send(*self._leader_and_isr(me, also)) if self.mode is Mode.ZOOKEEPER else step
+
+    def _leader_and_isr(self, me: Controller, brokers: Iterable[ModelValue]) -> Iterable[LeaderAndIsrRequest]:
+        partition = me.partition
+        version, recovery = (6, partition.recovery) if self.controller_recovers else (5, Nil.ABSENT)
+        for broker in ordered(brokers):
+            yield LeaderAndIsrRequest(
+                version,
+                me.epoch,
+                partition.leader,
+                partition.leader_epoch,
+                partition.partition_epoch,
+                partition.isr,
+                recovery,
+                broker,
+            )
+
+    def _history(self, before: Partition, after: Partition, shared: Shared) -> dict[str, object]:
+        """Return what properties must know of an election: whether it was unclean, and who has not recovered yet."""
+        if after.leader_epoch == before.leader_epoch:
+            return {}
+        history: dict[str, object] = {}
+        unclean = after.leader is not Nil.NO_LEADER and after.leader not in before.isr
+        if unclean:
+            history["unclean_epoch"] = after.leader_epoch
+        if self.controller_recovers and (unclean or before.leader_epoch in shared.unrecovered):
+            history["unrecovered"] = shared.unrecovered | {after.leader_epoch}
+        if after.leader is not Nil.NO_LEADER:
+            history["last_leader"] = after.leader
+        return history
+
+
+def _answer(request: AlterPartitionRequest, error: Error, partition: Partition) -> AlterPartitionResponse:
+    """Return the response, in the request's version, with the partition as it then is."""
+    recovery = partition.recovery if request.version >= 1 else Nil.ABSENT
+    return AlterPartitionResponse(
+        error,
+        (request.leader_epoch, request.partition_epoch, request.attempt),
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.isr,
+        recovery,
+        request.source,
+    )

@@ -1,0 +1,293 @@
+"""The active controller's part of `Registration`: its checks, its records, its answers."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.registration.image import image_of, is_majority
+from kraftcheck.kraft_model.registration.records import (
+    UNREGISTRATION_LEVEL,
+    AdminRequest,
+    AdminResponse,
+    Controller,
+    Due,
+    Error,
+    FeatureLevelRecord,
+    Image,
+    LogRecord,
+    Name,
+    Nil,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    Registered,
+    RegistrationRequest,
+    RegistrationResponse,
+    RemoveVoterRequest,
+    Shared,
+    UnregisterBrokerRecord,
+    UnregisterBrokerRequest,
+    UnregisterControllerRecord,
+    UnregisterControllerRequest,
+    UpdateFeaturesRequest,
+    VotersRecord,
+)
+from kraftcheck.spec import (
+    Map,
+    ModelValue,
+    Record,
+    Step,
+    Steps,
+    become,
+    consume,
+    environment,
+    internal,
+    on,
+    ordered,
+    projection,
+)
+
+
+class ActiveControllerActions:
+    """What the active controller does; mixed into `Registration`."""
+
+    controllers: frozenset[ModelValue]
+    static: bool
+
+    def snapshot(self) -> Image:
+        """Return the image that everyone starts with."""
+        raise NotImplementedError
+
+    def image(self, shared: Shared) -> Image:
+        """Return the active controller's state: it has applied its records before they are committed."""
+        return image_of(self.snapshot(), shared.log)
+
+    def voters(self, shared: Shared, kept: int | None = None) -> frozenset[ModelValue]:
+        """Return the voters: the latest VotersRecord, committed or not (KIP-853), or those of the configuration.
+
+        Parameters
+        ----------
+        shared
+            The shared state.
+        kept
+            How many records of the log to look at; by default all.
+        """
+        return shared.voters if self.static else image_of(self.snapshot(), shared.log[:kept]).voters
+
+    # Requests that it does not handle
+
+    @on(
+        RegistrationRequest,
+        UnregisterControllerRequest,
+        UnregisterBrokerRequest,
+        RemoveVoterRequest,
+        UpdateFeaturesRequest,
+    )
+    def refuse_not_controller(
+        self, me: Controller, request: RegistrationRequest | AdminRequest, shared: Shared
+    ) -> Steps:
+        """Controller: one that is not active answers NOT_CONTROLLER; one that is down does not answer.
+
+        Source: New RPC, UnregisterControllerRequest ("if the request does not arrive at the active controller").
+        """
+        if me.running and shared.active == me.id:
+            return
+        error = Error.NOT_CONTROLLER if me.running else Error.DISCONNECTED
+        yield consume(me).reply(response_to(request, error))
+
+    # Registrations
+
+    @on(RegistrationRequest)
+    def handle_registration(self, me: Controller, request: RegistrationRequest, shared: Shared) -> Steps:
+        """Active controller: it writes the registration, and answers once that is committed.
+
+        A broker that does not support the finalized level is refused with UNSUPPORTED_VERSION; of a controller that is
+        not asked. Source: Motivation; Kafka, ClusterControlManager.registerBroker and registerController.
+        """
+        if not me.running or shared.active != me.id:
+            return
+        if not self._may_register(request, self.image(shared)):
+            yield consume(me).reply(response_to(request, Error.UNSUPPORTED_VERSION))
+            return
+        record: LogRecord
+        if request.source in self.controllers:
+            record = RegisterControllerRecord(request.source, request.incarnation, request.supports)
+        else:
+            record = RegisterBrokerRecord(request.source, request.incarnation, request.supports)
+        yield self._append(me, shared, record, request)
+
+    def _may_register(self, request: RegistrationRequest, image: Image) -> bool:
+        """Whether a node may register as it is: every controller may."""
+        return request.source in self.controllers or request.supports >= image.level
+
+    @on(UnregisterControllerRequest)
+    def handle_unregister_controller(
+        self, me: Controller, request: UnregisterControllerRequest, shared: Shared
+    ) -> Steps:
+        """Active controller: it writes an UnregisterControllerRecord, and answers once that is committed.
+
+        UNSUPPORTED_VERSION where metadata.version has no such record, BROKER_ID_NOT_REGISTERED where there is no such
+        registration. Source: New RPC, UnregisterControllerRequest; kafka-cluster, steps 1 to 3.
+        """
+        if not me.running or shared.active != me.id:
+            return
+        error = self._unregistration_refusal(request, shared)
+        if error is not Error.NONE:
+            yield consume(me).reply(response_to(request, error))
+            return
+        yield self._append(me, shared, UnregisterControllerRecord(request.controller), request)
+
+    def _unregistration_refusal(self, request: UnregisterControllerRequest, shared: Shared) -> Error:
+        """Return the error with which unregistering a controller is refused; NONE where it is done."""
+        image = self._image_to_check(shared)
+        if self._is_gated() and image.level < UNREGISTRATION_LEVEL:
+            return Error.UNSUPPORTED_VERSION
+        if request.controller not in image.controllers:
+            return Error.BROKER_ID_NOT_REGISTERED
+        return Error.NONE
+
+    def _is_gated(self) -> bool:
+        """Whether the record needs a metadata.version that has it."""
+        return True
+
+    def _image_to_check(self, shared: Shared) -> Image:
+        """The state against which requests are checked: with what is written but not committed yet."""
+        return self.image(shared)
+
+    @on(UnregisterBrokerRequest)
+    def handle_unregister_broker(self, me: Controller, request: UnregisterBrokerRequest, shared: Shared) -> Steps:
+        """Active controller: the same for brokers, which every metadata.version has.
+
+        Source: Controller Changes ("in the same way it handles unregistering brokers").
+        """
+        if not me.running or shared.active != me.id:
+            return
+        if request.broker not in self.image(shared).brokers:
+            yield consume(me).reply(response_to(request, Error.BROKER_ID_NOT_REGISTERED))
+            return
+        yield self._append(me, shared, UnregisterBrokerRecord(request.broker), request)
+
+    # Voters
+
+    @on(RemoveVoterRequest)
+    def handle_remove_voter(self, me: Controller, request: RemoveVoterRequest, shared: Shared) -> Steps:
+        """Active controller, as KRaft's leader: it writes a VotersRecord without the voter.
+
+        UNSUPPORTED_VERSION in a static quorum, REQUEST_TIMED_OUT while another change is uncommitted, VOTER_NOT_FOUND
+        where it is no voter. Source: kafka-metadata-quorum, steps 1 to 3; KIP-853, RemoveRaftVoter.
+        """
+        if not me.running or shared.active != me.id:
+            return
+        error = self._removal_refusal(request, shared)
+        if error is not Error.NONE:
+            yield consume(me).reply(response_to(request, error))
+            return
+        yield self._append(me, shared, VotersRecord(self.voters(shared) - {request.voter}), request)
+
+    def _removal_refusal(self, request: RemoveVoterRequest, shared: Shared) -> Error:
+        if self.static:
+            return Error.UNSUPPORTED_VERSION
+        if any(isinstance(record, VotersRecord) for record in shared.log[shared.committed :]):
+            return Error.REQUEST_TIMED_OUT
+        voters = self.voters(shared)
+        if request.voter not in voters or len(voters) == 1:
+            return Error.VOTER_NOT_FOUND
+        return Error.NONE
+
+    # Feature upgrades
+
+    @on(UpdateFeaturesRequest)
+    def handle_update_features(self, me: Controller, request: UpdateFeaturesRequest, shared: Shared) -> Steps:
+        """Active controller: it finalizes a level that all members support, by their registrations.
+
+        INVALID_UPDATE_VERSION where one does not, running or not, and where a voter of a static quorum has no
+        registration. Source: Motivation; Kafka, FeatureControlManager.reasonNotSupported.
+        """
+        if not me.running or shared.active != me.id:
+            return
+        yield self._upgrades(me, request, shared, self._image_to_check(shared))
+
+    def _upgrades(self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, image: Image) -> Step:
+        """Return the step that finalizes a level, or refuses to, by the registrations in an image."""
+        if not self._all_support(me, request.level, shared, image):
+            return consume(me).reply(response_to(request, Error.INVALID_UPDATE_VERSION))
+        return self._append(me, shared, FeatureLevelRecord(request.level), request)
+
+    def _all_support(self, me: Controller, level: int, shared: Shared, image: Image) -> bool:
+        members = [*image.brokers.values(), *self._controllers_asked(image).values()]
+        missing = shared.voters - {me.id} - frozenset(image.controllers) if self.static else frozenset()
+        enough = me.supports >= level and all(member.supports >= level for member in members)
+        return enough and not missing and level > image.level
+
+    def _controllers_asked(self, image: Image) -> Map[ModelValue, Registered]:
+        """The controllers that must support a level: all that are registered."""
+        return image.controllers
+
+    # Committing
+
+    def _append(
+        self, me: Controller, shared: Shared, record: LogRecord, request: RegistrationRequest | AdminRequest
+    ) -> Step:
+        """Return the step that writes a record; the answer is due when that is committed."""
+        log = (*shared.log, record)
+        due = Due(len(log), response_to(request, Error.NONE))
+        return consume(me.but(due=(*me.due, due))).put(log=log)
+
+    @projection
+    def running(self, me: Record) -> bool:
+        """Whether a node is up."""
+        return bool(getattr(me, "running", False))
+
+    @internal(reads=running)
+    def commit(self, me: Controller, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
+        """Active controller: a majority of the voters has its log, so all of it is committed; it gives the answers due.
+
+        Source: kafka-cluster, step 3; kafka-metadata-quorum, steps 3 and 6 ("When this record is committed").
+        """
+        if not me.running or shared.active != me.id:
+            return
+        if shared.committed == len(shared.log):
+            return
+        if not is_majority(frozenset(node for node in self.controllers if running[node]), self.voters(shared)):
+            return
+        told = {
+            (due.offset, shared.log[due.offset - 1]) for due in me.due if isinstance(due.response, AdminResponse)
+        }
+        answers = [due.response for due in me.due]
+        step = become(me.but(due=())).put(committed=len(shared.log), told=shared.told | told)
+        yield step.send(*answers)
+
+    # Another active controller
+
+    @internal
+    def resign(self, me: Controller, shared: Shared) -> Steps:
+        """Active controller: it loses the leadership, and says so to who waits for an answer (Kafka, renounce)."""
+        if shared.active != me.id:
+            return
+        answers = [due.response.but(error=Error.NOT_CONTROLLER) for due in me.due]
+        yield become(me.but(due=())).put(active=Nil.NIL).send(*answers).spend("resignations")
+
+    @projection
+    def cursors(self, me: Record) -> int:
+        """How many committed records a running controller has applied; -1 for anyone else."""
+        return me.cursor if isinstance(me, Controller) and me.running else -1
+
+    @environment(reads=cursors)
+    def elect_active(self, shared: Shared, cursors: Map[ModelValue | Name, int]) -> Steps:
+        """KRaft elects a voter that runs and has applied what is committed; of what is not, it has some or none."""
+        if shared.active is not Nil.NIL:
+            return
+        for kept in range(shared.committed, len(shared.log) + 1):
+            voters = self.voters(shared, kept)
+            running = frozenset(node for node in self.controllers if cursors[node] >= 0)
+            for node in ordered(running & voters) if is_majority(running, voters) else ():
+                if cursors[node] == shared.committed:
+                    yield self._elected(shared, node, kept)
+
+    def _elected(self, shared: Shared, node: ModelValue, kept: int) -> Step:
+        """Return the step in which a node becomes active, whose log has so many records."""
+        return Step().put(active=node, log=shared.log[:kept])
+
+
+def response_to(request: RegistrationRequest | AdminRequest, error: Error) -> RegistrationResponse | AdminResponse:
+    """Return the response to a request."""
+    if isinstance(request, RegistrationRequest):
+        return RegistrationResponse(request.incarnation, error, request.source)
+    return AdminResponse(error, request.serial)

@@ -1,0 +1,144 @@
+"""The nodes' part of `Registration`: applying the log, registering, stopping and starting."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.registration.image import image_of, needed_level
+from kraftcheck.kraft_model.registration.records import (
+    Broker,
+    Controller,
+    Error,
+    Image,
+    Nil,
+    RegistrationRequest,
+    RegistrationResponse,
+    Shared,
+)
+from kraftcheck.spec import ModelValue, Record, Step, Steps, become, consume, internal, on
+
+
+class NodeActions:
+    """What controllers and brokers do as members of the cluster; mixed into `Registration`."""
+
+    controllers: frozenset[ModelValue]
+    newest: int
+    static: bool
+
+    def snapshot(self) -> Image:
+        """Return the image that everyone starts with."""
+        raise NotImplementedError
+
+    # The metadata log
+
+    @internal
+    def apply_record(self, me: Controller | Broker, shared: Shared) -> Steps:
+        """Node: it applies the next committed record. Source: kafka-cluster, steps 4 and 5."""
+        if not me.running or me.cursor >= shared.committed:
+            return
+        if needed_level(shared.log[me.cursor]) > me.supports:
+            return
+        yield become(me.but(cursor=me.cursor + 1))
+
+    @internal
+    def fail_on_record(self, me: Controller | Broker, shared: Shared) -> Steps:
+        """Node: a record, or a level, that its software does not know stops the process.
+
+        Source: Rejected Alternatives ("would crash the controllers with an older software version"); Kafka, the fatal
+        fault handler of the metadata loader.
+        """
+        if not me.running or me.cursor >= shared.committed:
+            return
+        if needed_level(shared.log[me.cursor]) <= me.supports:
+            return
+        yield self._stopped(me, shared)
+
+    # Registering
+
+    @internal
+    def register(self, me: Controller | Broker, shared: Shared) -> Steps:
+        """Node: who finds itself not registered as this incarnation asks the active controller to be.
+
+        A controller that was unregistered and still runs does so too: "This is to prevent accidental unregistrations".
+        A broker does so when it has started. Source: Controller Changes; Kafka, ControllerRegistrationManager.
+        """
+        if not me.running or me.registering or isinstance(shared.active, Nil):
+            return
+        if me.cursor < shared.committed or self._is_registered(me, shared) or not self._wants_to_register(me, shared):
+            return
+        request = RegistrationRequest(me.incarnation, me.supports, me.id, shared.active)
+        yield become(me.but(registering=True)).send(request)
+
+    def _is_registered(self, me: Controller | Broker, shared: Shared) -> bool:
+        """Whether a node is registered as this incarnation, as far as it has applied the log."""
+        image = image_of(self.snapshot(), shared.log[: me.cursor])
+        registrations = image.controllers if isinstance(me, Controller) else image.brokers
+        return me.id in registrations and registrations[me.id].incarnation == me.incarnation
+
+    def _wants_to_register(self, me: Controller | Broker, shared: Shared) -> bool:
+        """Whether a node that is not registered asks to be: a controller always, a broker only after a start."""
+        return isinstance(me, Controller) or not self._was_registered(me, shared)
+
+    def _was_registered(self, me: Controller | Broker, shared: Shared) -> bool:
+        """Whether a node was ever registered as this incarnation, as far as it has applied the log."""
+        return any(self._is_registered(me.but(cursor=place), shared) for place in range(me.cursor + 1))
+
+    @on(RegistrationResponse)
+    def handle_registration_response(self, me: Controller | Broker, response: RegistrationResponse) -> Steps:
+        """Node: it is registered, or may ask again; a broker that is refused stops.
+
+        Source: Kafka, ControllerRegistrationManager and BrokerLifecycleManager.
+        """
+        if not me.running or response.incarnation != me.incarnation:
+            yield consume(me)
+            return
+        stops = isinstance(me, Broker) and response.error is Error.UNSUPPORTED_VERSION
+        yield consume(me.but(registering=False, running=not stops))
+
+    # Stopping and starting
+
+    @internal
+    def stop(self, me: Controller | Broker, shared: Shared) -> Steps:
+        """Node: the operator stops it, or it fails."""
+        if not me.running:
+            return
+        yield self._stopped(me, shared).spend("stops")
+
+    def _stopped(self, me: Controller | Broker, shared: Shared) -> Step:
+        down = me.but(running=False, registering=False)
+        step = become(down.but(due=()) if isinstance(me, Controller) else down)
+        return step.put(active=Nil.NIL) if shared.active == me.id else step
+
+    @internal
+    def restart(self, me: Controller | Broker, shared: Shared) -> Steps:
+        """Node: it starts again, as a new incarnation that has to register."""
+        if me.running or me.id in shared.decommissioned:
+            return
+        yield become(_started(me, me.supports)).spend("starts")
+
+    @internal
+    def come_back(self, me: Controller | Broker, shared: Shared) -> Steps:
+        """Node: the operator brings back one that was to be unregistered, against the KIP's advice.
+
+        Source: User Experience ("does not intend to bring that node back").
+        """
+        if me.running or me.id not in shared.decommissioned:
+            return
+        yield become(_started(me, me.supports)).spend("returns")
+
+    @internal
+    def replace(self, me: Controller | Broker) -> Steps:
+        """Node: another one of this id, with new software, takes its place.
+
+        Source: Compatibility ("bring up another controller node with the same node ID to refresh its registration").
+        """
+        if me.running or me.supports == self.newest:
+            return
+        yield become(_started(me, self.newest)).spend("replacements")
+
+    def _is_member(self, me: Controller | Broker, shared: Shared) -> bool:
+        """Whether a node is registered, by what is committed."""
+        image = image_of(self.snapshot(), shared.log[: shared.committed])
+        return me.id in (image.controllers if isinstance(me, Controller) else image.brokers)
+
+
+def _started(me: Controller | Broker, supports: int) -> Record:
+    return me.but(running=True, supports=supports, incarnation=me.incarnation + 1, cursor=0, registering=False)

@@ -1,0 +1,296 @@
+"""The records of `Registration`: metadata records, messages, what each process knows.
+
+Source: the KIP "Support unregistering controllers" (KAFKA-20395), "Public Interfaces"; KIP-919 for the registration of
+controllers, KIP-631 for that of brokers, KIP-853 for voters, KIP-584 for finalized features.
+"""
+
+from __future__ import annotations
+
+from kraftcheck.spec import Map, ModelValue, Record, Symbol
+
+UNREGISTRATION_LEVEL = 2
+"""The metadata.version that has UnregisterControllerRecord; levels 1 and 3 stand for those before and after it."""
+
+
+class Nil(Symbol):
+    """No command, nobody."""
+
+    NIL = "Nil"
+
+
+class Name(Symbol):
+    """The id of the operator with the command line tools."""
+
+    ADMIN = "admin"
+
+
+class Error(Symbol):
+    """Error codes; DISCONNECTED is what a client notices of a node that is down."""
+
+    NONE = "NONE"
+    NOT_CONTROLLER = "NOT_CONTROLLER"
+    UNSUPPORTED_VERSION = "UNSUPPORTED_VERSION"
+    BROKER_ID_NOT_REGISTERED = "BROKER_ID_NOT_REGISTERED"
+    VOTER_NOT_FOUND = "VOTER_NOT_FOUND"
+    REQUEST_TIMED_OUT = "REQUEST_TIMED_OUT"
+    INVALID_UPDATE_VERSION = "INVALID_UPDATE_VERSION"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    DISCONNECTED = "DISCONNECTED"
+
+
+class Tool(Symbol):
+    """What the operator can run."""
+
+    UNREGISTER_CONTROLLER = "UnregisterController"
+    UNREGISTER_BROKER = "UnregisterBroker"
+    REMOVE_CONTROLLER = "RemoveController"
+    REMOVE_AND_UNREGISTER = "RemoveAndUnregister"
+    UPGRADE = "Upgrade"
+
+
+SYMBOLS = (Nil, Name, Error, Tool)
+
+
+# The metadata log
+
+
+class RegisterControllerRecord(Record):
+    """A controller with this incarnation is a member, and supports metadata.version up to `supports`."""
+
+    controller: ModelValue
+    incarnation: int
+    supports: int
+
+
+class UnregisterControllerRecord(Record):
+    """A controller is no member any more."""
+
+    controller: ModelValue
+
+
+class RegisterBrokerRecord(Record):
+    """A broker with this incarnation is a member, and supports metadata.version up to `supports`."""
+
+    broker: ModelValue
+    incarnation: int
+    supports: int
+
+
+class UnregisterBrokerRecord(Record):
+    """A broker is no member any more."""
+
+    broker: ModelValue
+
+
+class FeatureLevelRecord(Record):
+    """metadata.version is finalized at a level."""
+
+    level: int
+
+
+class VotersRecord(Record):
+    """The voter set from here on (KIP-853)."""
+
+    voters: frozenset[ModelValue]
+
+
+LogRecord = (
+    RegisterControllerRecord
+    | UnregisterControllerRecord
+    | RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | FeatureLevelRecord
+    | VotersRecord
+)
+
+
+class Registered(Record):
+    """What the metadata say of a member."""
+
+    incarnation: int
+    supports: int
+
+
+class Image(Record):
+    """What the metadata log adds up to."""
+
+    controllers: Map[ModelValue, Registered]
+    brokers: Map[ModelValue, Registered]
+    level: int
+    voters: frozenset[ModelValue]
+
+
+# Messages
+
+
+class RegistrationRequest(Record):
+    """ControllerRegistrationRequest and BrokerRegistrationRequest."""
+
+    incarnation: int
+    supports: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class RegistrationResponse(Record):
+    """The answer to it."""
+
+    incarnation: int
+    error: Error
+    dest: ModelValue
+
+
+class UnregisterControllerRequest(Record):
+    """UnregisterControllerRequest: the controller to unregister; `serial` tells the operator's requests apart."""
+
+    controller: ModelValue
+    serial: int
+    dest: ModelValue
+
+
+class UnregisterBrokerRequest(Record):
+    """UnregisterBrokerRequest."""
+
+    broker: ModelValue
+    serial: int
+    dest: ModelValue
+
+
+class RemoveVoterRequest(Record):
+    """RemoveRaftVoterRequest."""
+
+    voter: ModelValue
+    serial: int
+    dest: ModelValue
+
+
+class UpdateFeaturesRequest(Record):
+    """UpdateFeaturesRequest: finalize metadata.version at a level."""
+
+    level: int
+    serial: int
+    dest: ModelValue
+
+
+class AdminResponse(Record):
+    """The answer to a request of the operator."""
+
+    error: Error
+    serial: int
+    dest: Name = Name.ADMIN
+
+
+AdminRequest = UnregisterControllerRequest | UnregisterBrokerRequest | RemoveVoterRequest | UpdateFeaturesRequest
+
+
+# Processes
+
+
+class Due(Record):
+    """A response that is sent when the log is committed up to an offset."""
+
+    offset: int
+    response: AdminResponse | RegistrationResponse
+
+
+class Controller(Record):
+    """A controller: a voter or an observer, and one of them the active controller.
+
+    Attributes
+    ----------
+    running
+        Whether the process is up.
+    supports
+        The highest metadata.version that its software knows.
+    incarnation
+        Which start of the process this is.
+    cursor
+        How many committed records it has applied.
+    registering
+        Whether a registration request of it is under way.
+    due
+        As active controller, the responses that wait for their records to be committed.
+    """
+
+    id: ModelValue
+    running: bool
+    supports: int
+    incarnation: int = 1
+    cursor: int = 0
+    registering: bool = False
+    due: tuple[Due, ...] = ()
+
+
+class Broker(Record):
+    """A broker; its fields are as a controller's."""
+
+    id: ModelValue
+    running: bool
+    supports: int
+    incarnation: int = 1
+    cursor: int = 0
+    registering: bool = False
+
+
+class Command(Record):
+    """A tool that the operator runs: on which node, or to which level."""
+
+    tool: Tool
+    target: ModelValue | int
+
+
+class Outcome(Record):
+    """How a tool ended; whether it tells the operator to run `kafka-cluster unregister-controller` instead."""
+
+    command: Command
+    error: Error
+    advice: bool = False
+
+
+class Admin(Record):
+    """The operator, who runs one tool at a time.
+
+    Attributes
+    ----------
+    command
+        What runs.
+    unregistering
+        Of `remove-controller --unregister`: whether the voter is removed, and the second request under way.
+    serial
+        How many requests were sent.
+    outcome
+        How the last one ended.
+    """
+
+    id: Name = Name.ADMIN
+    command: Command | Nil = Nil.NIL
+    unregistering: bool = False
+    serial: int = 0
+    outcome: Outcome | Nil = Nil.NIL
+
+
+class Shared(Record):
+    """What everyone reads, and history for properties.
+
+    Attributes
+    ----------
+    log
+        The active controller's metadata log after the snapshot that everyone starts with.
+    committed
+        How many of its records are committed, which others apply.
+    active
+        The active controller, which is KRaft's leader.
+    voters
+        The voters in `controller.quorum.voters` of every node's configuration (static quorum only).
+    decommissioned
+        The nodes that the operator has begun to unregister, and so does not intend to start again.
+    told
+        History: offsets and records of which the operator was told that they are committed.
+    """
+
+    log: tuple[LogRecord, ...]
+    committed: int
+    active: ModelValue | Nil
+    voters: frozenset[ModelValue] = frozenset()
+    decommissioned: frozenset[ModelValue] = frozenset()
+    told: frozenset[tuple[int, LogRecord]] = frozenset()

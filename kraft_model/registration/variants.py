@@ -1,0 +1,180 @@
+"""Variants of `Registration`: other readings, a rejected alternative, and seeded faults.
+
+A reading is what another source says than the one that `Registration` follows; `docs/findings.md` tells what it leads
+to. A fault breaks one rule, and is caught by the property that `configs/registration.fault.<variant>.cfg` names. The
+last one breaks no safety: it leaves states from which nothing leads on, and names the configuration in which
+`kraftcheck.explorer.traps` shows that. KAFKA-n is the issue in Apache Kafka's tracker where the rule comes from.
+"""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.registration import Registration
+from kraftcheck.kraft_model.registration.active import response_to
+from kraftcheck.kraft_model.registration.image import image_of
+from kraftcheck.kraft_model.registration.records import (
+    Admin,
+    AdminRequest,
+    AdminResponse,
+    Broker,
+    Command,
+    Controller,
+    Error,
+    Image,
+    LogRecord,
+    Name,
+    Registered,
+    RegistrationRequest,
+    RemoveVoterRequest,
+    Shared,
+    Tool,
+    UnregisterControllerRecord,
+    UnregisterControllerRequest,
+    UpdateFeaturesRequest,
+    VotersRecord,
+)
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, on, projection
+
+# Readings
+
+
+class VotersKept(Registration, variant="voters-kept"):
+    """As in Kafka since KAFKA-20865: a member of the voter set is not unregistered, but INVALID_REQUEST returned."""
+
+    configuration = "finding.running-voter-unregistered"
+
+    def _unregistration_refusal(self, request: UnregisterControllerRequest, shared: Shared) -> Error:
+        if request.controller in self.voters(shared):
+            return Error.INVALID_REQUEST
+        return super()._unregistration_refusal(request, shared)
+
+
+class ControllersCheckedToo(Registration, variant="controllers-checked-too"):
+    """A controller below the finalized level is refused registration, as a broker is."""
+
+    configuration = "finding.controller-not-checked"
+
+    def _may_register(self, request: RegistrationRequest, image: Image) -> bool:
+        return request.supports >= image.level
+
+
+# A rejected alternative
+
+
+class NotDurable(Registration, variant="not-durable"):
+    """Non-durably unregister controllers: the next active controller finds the registration where it was."""
+
+    def _elected(self, shared: Shared, node: ModelValue, kept: int) -> Step:
+        log = tuple(
+            VotersRecord(image_of(self.snapshot(), shared.log[:place]).voters)
+            if isinstance(record, UnregisterControllerRecord)
+            else record
+            for place, record in enumerate(shared.log[:kept])
+        )
+        return Step().put(active=node, log=log)
+
+
+# Faults of the active controller
+
+
+class VersionUngated(Registration, variant="version-ungated"):
+    """UnregisterControllerRecord is written whatever metadata.version is, also where a member cannot read it."""
+
+    def _is_gated(self) -> bool:
+        return False
+
+
+class UncommittedOverlooked(Registration, variant="uncommitted-overlooked"):
+    """Requests are checked against what is committed: two in a row unregister one controller twice."""
+
+    def _image_to_check(self, shared: Shared) -> Image:
+        return image_of(self.snapshot(), shared.log[: shared.committed])
+
+
+class AnsweredAtOnce(Registration, variant="answered-at-once"):
+    """The active controller answers when it has written a record, not when that is committed."""
+
+    def _append(
+        self, me: Controller, shared: Shared, record: LogRecord, request: RegistrationRequest | AdminRequest
+    ) -> Step:
+        written = super()._append(me, shared, record, request).but(me=me).reply(response_to(request, Error.NONE))
+        if isinstance(request, RegistrationRequest):
+            return written
+        return written.put(told=shared.told | {(len(shared.log) + 1, record)})
+
+
+class RemovalAnsweredAtOnce(AnsweredAtOnce, variant="removal-answered-at-once"):
+    """Only the answer to a removed voter comes early, as that to UpdateVoter does (KAFKA-16534)."""
+
+    def _append(
+        self, me: Controller, shared: Shared, record: LogRecord, request: RegistrationRequest | AdminRequest
+    ) -> Step:
+        if isinstance(request, RemoveVoterRequest):
+            return super()._append(me, shared, record, request)
+        return Registration._append(self, me, shared, record, request)
+
+
+class ControllersUnasked(Registration, variant="controllers-unasked"):
+    """An upgrade asks only the brokers' registrations, as before controllers registered at all (KIP-919)."""
+
+    def _controllers_asked(self, image: Image) -> Map[ModelValue, Registered]:
+        return Map()
+
+
+class StoppedUnasked(Registration, variant="stopped-unasked"):
+    """An upgrade does not ask members that are down, lest they block it: one that starts again is too old."""
+
+    @projection
+    def alive(self, me: Record) -> bool:
+        """Whether a node is up."""
+        return bool(getattr(me, "running", False))
+
+    @on(UpdateFeaturesRequest, reads=alive)
+    def handle_update_features(  # type: ignore[override]
+        self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, alive: Map[ModelValue | Name, bool]
+    ) -> Steps:
+        """Active controller: it finalizes a level that all members support that are up."""
+        if not me.running or shared.active != me.id:
+            return
+        image = self._image_to_check(shared)
+        up = image.but(
+            controllers=Map((node, registered) for node, registered in image.controllers.items() if alive[node]),
+            brokers=Map((node, registered) for node, registered in image.brokers.items() if alive[node]),
+        )
+        yield self._upgrades(me, request, shared, up)
+
+
+class BrokerLevelUnchecked(Registration, variant="broker-level-unchecked"):
+    """A broker may register whatever it supports."""
+
+    def _may_register(self, request: RegistrationRequest, image: Image) -> bool:
+        return True
+
+
+# Faults of the tools
+
+
+class UnregistersRegardless(Registration, variant="unregisters-regardless"):
+    """`remove-controller --unregister` goes on to unregister a voter that could not be removed."""
+
+    def _goes_on(self, me: Admin, response: AdminResponse) -> bool:
+        assert isinstance(me.command, Command)
+        return me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering
+
+
+class LateAnswerBelieved(Registration, variant="late-answer-believed"):
+    """A tool takes whatever answer arrives for that to its own request, also one to a tool that has timed out."""
+
+    def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
+        return True
+
+
+# A fault that breaks progress alone
+
+
+class RegistersOnce(Registration, variant="registers-once"):
+    """A controller registers once after a start: if it is unregistered by accident, it stays so."""
+
+    configuration = "trap.accident"
+
+    def _wants_to_register(self, me: Controller | Broker, shared: Shared) -> bool:
+        return not self._was_registered(me, shared)

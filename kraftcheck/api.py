@@ -1,0 +1,224 @@
+"""Checking a protocol from Python: what `kraftcheck check` does, as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kraftcheck.engines import choose
+from kraftcheck.engines import search as run_search
+from kraftcheck.explorer.result import Options, Progress, Result, Search, TraceStep, Violation
+from kraftcheck.reporting.counterexample import plain, told
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.starts import start_names
+from kraftcheck.spec.names import unknown
+
+
+def check(
+    protocol: Protocol,
+    *,
+    properties: Iterable[str] | None = None,
+    constraints: Iterable[str] = (),
+    action_constraints: Iterable[str] = (),
+    deadlock: bool = True,
+    symmetry: str | None = None,
+    view: str | None = None,
+    init: str = "Init",
+    search: str = "bfs",
+    engine: str | None = None,
+    workers: int | None = None,
+    keep_going: bool = False,
+    check_actions: bool = False,
+    max_states: int | None = None,
+    max_depth: int | None = None,
+    time_limit: float | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Search the reachable states of a protocol for a violation of its properties.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    properties
+        Names of the invariants and step invariants to check; by default all of them.
+    constraints, action_constraints
+        Names of predicates beyond which states are not expanded, and steps not taken.
+    deadlock
+        Whether a state without any successor is an error.
+    symmetry, view
+        Names of one of the protocol's symmetries and views.
+    init
+        Where to start: "Init", or the name of a scenario.
+    search
+        "bfs", "dfs" or "iddfs".
+    engine
+        The name of an engine; by default the first that can do what is asked.
+    workers
+        Threads; by default one for every processor.
+    keep_going
+        Whether to go on after a violation.
+    check_actions
+        Whether to test that actions are pure.
+    max_states, max_depth
+        Limits on the distinct states, and on the states along a path.
+    time_limit
+        Seconds.
+    report
+        Called now and then with the progress.
+
+    Returns
+    -------
+    Result
+        The verdict, the counts, and a counterexample for each violated property; `explain` tells it.
+
+    Raises
+    ------
+    InputError
+        For a name that the protocol does not have, or where it breaks the language's contract.
+
+    Examples
+    --------
+    >>> from kraftcheck import ModelValue, check
+    >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+    >>> managers = frozenset(ModelValue(name) for name in ("rm1", "rm2", "rm3"))
+    >>> result = check(TwoPhaseCommit(resource_managers=managers))
+    >>> result.verdict, result.distinct_states
+    (<Verdict.OK: 'ok'>, 288)
+    """
+    if search not in list(Search):
+        raise InputError(unknown("search", search, list(Search)))
+    _require_known(protocol, symmetry, view, init)
+    options = Options(
+        search=Search(search),
+        properties=_chosen(protocol, properties),
+        constraints=_named(protocol, constraints, "constraint", over_steps=False),
+        action_constraints=_named(protocol, action_constraints, "action constraint", over_steps=True),
+        deadlock=deadlock,
+        symmetry=symmetry,
+        view=view,
+        keep_going=keep_going,
+        check_actions=check_actions,
+        max_states=max_states,
+        max_depth=max_depth,
+        time_limit=time_limit,
+        init=init,
+        workers=workers,
+        report=report,
+    )
+    asked = [option for option, value in (("--check-actions", check_actions), ("--workers", workers)) if value]
+    name = choose(engine, search, asked)
+    return run_search(name, protocol, options, asked=engine is not None or workers is not None)[1]
+
+
+def simulate(
+    protocol: Protocol,
+    *,
+    runs: int = 1000,
+    depth: int = 100,
+    seed: int = 0,
+    properties: Iterable[str] | None = None,
+    constraints: Iterable[str] = (),
+    action_constraints: Iterable[str] = (),
+    deadlock: bool = True,
+    init: str = "Init",
+    workers: int | None = None,
+    keep_going: bool = False,
+    check_actions: bool = False,
+    time_limit: float | None = None,
+    report: Callable[[Progress], None] | None = None,
+    keep: Callable[[int, tuple[TraceStep, ...]], None] | None = None,
+) -> Result:
+    """Walk at random through the states of a protocol, each enabled successor being as likely as any other.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    runs, depth
+        How many walks to make, and the most states along one.
+    seed
+        What the choices are drawn from; walk `i` depends on the seed and on `i` alone.
+    properties, constraints, action_constraints, deadlock, init, workers, keep_going, check_actions, time_limit, report
+        As for `check`.
+    keep
+        Called with the number and the states of each walk.
+
+    Returns
+    -------
+    Result
+        With `runs`, the walks made: up to the first that violates something, unless `keep_going`. It is never complete.
+
+    Raises
+    ------
+    InputError
+        As for `check`.
+
+    Examples
+    --------
+    >>> from kraftcheck import ModelValue, simulate
+    >>> from kraftcheck.spec.examples.lock_service import ImpatientServer
+    >>> clients = frozenset(ModelValue(name) for name in ("c1", "c2"))
+    >>> result = simulate(ImpatientServer(clients=clients, losses=0), runs=100, seed=1)
+    >>> result.verdict, result.violations[0].property
+    (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
+    """
+    from kraftcheck.explorer.tables.searches import random_walks as walks
+
+    _require_known(protocol, None, None, init)
+    options = Options(
+        properties=_chosen(protocol, properties),
+        constraints=_named(protocol, constraints, "constraint", over_steps=False),
+        action_constraints=_named(protocol, action_constraints, "action constraint", over_steps=True),
+        deadlock=deadlock,
+        keep_going=keep_going,
+        check_actions=check_actions,
+        time_limit=time_limit,
+        init=init,
+        workers=workers,
+        report=report,
+    )
+    return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
+
+
+def explain(protocol: Protocol, violation: Violation) -> str:
+    """Return a counterexample told step by step: who did what, what changed, which messages are under way.
+
+    Parameters
+    ----------
+    protocol
+        The protocol that was checked.
+    violation
+        One of its result's violations.
+    """
+    return plain(told(protocol, violation))
+
+
+def _require_known(protocol: Protocol, symmetry: str | None, view: str | None, init: str) -> None:
+    starts = start_names(protocol)
+    for what, name, known in (
+        ("symmetry", symmetry, protocol.symmetries),
+        ("view", view, protocol.views),
+        ("start", init, starts),
+    ):
+        if name is not None and name not in known:
+            raise InputError(unknown(what, name, known, protocol.name()))
+
+
+def _chosen(protocol: Protocol, names: Iterable[str] | None) -> tuple[Property, ...]:
+    """Return the properties of the given names; all invariants where none are given."""
+    if names is not None:
+        return _named(protocol, names, "property")
+    return tuple(p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant"))
+
+
+def _named(
+    protocol: Protocol, names: Iterable[str], what: str, over_steps: bool | None = None
+) -> tuple[Property, ...]:
+    known = {p.name: p for p in protocol.properties.values() if over_steps in (None, p.over_steps)}
+    chosen = list(names)
+    for name in chosen:
+        if name not in known:
+            raise InputError(unknown(what, name, known, protocol.name()))
+    return tuple(known[name] for name in chosen)

@@ -1,0 +1,192 @@
+"""The models that can be named: those that are shipped, and classes in a user's file."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import NamedTuple
+
+from kraftcheck.spec.cfg.config import ModelConfig, Named, Position, read_config
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.loading import load, protocol_in, variant, variants_of
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.names import unknown
+
+HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
+"""Packages of models. Each package in them that has a folder `configs` is a model; its name has `-` for `_`."""
+
+TIERS = ("smoke", "default", "large")
+"""Configurations that every shipped model has."""
+
+
+class Model(NamedTuple):
+    """A protocol that a user named.
+
+    Attributes
+    ----------
+    name
+        The name, as given.
+    protocol
+        The class: the variant, where one was asked for.
+    file
+        The user's file, or None for a shipped model.
+    """
+
+    name: str
+    protocol: type[Protocol]
+    file: Path | None = None
+
+    @property
+    def variants(self) -> dict[str, type[Protocol]]:
+        """The variants of the protocol, by name."""
+        return variants_of(self.protocol)
+
+    @property
+    def configurations(self) -> dict[str, Path]:
+        """The configurations shipped with the model, by name: the tiers first.
+
+        A user's class has those of the shipped model that it changes.
+        """
+        shipped = self.shipped
+        if shipped is None:
+            return {}
+        module = sys.modules[shipped_models()[shipped]]
+        files = sorted(Path(str(module.__file__)).with_name("configs").glob("*.cfg"))
+        found = {file.name.removesuffix(".cfg"): file for file in files}
+        return {name: found[name] for name in (*[tier for tier in TIERS if tier in found], *found)}
+
+    @property
+    def shipped(self) -> str | None:
+        """The name of the shipped model that this is, or changes; None where a user's protocol stands alone."""
+        modules = [base.__module__ for base in self.protocol.__mro__]
+        return next((name for name, module in shipped_models().items() if module in modules), None)
+
+    @property
+    def own_configuration(self) -> str | None:
+        """The configuration that the protocol names as its own, or the one called `fault.<variant>`; else None."""
+        named = self.protocol.configuration
+        if named is not None:
+            beside = None if self.file is None else self.file.parent / named
+            return str(beside) if beside is not None and beside.exists() else named
+        name = f"fault.{self.protocol.variant}"
+        return name if name in self.configurations else None
+
+
+@cache
+def shipped_models() -> dict[str, str]:
+    """Return the module of each shipped model, by the model's name. A model is found because its folder is there."""
+    found = {}
+    for home in HOMES:
+        for module in iter_modules(import_module(home).__path__, f"{home}."):
+            folder = Path(str(module.module_finder.path)) / module.name.rpartition(".")[2]  # type: ignore[union-attr]
+            if module.ispkg and (folder / "configs").is_dir():
+                found[folder.name.replace("_", "-")] = module.name
+    return found
+
+
+def find_model(name: str, variant_name: str | None = None) -> Model:
+    """Return the model that a user names.
+
+    Parameters
+    ----------
+    name
+        A shipped model's name, or `path/to/file.py:ClassName`.
+    variant_name
+        The name of one of its variants, or None.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or it cannot be loaded.
+    """
+    path, colon, class_name = name.rpartition(":")
+    shipped = shipped_models()
+    if name in shipped:
+        model = Model(name, protocol_in(import_module(shipped[name])))
+    elif colon and path:
+        model = Model(name, load(path, class_name), Path(path))
+    elif name.endswith(".py"):
+        raise InputError(f"{name}: expected the protocol's class too, as in {name}:ClassName")
+    else:
+        raise InputError(f"{unknown('model', name, shipped)}; or name your own as path/to/file.py:ClassName")
+    return model if variant_name is None else find_variant(model, variant_name)
+
+
+def find_variant(model: Model, name: str) -> Model:
+    """Return a model's variant that a user names.
+
+    Parameters
+    ----------
+    model
+        The model.
+    name
+        The name of one of its variants, or `path/to/file.py:ClassName`: a subclass of the model's protocol.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, it cannot be loaded, or it is of another protocol.
+    """
+    path, colon, class_name = name.rpartition(":")
+    if not (colon and path) or name in model.variants:
+        return model._replace(protocol=variant(model.protocol, name))
+    protocol = load(path, class_name)
+    if not any(_is_same(base, model) for base in protocol.__mro__):
+        raise InputError(f"{name}: expected a subclass of {model.protocol.__name__}, found another protocol")
+    return model._replace(protocol=protocol, file=Path(path))
+
+
+def _is_same(base: type, model: Model) -> bool:
+    """Whether a class is a model's; a user's file that another one imports is loaded a second time for that."""
+    if base is model.protocol:
+        return True
+    file = getattr(sys.modules.get(base.__module__), "__file__", None)
+    same_file = model.file is not None and file is not None and Path(file).resolve() == model.file.resolve()
+    return same_file and base.__qualname__ == model.protocol.__qualname__
+
+
+def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
+    """Return what a configuration is called, and what it says.
+
+    Parameters
+    ----------
+    model
+        The model.
+    choice
+        The name of one of its configurations, or a file. Without a choice `default` is taken; for a class in a user's
+        file the file beside it that ends in `.cfg`, as TLC does, then `default` of the shipped model that it changes,
+        and without one all its invariants are checked.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or it cannot be read.
+    """
+    known = model.configurations
+    if choice is None and model.file is not None:
+        beside = model.file.with_suffix(".cfg")
+        if beside.exists():
+            return str(beside), read_config(beside)
+        if not known:
+            return "none", everything(model.protocol)
+    name = choice or "default"
+    if name in known:
+        return name, read_config(known[name])
+    if name in TIERS:
+        raise InputError(f"{unknown('configuration', name, known, model.name)}; expected --config FILE.cfg")
+    if not Path(name).exists() and Path(name).suffix == "" and known:
+        raise InputError(f"{unknown('configuration', name, known, model.name)}; and there is no such file")
+    return name, read_config(name)
+
+
+def everything(protocol: type[Protocol]) -> ModelConfig:
+    """Return the configuration that sets no constant and checks every invariant of a protocol."""
+    place = Position("no configuration", 1, 1)
+    names = {
+        kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
+        for kind in ("invariant", "step_invariant")
+    }
+    return ModelConfig(place.file, invariants=names["invariant"], properties=names["step_invariant"])

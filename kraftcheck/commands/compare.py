@@ -1,0 +1,292 @@
+"""`kraftcheck compare`: a model and its variants within the same bounds, side by side in a table."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from kraftcheck.catalogue import Model, find_model, find_variant
+from kraftcheck.commands.check import EXIT_INTERRUPTED, Job, exit_code, guarded, header, job_of
+from kraftcheck.commands.outputs import require_writable, result_as_json, write_json
+from kraftcheck.engines import search
+from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Result, Search, Verdict
+from kraftcheck.reporting.changes import PLAIN
+from kraftcheck.reporting.counterexample import HEAD, Line
+from kraftcheck.reporting.progress import meter
+from kraftcheck.reporting.summary import LIMITS, print_lines
+from kraftcheck.spec.errors import InputError
+
+BASE = "base"
+WHOLE_BASE = 1_000_000
+"""Distinct states up to which the base is searched to the end, where every variant is violated long before."""
+
+TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
+NUMBERS = ("length", "distinct states", "seconds")
+"""The columns of the table, and which of them are numbers."""
+
+SEVERITY = (EXIT_INTERRUPTED, 12, 11, 13, 20, 0)
+"""Exit codes of single searches, the one that counts most first."""
+
+
+class Run(NamedTuple):
+    """One search of a comparison.
+
+    Attributes
+    ----------
+    label
+        What it is called in the table: the variant's name, as given.
+    job
+        What was searched.
+    engine
+        The engine that did.
+    result
+        What it found.
+    seen_to
+        The states on a path up to which every state was visited; None where all were.
+    """
+
+    label: str
+    job: Job
+    engine: str
+    result: Result
+    seen_to: int | None
+
+
+class Group(NamedTuple):
+    """The runs within the same bounds.
+
+    Attributes
+    ----------
+    base
+        The model without a change.
+    variants
+        Its variants, in the order given.
+    """
+
+    base: Run
+    variants: list[Run]
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs, the base first."""
+        return [self.base, *self.variants]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments
+        What `kraftcheck.cli` read.
+
+    Returns
+    -------
+    int
+        The exit code: the one that counts most among those of the single searches.
+
+    Raises
+    ------
+    InputError
+        For bad input.
+    """
+    base = find_model(arguments.model)
+    for name in arguments.variants:
+        if arguments.variants.count(name) > 1:
+            raise InputError(f"{name}: the variant is named twice")
+    variants = [find_variant(base, name) for name in arguments.variants]
+    require_writable({"--json": arguments.json})
+    by_configuration: dict[str | None, list[tuple[str, Job]]] = {}
+    for name, model in zip(arguments.variants, variants, strict=True):
+        chosen = arguments.config or model.own_configuration
+        by_configuration.setdefault(chosen, []).append((name, _job(model, chosen, arguments)))
+    jobs = [(_job(base, chosen, arguments), jobs) for chosen, jobs in by_configuration.items()]
+    groups: list[Group] = []
+    for base_job, variant_jobs in jobs:
+        groups.append(_compare(base_job, variant_jobs, arguments))
+        if groups[-1].base.result.limit == INTERRUPTED:
+            break
+    if arguments.json:
+        write_json(arguments.json, [content for group in groups for content in as_json(group)])
+    print_lines(table(groups, quiet=arguments.quiet))
+    codes = [exit_code(one.result) for group in groups for one in group.runs]
+    return next(code for code in SEVERITY if code in codes)
+
+
+def _job(model: Model, configuration: str | None, arguments: argparse.Namespace) -> Job:
+    given = argparse.Namespace(**{**vars(arguments), "config": configuration})
+    return guarded(model, lambda: job_of(model, given))
+
+
+# Searching
+
+
+def _compare(base: Job, variants: list[tuple[str, Job]], arguments: argparse.Namespace) -> Group:
+    """Search the variants, then the base; stop at an interruption."""
+    runs: list[Run] = []
+    for name, job in variants:
+        runs.append(_run(name, job, arguments))
+        if runs[-1].result.limit == INTERRUPTED:
+            return Group(_interrupted(BASE, base), runs)
+    return Group(_search_base(base, runs, arguments), runs)
+
+
+def _search_base(job: Job, variants: list[Run], arguments: argparse.Namespace) -> Run:
+    """Search the base: with the user's limits, to the end, or as deep as a counterexample among the variants'.
+
+    A counterexample of n states is the shortest there is in breadth-first search. It is the variant's alone if the
+    base holds up to n states on a path; the base may have far too many states to go on.
+    """
+    options = job.options
+    limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
+    lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
+    if limited or options.search is not Search.BFS or len(lengths) < len(variants):
+        return _run(BASE, job, arguments)
+    depth = max(map(len, lengths))
+    tried = _run(BASE, job._replace(options=replace(options, max_states=WHOLE_BASE)), arguments)
+    if tried.result.limit != "max_states" or (tried.seen_to or 0) >= depth:
+        return tried
+    return _run(BASE, job._replace(options=replace(options, max_depth=depth)), arguments)
+
+
+def _run(label: str, job: Job, arguments: argparse.Namespace) -> Run:
+    asked = bool(arguments.engine or arguments.workers or arguments.memory)
+    shown = meter(quiet=arguments.quiet)
+    options = replace(job.options, report=shown.show)
+    try:
+        engine, result = guarded(job.model, lambda: search(job.engine, job.bound.protocol, options, asked=asked))
+    except Interrupted as interrupted:
+        engine, result = job.engine, interrupted.result
+    except KeyboardInterrupt:  # before the search began
+        return _interrupted(label, job)
+    finally:
+        shown.close()
+    return Run(label, job, engine, result, _seen_to(job, result))
+
+
+def _interrupted(label: str, job: Job) -> Run:
+    return Run(label, job, job.engine, Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED), 0)
+
+
+def _seen_to(job: Job, result: Result) -> int | None:
+    """Return up to how many states on a path a search has visited every state; None where it has visited all."""
+    if result.complete:
+        return None
+    if job.options.search is not Search.BFS or result.depth is None:
+        return 0
+    return result.depth if result.limit == "max_depth" else result.depth - 1
+
+
+# Telling
+
+
+def changed_actions(base: Run, variant: Run) -> tuple[list[str], list[str] | None]:
+    """Return the actions that a variant gains, and those that it loses.
+
+    Parameters
+    ----------
+    base, variant
+        Two runs within the same bounds.
+
+    Returns
+    -------
+    tuple
+        Actions that fired in the variant only, and those that fired in the base only: None where the variant was not
+        searched as far as the base, so that nobody knows.
+    """
+    fired, fired_in_variant = (
+        [name for name, times in one.result.actions.items() if times] for one in (base, variant)
+    )
+    gained = [name for name in fired_in_variant if name not in fired]
+    whole = variant.seen_to is None or (base.seen_to is not None and variant.seen_to >= base.seen_to)
+    return gained, [name for name in fired if name not in fired_in_variant] if whole else None
+
+
+def as_json(group: Group) -> Iterator[dict[str, Any]]:
+    """Yield what `--json` says of the runs of a group, the base first.
+
+    Parameters
+    ----------
+    group
+        The base and its variants, searched.
+    """
+    for one in group.runs:
+        job = one.job
+        content = result_as_json(
+            job.model, job.config_name, one.engine, job.bound.protocol, job.options, one.result
+        )
+        if one is not group.base:
+            gained, lost = changed_actions(group.base, one)
+            content |= {"actions_gained": gained, "actions_lost": lost}
+        yield content
+
+
+def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
+    """Yield the tables, one a configuration: a line a run, the base first.
+
+    Parameters
+    ----------
+    groups
+        The runs, by configuration.
+    quiet
+        Whether to leave out what is checked there, and how; then there is one table, which names the configurations.
+    """
+    if quiet:
+        yield [(HEAD, groups[0].base.job.model.name)]
+        yield from _aligned([("configuration", *TITLES)], [_named_rows(group) for group in groups])
+        return
+    for number, group in enumerate(groups):
+        if number:
+            yield []
+        yield from header(group.base.job)
+        yield from _aligned([TITLES], [[_row(group, one) for one in group.runs]])
+
+
+def _named_rows(group: Group) -> list[tuple[str, ...]]:
+    """Return the rows of a group, of which the first names the configuration."""
+    names = [group.base.job.config_name, *[""] * len(group.variants)]
+    return [(name, *_row(group, one)) for name, one in zip(names, group.runs, strict=True)]
+
+
+def _aligned(titles: list[tuple[str, ...]], groups: list[list[tuple[str, ...]]]) -> Iterator[Line]:
+    rows = [*titles, *[row for group in groups for row in group]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = [title in NUMBERS for title in titles[0]]
+    for row in rows:
+        cells = [
+            f"{text:>{width}}" if to_the_right else f"{text:{width}}"
+            for text, width, to_the_right in zip(row, widths, right, strict=True)
+        ]
+        yield [(HEAD if row in titles else PLAIN, "  ".join(cells).rstrip())]
+
+
+def _row(group: Group, one: Run) -> tuple[str, ...]:
+    result = one.result
+    broken = [violation.property for violation in result.violations]
+    return (
+        one.label,
+        _verdict(one),
+        ", ".join(broken),
+        str(len(result.violations[0].trace)) if broken else "",
+        f"{result.distinct_states:,}",
+        f"{result.seconds:,.1f}",
+        "" if one is group.base else _changed(group.base, one),
+    )
+
+
+def _verdict(one: Run) -> str:
+    result = one.result
+    if result.verdict is not Verdict.INCOMPLETE:
+        return result.verdict.value
+    if result.limit == INTERRUPTED:
+        return "interrupted"
+    if one.job.options.search is Search.BFS and one.seen_to:
+        return f"holds to depth {one.seen_to}"
+    return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"
+
+
+def _changed(base: Run, variant: Run) -> str:
+    gained, lost = changed_actions(base, variant)
+    return ", ".join([f"+{name}" for name in gained] + [f"-{name}" for name in lost or ()])

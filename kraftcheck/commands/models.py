@@ -1,0 +1,60 @@
+"""`kraftcheck models`: what there is to check."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kraftcheck.catalogue import Model, find_model, shipped_models
+from kraftcheck.commands.outputs import require_writable, write_json
+from kraftcheck.reporting.changes import PLAIN
+from kraftcheck.reporting.counterexample import FAINT, HEAD, Line
+from kraftcheck.reporting.summary import print_lines
+from kraftcheck.spec.language.loading import summary
+
+WIDTH = 100
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    require_writable({"--json": arguments.json})
+    models = [find_model(name) for name in shipped_models()]
+    if arguments.json:
+        write_json(arguments.json, [as_json(model) for model in models])
+    print_lines(line for model in models for line in lines(model))
+    return 0
+
+
+def as_json(model: Model) -> dict[str, Any]:
+    """Return what `--json` says of one model."""
+    return {
+        "model": model.name,
+        "summary": summary(model.protocol),
+        "variants": {name: summary(variant) for name, variant in model.variants.items()},
+        "configurations": {name: first_comment(path) for name, path in model.configurations.items()},
+    }
+
+
+def first_comment(path: Path) -> str:
+    r"""Return what the first line of a configuration says, if it is a comment (`\* ...`)."""
+    with path.open(encoding="utf-8") as file:
+        line = file.readline().strip()
+    return line[2:].strip() if line.startswith("\\*") else ""
+
+
+def lines(model: Model) -> Iterator[Line]:
+    """Yield what is said of one model."""
+    said = as_json(model)
+    yield [(HEAD, model.name), (PLAIN, f"  {said['summary']}")]
+    for title in ("variants", "configurations"):
+        if said[title]:
+            yield [(FAINT, f"  {title}")]
+        width = max(map(len, said[title]), default=0)
+        for name, sentence in said[title].items():
+            first, *more = textwrap.wrap(sentence, max(30, WIDTH - width - 6)) or [""]
+            yield [(PLAIN, f"    {name:{width}}  {first}")]
+            yield from ([(PLAIN, f"    {'':{width}}  {text}")] for text in more)
+    yield []

@@ -1,0 +1,192 @@
+"""What differs between two states, field by field, in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from kraftcheck.reporting.wording import fields, is_shown_by_fields
+from kraftcheck.spec.display import words
+from kraftcheck.spec.language.network import Network
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
+
+OLD, NEW, PLAIN = "old", "new", ""
+Part = tuple[str, str]
+
+
+class Change(NamedTuple):
+    """One thing that changed.
+
+    Attributes
+    ----------
+    path
+        What: `n1.current_epoch`.
+    parts
+        How: pieces of text, each with OLD, NEW or PLAIN.
+    """
+
+    path: str
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """How it changed, as plain text."""
+        return "".join(text for _, text in self.parts)
+
+
+class Message(NamedTuple):
+    """One message that is, or was a step ago, under way.
+
+    Attributes
+    ----------
+    mark
+        "-" consumed, "+" sent, "*" delivered and kept, " " still under way.
+    message
+        The message.
+    copies
+        How many are under way now.
+    """
+
+    mark: str
+    message: Record
+    copies: int
+
+
+def changes(protocol: Protocol, before: State, after: State) -> list[Change]:
+    """Return what changed between two states besides the network: replicas, shared fields, bounds spent."""
+    found: list[Change] = []
+    for key in ordered(after.replicas):
+        old, new = before.replicas.get(key), after.replicas[key]
+        if old is None:
+            found.append(Change(words(key), ((NEW, f"+ {fields_set(new)}"),)))
+        else:
+            found += difference(words(key), old, new)
+    found += difference("shared", before.shared, after.shared)
+    limits = {c.attribute: (c.name, getattr(protocol, c.attribute)) for c in protocol.constants.values() if c.is_bound}
+    for bound, used in after.spent.items():
+        if used != before.spent[bound]:
+            name, limit = limits[bound]
+            found.append(Change(f"spent {name}", (*_replaced(before.spent[bound], used), (PLAIN, f" of {limit}"))))
+    return found
+
+
+def initial(state: State) -> list[Change]:
+    """Return what an initial state is: the replicas, and each field with its values and who has them."""
+    found = [Change("replicas", ((PLAIN, ", ".join(map(words, ordered(state.replicas)))),))]
+    kinds: dict[type[Record], list[Record]] = {}
+    for key in ordered(state.replicas):
+        kinds.setdefault(type(state.replicas[key]), []).append(state.replicas[key])
+    for kind, replicas in kinds.items():
+        prefix = f"{kind.__name__}." if len(kinds) > 1 else ""
+        for name in field_names(kind):
+            if name != "id":
+                found.append(Change(prefix + name, ((PLAIN, _who_has_what(name, replicas)),)))
+    for name in field_names(type(state.shared)):
+        found.append(Change(f"shared.{name}", ((PLAIN, words(getattr(state.shared, name))),)))
+    return found
+
+
+def _who_has_what(name: str, replicas: list[Record]) -> str:
+    """Return the values of a field, each with the ids of the replicas that have it, unless all have the same."""
+    holders: dict[str, list[str]] = {}
+    for replica in replicas:
+        holders.setdefault(words(getattr(replica, name)), []).append(words(replica.id))  # type: ignore[attr-defined]
+    if len(holders) == 1:
+        return next(iter(holders))
+    return "; ".join(f"{value} ({', '.join(ids)})" for value, ids in holders.items())
+
+
+def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
+    """Return the fields of a record that differ from their defaults."""
+    names = field_names(type(record))
+    ordinary = [name for name in names if name == "id" or name in leaving_out or _is_default(record, name)]
+    return fields(record, tuple(ordinary))
+
+
+def _is_default(record: Record, name: str) -> bool:
+    default = next(f.default for f in dataclasses.fields(record) if f.name == name)  # type: ignore[arg-type]
+    return default is not dataclasses.MISSING and bool(default == getattr(record, name))
+
+
+def difference(path: str, old: Value, new: Value) -> Iterator[Change]:
+    """Yield what differs between two values at a path: inside records, maps, sets and sequences where it can."""
+    if old == new and type(old) is type(new):
+        return
+    if type(old) is not type(new):
+        yield Change(path, _replaced(old, new))
+    elif is_shown_by_fields(new):
+        for name in field_names(type(new)):
+            yield from difference(f"{path}.{name}", getattr(old, name), getattr(new, name))
+    elif isinstance(new, Map):
+        yield from _map_difference(path, old, new)
+    elif isinstance(new, frozenset):
+        gained = [(NEW, f"+{words(item)}") for item in ordered(new - old)]
+        lost = [(OLD, f"-{words(item)}") for item in ordered(old - new)]
+        yield Change(path, _spaced([*gained, *lost]))
+    elif isinstance(new, tuple):
+        yield from _sequence_difference(path, old, new)
+    else:
+        yield Change(path, _replaced(old, new))
+
+
+def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
+    """Return "old -> new"; of an old record that is gone, only what it was: a step before shows it in full."""
+    gone = is_shown_by_fields(old) and type(old) is not type(new)
+    return ((OLD, f"{type(old).__name__}(...)" if gone else words(old)), (PLAIN, " -> "), (NEW, words(new)))
+
+
+def _spaced(parts: list[Part]) -> tuple[Part, ...]:
+    return tuple(part for item in parts for part in ((PLAIN, " "), item))[1:]
+
+
+def _map_difference(path: str, old: Map[Any, Any], new: Map[Any, Any]) -> Iterator[Change]:
+    for key in ordered({*old, *new}):
+        place = f"{path}[{words(key)}]"
+        if key not in old:
+            yield Change(place, ((NEW, f"+ {words(new[key])}"),))
+        elif key not in new:
+            yield Change(place, ((OLD, f"- {words(old[key])}"),))
+        else:
+            yield from difference(place, old[key], new[key])
+
+
+def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[Change]:
+    """Yield entries replaced one by one where the length is the same, else the tail cut off and the tail appended."""
+    if len(old) == len(new):
+        for place, (before, after) in enumerate(zip(old, new, strict=True), start=1):
+            yield from difference(f"{path}[{place}]", before, after)
+        return
+    shared = 0
+    while shared < min(len(old), len(new)) and old[shared] == new[shared]:
+        shared += 1
+    for place, item in enumerate(old[shared:], start=shared + 1):
+        yield Change(f"{path}[{place}]", ((OLD, f"- {words(item)}"),))
+    for place, item in enumerate(new[shared:], start=shared + 1):
+        yield Change(f"{path}[{place}]", ((NEW, f"+ {words(item)}"),))
+
+
+def messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[Message]:
+    """Return the messages under way after a step, and before them those that it consumed and those that it sent."""
+    then = Counter[Record]() if before is None else _under_way(network, before)
+    now = _under_way(network, after)
+    found = []
+    for message in {**then, **now}:
+        mark = "-" if now[message] < then[message] else "+" if now[message] > then[message] and before else " "
+        if mark == " " and message == delivered:
+            mark = "*"
+        found.append(Message(mark, message, now[message]))
+    return sorted(found, key=lambda message: "-*+ ".index(message.mark))
+
+
+def _under_way(network: Network, state: State) -> Counter[Record]:
+    copies: Counter[Record] = Counter()
+    for key in ordered(state.inboxes):
+        inbox = state.inboxes[key]
+        for message in network.known(inbox):
+            if network.count(inbox, message):
+                copies[message] = network.count(inbox, message)
+    return copies

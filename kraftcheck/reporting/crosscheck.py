@@ -1,0 +1,328 @@
+"""What `kraftcheck crosscheck` found, as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kraftcheck.commands.replay import as_json as replay_as_json
+from kraftcheck.commands.replay import details, table
+from kraftcheck.commands.replay import told as told_replay
+from kraftcheck.explorer.result import Result, TraceStep, Verdict
+from kraftcheck.reporting.changes import OLD, PLAIN
+from kraftcheck.reporting.counterexample import FAINT, HEAD, Line
+from kraftcheck.reporting.summary import WARNING
+from kraftcheck.spec.display import words
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.formatting import one_line
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.traces.crosscheck.comparison import EXAMPLES, Edges, States, Step, Stranger
+from kraftcheck.traces.replay.replayer import Replay
+from kraftcheck.traces.replay.replayer import Verdict as ReplayVerdict
+
+if TYPE_CHECKING:
+    from kraftcheck.explorer.reference import ReferenceSearch
+    from kraftcheck.traces.crosscheck.tlc import Run
+
+_INDENT = "  "
+_Row = tuple[str, int | None, int | None]
+
+
+@dataclass
+class Outcome:
+    """What was compared, and how it came out.
+
+    Attributes
+    ----------
+    result
+        What our search counted.
+    search
+        The search, where it kept its states.
+    states, edges
+        How the states and the labelled steps compare; None where they were not compared.
+    tlc
+        What TLC reported, where it ran.
+    their_distinct, their_depth, their_actions
+        What the other side counted; None where that is not known.
+    counterexamples
+        What became of the traces that TLC printed, where it found something violated.
+    notes
+        What the user should know besides.
+    """
+
+    result: Result
+    search: ReferenceSearch | None = None
+    states: States | None = None
+    edges: Edges | None = None
+    tlc: Run | None = None
+    their_distinct: int | None = None
+    their_depth: int | None = None
+    their_actions: dict[str, int] | None = None
+    counterexamples: list[Replay] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing that was compared differs."""
+        if self.tlc is not None and self.tlc.violated is not None:
+            return False
+        counts = self.tlc is None or (
+            (self.their_distinct, self.their_depth) == (self.result.distinct_states, self.result.depth)
+            and not any(self.less_often)
+        )
+        sets = all(part is None or part.equal for part in (self.states, self.edges))
+        return counts and sets
+
+    @property
+    def differing_actions(self) -> dict[str, tuple[int, int]]:
+        """How often we and TLC take an action, where these differ."""
+        if self.tlc is None or not self.their_actions:
+            return {}
+        ours, theirs = self.result.actions, self.their_actions
+        both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs)}
+        return {name: counts for name, counts in both.items() if counts[0] != counts[1]}
+
+    @property
+    def more_often(self) -> dict[str, tuple[int, int]]:
+        """Actions that TLC takes more often: it counts a step once for each way in which its formula is true."""
+        return {name: counts for name, counts in self.differing_actions.items() if counts[1] > counts[0] > 0}
+
+    @property
+    def less_often(self) -> dict[str, tuple[int, int]]:
+        """Actions whose counts differ in another way."""
+        return {name: counts for name, counts in self.differing_actions.items() if name not in self.more_often}
+
+
+def as_json(model: str, protocol: Protocol, config: str, outcome: Outcome) -> dict[str, Any]:
+    """Return what `--json` says.
+
+    Parameters
+    ----------
+    model, config
+        What the user named.
+    protocol
+        The protocol with its constants.
+    outcome
+        What was found.
+    """
+    states, edges, run = outcome.states, outcome.edges, outcome.tlc
+    view = StateView(protocol)
+    return {
+        "model": model,
+        "configuration": config,
+        "equal": outcome.equal,
+        "distinct_states": {"ours": outcome.result.distinct_states, "theirs": outcome.their_distinct},
+        "depth": {"ours": outcome.result.depth, "theirs": outcome.their_depth},
+        "actions": {"ours": outcome.result.actions, "theirs": outcome.their_actions},
+        "states_compared": states is not None,
+        "only_ours_count": None if states is None else states.only_ours,
+        "only_theirs_count": None if states is None else states.only_theirs,
+        "only_ours": [] if states is None else [_ours(view, outcome, state) for state in states.ours_examples],
+        "only_theirs": [] if states is None else [_theirs(stranger) for stranger in states.theirs_examples],
+        "edges": None if edges is None else _edges(view, edges),
+        "tlc": None if run is None else {"version": run.version, "violated": run.violated, "exit_code": run.code},
+        "counterexamples": [replay_as_json(replay) for replay in outcome.counterexamples],
+        "notes": outcome.notes,
+    }
+
+
+def _ours(view: StateView, outcome: Outcome, state: State) -> dict[str, Any]:
+    path = outcome.search.path_to(state) if outcome.search is not None else ()
+    return {"path": [_way(step) for step in path], "state": _text(view, state)}
+
+
+def _theirs(stranger: Stranger) -> dict[str, Any]:
+    found, divergence = stranger.found, stranger.divergence
+    reason = stranger.problem if divergence is None else divergence.reason
+    return {
+        "number": found.number,
+        "line": found.line,
+        "reason": reason,
+        "state": {name: one_line(value) for name, value in found.variables.items()},
+        "differences": [
+            {"path": item.path, "dump": item.trace, "protocol": item.protocol} for item in stranger.differences
+        ],
+    }
+
+
+def _edges(view: StateView, edges: Edges) -> dict[str, Any]:
+    return {
+        "labelled": edges.labelled,
+        "ours": edges.ours,
+        "theirs": edges.theirs,
+        "only_ours_count": edges.only_ours,
+        "only_theirs_count": edges.only_theirs,
+        "only_ours": [_step(view, step) for step in edges.ours_examples],
+        "only_theirs": [_step(view, step) for step in edges.theirs_examples],
+        "initial_states_equal": not edges.initial_differ,
+    }
+
+
+def _step(view: StateView, step: Step) -> dict[str, Any]:
+    reason = None if step.divergence is None else step.divergence.reason
+    states = {"before": _text(view, step.before), "after": _text(view, step.after)}
+    return {"action": step.action, "reason": reason, **states}
+
+
+def _text(view: StateView, state: State) -> dict[str, str]:
+    return {name: one_line(value) for name, value in view.variables(state).items()}
+
+
+def _way(step: TraceStep) -> str:
+    if step.action is None:
+        return "initial state"
+    who = "" if step.actor is None else f" by {words(step.actor)}"
+    return f"{step.action}{who}" + ("" if step.message is None else f" on {type(step.message).__name__}")
+
+
+def told(protocol: Protocol, outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
+    """Yield the lines that say how the two sides compare.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    outcome
+        What was found.
+    quiet
+        Whether to leave out the table of actions where they agree.
+    """
+    run = outcome.tlc
+    if run is not None and run.violated is not None:
+        yield from _violation(outcome)
+        return
+    yield from _counts(outcome, quiet=quiet)
+    if outcome.states is not None:
+        yield from _told_states(outcome, outcome.states)
+    if outcome.edges is not None:
+        yield from _told_edges(outcome, outcome.edges)
+    for note in outcome.notes:
+        yield [(FAINT, f"Note: {note}")]
+    yield _verdict(outcome)
+
+
+def _violation(outcome: Outcome) -> Iterator[Line]:
+    run = outcome.tlc
+    assert run is not None
+    for replay in outcome.counterexamples:
+        if replay.verdict is not ReplayVerdict.UNREADABLE:
+            yield from told_replay(replay, name="TLC's counterexample")
+    for note in outcome.notes:
+        yield [(FAINT, f"Note: {note}")]
+    what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
+    yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped; nothing else can be compared")]
+
+
+def _counts(outcome: Outcome, *, quiet: bool) -> Iterator[Line]:
+    """Yield a table of what both sides counted."""
+    result, run, edges = outcome.result, outcome.tlc, outcome.edges
+    rows: list[_Row] = [("distinct states", result.distinct_states, outcome.their_distinct)]
+    if run is not None:
+        rows.append(("generated states", result.generated_states, run.generated))
+    rows.append(("depth", result.depth, outcome.their_depth))
+    if edges is not None:
+        rows.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
+    actions: list[_Row] = []
+    if run is not None and outcome.their_actions:
+        theirs = outcome.their_actions
+        names = outcome.differing_actions if quiet else {**result.actions, **theirs}
+        actions = [(name, result.actions.get(name, 0), theirs.get(name, 0)) for name in names]
+    width = max(len(name) for name, _, _ in (*rows, *actions))
+    yield _columns("", "kraftcheck", "TLC" if run is not None else "the dump", width)
+    yield from (_counted(row, width) for row in rows)
+    yield []
+    if actions:
+        yield _columns("action", "fired", "fired", width)
+        yield from (_counted(row, width) for row in actions)
+        yield []
+    for name, (ours, theirs_count) in outcome.more_often.items():
+        more = f"TLC counts {name} {theirs_count - ours:,} times more"
+        yield [(FAINT, f"Note: {more}: it counts a step once for each way in which its formula comes out true")]
+
+
+def _columns(title: str, ours: str, theirs: str, width: int) -> Line:
+    return [(HEAD, f"{title:{width}}  {ours:>12}  {theirs:>12}")]
+
+
+def _counted(row: _Row, width: int) -> Line:
+    name, ours, theirs = row
+    return [(PLAIN if theirs in (None, ours) else OLD, f"{name:{width}}  {_number(ours):>12}  {_number(theirs):>12}")]
+
+
+def _number(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
+
+
+def _told_states(outcome: Outcome, states: States) -> Iterator[Line]:
+    if states.same:
+        yield [(WARNING, f"{_many(states.same, 'state')} of the dump that count here as one that it has already")]
+    if states.only_ours:
+        yield [(OLD, f"{_many(states.only_ours, 'state')} that only kraftcheck has"), (PLAIN, _some(states.only_ours))]
+        for state in states.ours_examples:
+            path = outcome.search.path_to(state) if outcome.search is not None else ()
+            yield [(PLAIN, f"{_INDENT}{len(path)} states: {' > '.join(_way(step) for step in path)}")]
+        yield []
+    if states.only_theirs:
+        what = f"{_many(states.only_theirs, 'state')} that only the dump has"
+        yield [(OLD, what), (PLAIN, _some(states.only_theirs))]
+        for stranger in states.theirs_examples:
+            yield from _told_stranger(stranger)
+        yield []
+
+
+def _told_stranger(stranger: Stranger) -> Iterator[Line]:
+    found = stranger.found
+    yield [(HEAD, f"{_INDENT}state {found.number} of the dump (line {found.line})")]
+    if stranger.divergence is not None:
+        yield [(PLAIN, f"{_INDENT}{stranger.divergence.headline}")]
+        yield from details(stranger.divergence)
+        return
+    if stranger.problem is not None:
+        yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
+    if stranger.differences:
+        yield [(PLAIN, f"{_INDENT}compared with the state of kraftcheck's that is most like it")]
+        yield from table(stranger.differences, "dump")
+
+
+def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
+    what = "labelled step" if edges.labelled else "step"
+    where = "between states that both have, which only"
+    if edges.initial_differ:
+        yield [(OLD, "the initial states differ")]
+    if edges.only_ours:
+        yield [(OLD, f"{_many(edges.only_ours, what)} {where} kraftcheck has"), (PLAIN, _some(edges.only_ours))]
+        for step in edges.ours_examples:
+            yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
+    if edges.only_theirs:
+        yield [(OLD, f"{_many(edges.only_theirs, what)} {where} the dump has"), (PLAIN, _some(edges.only_theirs))]
+        for step in edges.theirs_examples:
+            yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
+            if step.divergence is not None:
+                yield [(PLAIN, f"{_INDENT}{step.divergence.headline}")]
+                yield from details(step.divergence)
+    if edges.only_ours or edges.only_theirs:
+        yield []
+
+
+def _path(outcome: Outcome, state: State) -> str:
+    path = outcome.search.path_to(state) if outcome.search is not None else ()
+    return " > ".join(_way(step) for step in path) or "the initial state"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _some(count: int) -> str:
+    return f" (the first {EXAMPLES})" if count > EXAMPLES else ""
+
+
+def _verdict(outcome: Outcome) -> Line:
+    compared = [name for name, part in (("states", outcome.states), ("labelled steps", outcome.edges)) if part]
+    what = " and ".join(compared) or "numbers of states, depths and actions"
+    if outcome.equal:
+        return [(Verdict.OK, "EQUAL"), (PLAIN, f": the same {what}")]
+    return [(Verdict.VIOLATION, "DIFFERENT"), (PLAIN, ": see above")]
+

@@ -1,0 +1,1 @@
+"""TLC's model configuration files (`.cfg`): reading them, and binding them to a protocol."""

@@ -1,0 +1,242 @@
+"""From a `.cfg` to a protocol with its constants, and to what is to be checked of it.
+
+The `.cfg` names things; the protocol says which names there are. Whatever does not fit is an `InputError` that
+names the place, what was found and what would have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
+
+from kraftcheck.spec.cfg.config import SETTING, Assignment, ConfigError, ModelConfig, Named
+from kraftcheck.spec.errors import ConstantError, InputError
+from kraftcheck.spec.kinds import describe
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
+from kraftcheck.spec.language.starts import start_names
+from kraftcheck.spec.names import unknown
+from kraftcheck.spec.values import ModelValue, Symbol, Value, transform
+
+TEMPORAL = "temporal properties are not checked yet"
+
+
+class Bound(NamedTuple):
+    """A protocol and what a configuration asks to check of it, under the names that engines use.
+
+    Attributes
+    ----------
+    protocol
+        The protocol with its constants.
+    properties
+        Its invariants and step invariants to check.
+    constraints, action_constraints
+        Predicates that bound the search.
+    deadlock
+        Whether deadlock is to be checked: yes, unless the configuration says otherwise.
+    symmetry, view
+        Names of one of the protocol's symmetries and views, or None.
+    init
+        Where the search starts: "Init" or the name of a scenario.
+    """
+
+    protocol: Protocol
+    properties: tuple[Property, ...] = ()
+    constraints: tuple[Property, ...] = ()
+    action_constraints: tuple[Property, ...] = ()
+    deadlock: bool = True
+    symmetry: str | None = None
+    view: str | None = None
+    init: str = "Init"
+
+
+def bind(protocol: type[Protocol], config: ModelConfig) -> Bound:
+    """Bind a configuration to a protocol.
+
+    Parameters
+    ----------
+    protocol
+        The class, the variant already chosen.
+    config
+        What the `.cfg` and the settings say.
+
+    Returns
+    -------
+    Bound
+        An instance with its constants, and what to check.
+
+    Raises
+    ------
+    InputError
+        At the first thing that the protocol does not know or does not support.
+    """
+    instance = bind_constants(protocol, config)
+    _refuse_unsupported(config)
+    states = [p for p in protocol.properties.values() if not p.over_steps]
+    steps = [p for p in protocol.properties.values() if p.over_steps]
+    invariants = _properties("invariant", config.invariants, states, steps, protocol)
+    return Bound(
+        instance,
+        invariants + tuple(_step_invariant(named, steps, protocol) for named in config.properties),
+        _properties("constraint", config.constraints, states, steps, protocol),
+        _properties("action constraint", config.action_constraints, steps, states, protocol),
+        config.check_deadlock is not False,
+        _chosen("symmetry", config.symmetry, protocol.symmetries, protocol),
+        _chosen("view", config.view, protocol.views, protocol),
+        _init(protocol, config),
+    )
+
+
+def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
+    """Return an instance of a protocol with the constants of a configuration; the rest of it is not looked at.
+
+    Raises
+    ------
+    InputError
+        For a constant that is unknown, missing, of the wrong kind, or does not fit with another.
+    """
+    for replaced, named in config.substitutions.items():
+        message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; expected NAME = VALUE"
+        _refuse(message, named)
+    symbols = _symbols(protocol)
+    used = {value for assignment in config.constants.values() for value in _members(assignment.value)}
+    values: dict[str, Value] = {}
+    for name, assignment in config.constants.items():
+        declared = protocol.constants.get(name)
+        if declared is not None:
+            values[declared.attribute] = _as_declared(protocol, declared, assignment.value)
+        elif name not in protocol.accepted_constants and assignment.value != ModelValue(name):
+            _refuse(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
+    _require_all(protocol, config)
+    try:
+        return protocol(**values)
+    except ConstantError as error:
+        message = f"constant {error.name}{' ' if error.problem.startswith('is ') else ': '}{error.problem}"
+        found = config.constants.get(error.name)
+        if found is None:
+            raise InputError(f"{config.file}: {message}") from None
+        _refuse(message, found)
+
+
+def _refuse(message: str, named: Assignment | Named) -> NoReturn:
+    """Raise an error at the place of something that a configuration or a setting names."""
+    where = f"{SETTING} {named.name}" if named.position.file == SETTING else None
+    raise ConfigError(message, named.position, where)
+
+
+# Constants
+
+
+def _symbols(protocol: type[Protocol]) -> dict[str, list[Symbol]]:
+    """Return the symbols of a protocol by the name that a `.cfg` has for them; several may share one."""
+    found: dict[str, list[Symbol]] = {}
+    for kind in protocol.symbols:
+        for symbol in kind:
+            found.setdefault(str(symbol), []).append(symbol)
+    return found
+
+
+def _members(value: Value) -> Iterator[Value]:
+    """Yield the members of a set and of the sets in it; a value that is no set has none."""
+    for member in value if isinstance(value, frozenset) else ():
+        yield member
+        yield from _members(member)
+
+
+def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
+    """Return a constant's value with symbols for the names that are symbols of its declared type."""
+    kinds = _symbol_types(get_type_hints(protocol).get(declared.attribute, Any))
+    named = {str(symbol): symbol for kind in kinds for symbol in kind}
+    return transform(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
+
+
+def _symbol_types(kind: Any) -> list[type[Symbol]]:
+    if isinstance(kind, type) and issubclass(kind, Symbol):
+        return [kind]
+    return [found for argument in get_args(kind) for found in _symbol_types(argument)]
+
+
+def _not_a_constant(
+    protocol: type[Protocol], assignment: Assignment, is_member: bool, symbols: dict[str, list[Symbol]]
+) -> str:
+    name = assignment.name
+    if name in symbols or is_member:
+        what = f"a name of {protocol.name()} itself" if name in symbols else "a model value here"
+        return f"{name} is {what}: expected {name} = {name}, found {name} = {_shown(assignment.value)}"
+    return unknown("constant", name, [*protocol.constants, *protocol.accepted_constants], protocol.name())
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, frozenset):
+        return "{" + ", ".join(sorted(map(_shown, value))) + "}"
+    return str(value).upper() if type(value) is bool else repr(value)
+
+
+def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
+    hints = get_type_hints(protocol)
+    missing = [
+        f"{declared.name} = {describe(hints.get(declared.attribute, Any))}"
+        for declared in protocol.constants.values()
+        if declared.default is MISSING and declared.name not in config.constants
+    ]
+    if missing:
+        noun = "constant" if len(missing) == 1 else "constants"
+        raise InputError(f"{config.file}: {noun} not given a value; expected {', '.join(missing)}")
+
+
+# What to check
+
+
+def _refuse_unsupported(config: ModelConfig) -> None:
+    if config.alias is not None:
+        _refuse(f"ALIAS {config.alias.name} is not supported: states are shown as they are", config.alias)
+    if config.postcondition is not None:
+        message = f"POSTCONDITION {config.postcondition.name} is not supported; expected properties of states or steps"
+        _refuse(message, config.postcondition)
+
+
+def _properties(
+    what: str, names: Iterable[Named], fitting: list[Property], others: list[Property], protocol: type[Protocol]
+) -> tuple[Property, ...]:
+    """Return the properties of the given names, which must be among the fitting ones."""
+    by_name = {prop.name: prop for prop in fitting}
+    for named in names:
+        if any(named.name == other.name for other in others):
+            about = "steps" if what != "action constraint" else "states"
+            keyword = "PROPERTY or ACTION_CONSTRAINT" if about == "steps" else "INVARIANT or CONSTRAINT"
+            _refuse(f"{named.name} is about {about}, so it is no {what}; name it under {keyword}", named)
+        if named.name not in by_name:
+            own = [p.name for p in fitting if p.kind.replace("_", " ") == what]
+            _refuse(unknown(what, named.name, own, protocol.name()), named)
+    return tuple(by_name[named.name] for named in names)
+
+
+def _step_invariant(named: Named, steps: list[Property], protocol: type[Protocol]) -> Property:
+    """Return the step invariant that PROPERTY names; nothing else under PROPERTY can be checked."""
+    for prop in steps:
+        if prop.name == named.name:
+            return prop
+    if named.name in protocol.temporal:
+        _refuse(f"PROPERTY {named.name}: {TEMPORAL}; expected an invariant or a step invariant", named)
+    if named.name in protocol.properties:
+        _refuse(f"{named.name} is about states, so it is no property of behaviours; name it under INVARIANT", named)
+    known = [prop.name for prop in steps if prop.kind == "step_invariant"]
+    _refuse(f"{unknown('step invariant', named.name, known, protocol.name())}; {TEMPORAL}", named)
+
+
+def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type[Protocol]) -> str | None:
+    if named is not None and named.name not in known:
+        _refuse(unknown(what, named.name, known, protocol.name()), named)
+    return None if named is None else named.name
+
+
+def _init(protocol: type[Protocol], config: ModelConfig) -> str:
+    """Return the name of the start that INIT, or SPECIFICATION, gives."""
+    if config.specification is not None:
+        name = config.specification.name
+        if protocol.specifications.get(name):
+            plain = " or ".join(known for known, is_fair in protocol.specifications.items() if not is_fair)
+            _refuse(f"SPECIFICATION {name} asks for fairness: {TEMPORAL}; expected {plain}", config.specification)
+        _chosen("specification", config.specification, protocol.specifications, protocol)
+    _chosen("next-state relation", config.next, ("Next",), protocol)
+    return _chosen("start", config.init, start_names(protocol), protocol) or "Init"

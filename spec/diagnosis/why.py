@@ -1,0 +1,245 @@
+"""Why an action is not enabled in a state.
+
+>>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+>>> from kraftcheck.spec.language.semantics import Semantics
+>>> from kraftcheck.spec.values import ModelValue
+>>> semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")})))
+>>> state = semantics.initial()[0]
+>>> print(explain_text(semantics, state, "HearPrepared"))
+HearPrepared is not enabled:
+  tm: no Prepared is under way to it
+>>> explain(semantics, state, "Prepare")[0].kind
+'enabled'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kraftcheck.spec.diagnosis.guards import guard_of, run_traced
+from kraftcheck.spec.display import words
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.semantics import Refusal, Semantics
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.names import unknown
+from kraftcheck.spec.values import Record, Value, ordered
+
+ENABLED = "enabled"
+SHOWN = 120  # characters of a message
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one candidate, an action with who would take it on which message, is not enabled; or that it is.
+
+    Attributes
+    ----------
+    kind
+        "enabled", "guard" (a condition of the action says no), "bound" (nothing is left of a bound), "network" (it
+        refuses a message), "no message", "no replica" (nobody could take it), "not receiving" (the replica receives
+        nothing).
+    text
+        The reason, for a person: "me.role is not Role.VOTER (me.role = Observer)".
+    actor
+        The id of the replica, or None.
+    message
+        The message, or None.
+    file, line
+        Where the action says so, or None where it is not the action that does.
+    """
+
+    kind: str
+    text: str
+    actor: Value = None
+    message: Record | None = None
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f", {_short(self.file)}:{self.line}" if self.file is not None else ""
+        return f"{'' if self.kind == ENABLED else 'not enabled: '}{self.text}{place}"
+
+
+def explain(
+    semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
+) -> list[Reason]:
+    """Say of every candidate of an action whether it is enabled in a state, and if not, why.
+
+    Parameters
+    ----------
+    semantics
+        The protocol's semantics.
+    state
+        The state.
+    action_name
+        The action's name; the network's own actions, such as `LoseMessage`, have reasons too.
+    actor
+        The id of the replica to ask about; by default every one that could take the action. For the network's
+        own actions, the destination.
+    message
+        The message to ask about; by default every one that is under way.
+
+    Returns
+    -------
+    list of Reason
+        At least one, in the order of replicas and messages.
+
+    Raises
+    ------
+    InputError
+        For an action that the protocol does not have.
+    """
+    network_actions = semantics.network.own_actions()
+    action = semantics.protocol.actions.get(action_name)
+    if action is not None:
+        return list(_candidates(semantics, state, action, actor, message))
+    if action_name in network_actions:
+        return list(_network(semantics, state, action_name, actor, message))
+    known = [*semantics.protocol.actions, *network_actions]
+    raise InputError(unknown("action", action_name, known, semantics.protocol.name()))
+
+
+def explain_text(
+    semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
+) -> str:
+    """Return `explain` as text: whether the action is enabled and, if not, the reasons, equal ones once."""
+    reasons = explain(semantics, state, action_name, actor, message)
+    enabled = any(reason.kind == ENABLED for reason in reasons)
+    asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
+    lines: dict[str, list[str]] = {}
+    for reason in asked:
+        place = f", {_short(reason.file)}:{reason.line}" if reason.file is not None and not enabled else ""
+        lines.setdefault(reason.text + place, []).append(_who(reason))
+    head = f"{action_name} is enabled:" if enabled else f"{action_name} is not enabled:"
+    return "\n".join([head, *[_line(who, text) for text, who in lines.items()]])
+
+
+def _line(who: list[str], text: str) -> str:
+    named = [name for name in who if name]
+    return f"  {'; '.join(named)}: {text}" if named else f"  {text}"
+
+
+def _who(reason: Reason) -> str:
+    actor = words(reason.actor) if reason.actor is not None else ""
+    return f"{actor} on {_cut(words(reason.message))}" if reason.message is not None else actor
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def _candidates(
+    semantics: Semantics, state: State, action: Action, actor: Value, message: Record | None
+) -> Iterator[Reason]:
+    if action.kind == "environment":
+        yield _taken(semantics, state, action, None, None)
+        return
+    acting = [key for key in ordered(state.replicas) if isinstance(state.replicas[key], action.actors)]
+    if actor is not None and actor not in acting:
+        there = f"{words(actor)} is a {type(state.replicas[actor]).__name__}" if actor in state.replicas else ""
+        yield Reason("no replica", f"{there or f'there is no replica {words(actor)}'}: {_takers(action)}", actor)
+        return
+    if not acting:
+        yield Reason("no replica", f"there is none: {_takers(action)}")
+    for key in acting if actor is None else [actor]:
+        if action.kind == "internal":
+            yield _taken(semantics, state, action, key, None)
+        else:
+            yield from _deliveries(semantics, state, action, key, message)
+
+
+def _takers(action: Action) -> str:
+    kinds = " or ".join(f"a {cls.__name__}" for cls in action.actors)
+    return f"{action.name} is taken by {'any replica' if kinds == 'a Record' else kinds}"
+
+
+def _deliveries(
+    semantics: Semantics, state: State, action: Action, key: Value, message: Record | None
+) -> Iterator[Reason]:
+    network = semantics.network
+    under_way = network.deliverable(state.inboxes.get(key, network.empty))
+    found = [m for m in under_way if isinstance(m, action.messages) and message in (None, m)]
+    if not found:
+        kinds = " or ".join(cls.__name__ for cls in action.messages)
+        if message is None:
+            yield Reason("no message", f"no {kinds} is under way to it", key)
+        elif isinstance(message, action.messages):
+            yield Reason("no message", "that message is not under way to it", key, message)
+        else:
+            yield Reason("no message", f"{action.name} is taken on {kinds}", key, message)
+    for delivered in found:
+        if semantics.protocol.receives(state.replicas[key], delivered):
+            yield _taken(semantics, state, action, key, delivered)
+        else:
+            yield Reason("not receiving", "it receives no messages in this state", key, delivered)
+
+
+def _taken(semantics: Semantics, state: State, action: Action, key: Value, message: Record | None) -> Reason:
+    """Say whether one candidate is enabled, by calling the action; what is remembered of it does not say where."""
+    me = state.replicas[key] if key is not None else None
+    context = semantics.context(state, action, {})
+    code = action.function.__code__
+    steps, run = run_traced(code, lambda: action.call(semantics.protocol, me, message, context))
+    if not steps:
+        guard = guard_of(run)
+        return Reason("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
+    refusals: list[Refusal] = []
+    for step in steps:
+        result = semantics.apply(state, key, message, step)
+        if isinstance(result, State):
+            return Reason(ENABLED, "enabled", key, message, code.co_filename, code.co_firstlineno)
+        refusals.append(_in_full(semantics, state, step, result))
+    text = "; ".join(dict.fromkeys(refusal.reason for refusal in refusals))
+    line = run.ends[-2] if len(run.ends) > 1 else run.end  # of the last yield
+    kind = "bound" if refusals[0].kind == "bound" else "network"
+    return Reason(kind, text, key, message, code.co_filename, line)
+
+
+def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
+    """Return a refusal that says in a person's words what the network refuses."""
+    if refusal.kind != "network":
+        return refusal
+    for operation, sent in step.sends:
+        inbox = state.inboxes.get(sent.dest, semantics.network.empty)
+        if semantics.network.apply(operation, inbox, sent) is None:
+            verb = "given as a reply" if operation == "reply" else "sent"
+            return Refusal("network", f"{_cut(words(sent))} was {verb} before, and may be once only")
+    return refusal
+
+
+def _network(
+    semantics: Semantics, state: State, name: str, actor: Value, message: Record | None
+) -> Iterator[Reason]:
+    """Say of every message under way whether the network can take a step of its own on it."""
+    network, none = semantics.network, True
+    for key in ordered(state.inboxes):
+        if actor not in (None, key):
+            continue
+        inbox = state.inboxes[key]
+        steps = {step.message: step for step in network.own_steps(inbox) if step.action == name}
+        for found in network.deliverable(inbox):
+            if message not in (None, found):
+                continue
+            none = False
+            step = steps.get(found)
+            if step is None:
+                yield Reason("network", "the network refuses a second copy of it", key, found)
+                continue
+            result = semantics.apply(state, None, None, Step(spends=step.spends))
+            if isinstance(result, Refusal):
+                yield Reason("bound", result.reason, key, found)
+            else:
+                yield Reason(ENABLED, "enabled", key, found)
+    if none:
+        text = "no message is under way" if message is None else "that message is not under way"
+        yield Reason("no message", text, actor, message)
+
+
+def _short(file: str | None) -> str:
+    """Return a file's name as seen from here."""
+    path = Path(file or "")
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,150 @@
+"""Two-phase commit, the textbook model: resource managers, a transaction manager, messages that are never removed.
+
+Source: Gray and Lamport, "Consensus on Transaction Commit", module TwoPhase (TLA+ examples).
+
+>>> from kraftcheck.explorer.reference import explore
+>>> from kraftcheck.spec.values import ModelValue
+>>> three = frozenset(ModelValue(f"rm{i}", i) for i in (1, 2, 3))
+>>> result = explore(TwoPhaseCommit(resource_managers=three))
+>>> result.distinct_states, result.generated_states, result.depth
+(288, 1146, 11)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftcheck.spec import (
+    Map,
+    MessageSet,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Step,
+    Steps,
+    Symbol,
+    become,
+    constant,
+    consume,
+    internal,
+    invariant,
+    on,
+    ordered,
+    projection,
+)
+
+
+class Phase(Symbol):
+    """Where a manager is in the transaction."""
+
+    WORKING = "working"
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+class Manager(Symbol):
+    """The id of the one transaction manager."""
+
+    TM = "tm"
+
+
+class ResourceManager(Record):
+    """A participant in the transaction."""
+
+    id: ModelValue
+    phase: Phase = Phase.WORKING
+
+
+class TransactionManager(Record):
+    """The coordinator, and which participants it has heard to be prepared."""
+
+    id: Manager = Manager.TM
+    phase: Phase = Phase.WORKING
+    prepared: frozenset[ModelValue] = frozenset()
+
+
+class Prepared(Record):
+    """A participant tells the coordinator that it is ready to commit."""
+
+    source: ModelValue
+    dest: Manager = Manager.TM
+
+
+class Decision(Record):
+    """The coordinator tells a participant the outcome."""
+
+    phase: Phase
+    dest: ModelValue
+
+
+class Nothing(Record):
+    """The protocol has no shared state."""
+
+
+class TwoPhaseCommit(Protocol):
+    """All resource managers commit, or none does."""
+
+    resource_managers: frozenset[ModelValue] = constant("RM")
+    network = MessageSet(keeps=True)
+    symmetries = {"symmRM": ("resource_managers",)}
+
+    def initial(self) -> Iterator[State]:
+        """Everyone is working."""
+        managers = [ResourceManager(rm) for rm in ordered(self.resource_managers)]
+        yield self.start([*managers, TransactionManager()], Nothing())
+
+    @internal
+    def prepare(self, me: ResourceManager) -> Steps:
+        """A resource manager is ready, and says so."""
+        if me.phase is not Phase.WORKING:
+            return
+        yield become(me.but(phase=Phase.PREPARED)).send(Prepared(me.id))
+
+    @internal
+    def choose_to_abort(self, me: ResourceManager) -> Steps:
+        """A resource manager that has not prepared may abort by itself."""
+        if me.phase is not Phase.WORKING:
+            return
+        yield become(me.but(phase=Phase.ABORTED))
+
+    @on(Prepared)
+    def hear_prepared(self, me: TransactionManager, message: Prepared) -> Steps:
+        """The undecided transaction manager notes who is prepared."""
+        if me.phase is not Phase.WORKING:
+            return
+        yield consume(me.but(prepared=me.prepared | {message.source}))
+
+    @internal
+    def commit(self, me: TransactionManager) -> Steps:
+        """The transaction manager commits once all are prepared."""
+        if me.phase is not Phase.WORKING or me.prepared != self.resource_managers:
+            return
+        yield self._decide(me, Phase.COMMITTED)
+
+    @internal
+    def abort(self, me: TransactionManager) -> Steps:
+        """The undecided transaction manager may abort at any time."""
+        if me.phase is not Phase.WORKING:
+            return
+        yield self._decide(me, Phase.ABORTED)
+
+    @on(Decision)
+    def follow_decision(self, me: ResourceManager, decision: Decision) -> Steps:
+        """A resource manager does what was decided."""
+        yield consume(me.but(phase=decision.phase))
+
+    def _decide(self, me: TransactionManager, phase: Phase) -> Step:
+        return become(me.but(phase=phase)).send(*[Decision(phase, rm) for rm in ordered(self.resource_managers)])
+
+    @projection
+    def phase(self, me: Record) -> Phase:
+        """What others may know of a replica: its phase."""
+        return me.phase  # type: ignore[attr-defined, no-any-return]
+
+    @invariant(reads=phase)
+    def consistent(self, phase: Map[object, Phase]) -> bool:
+        """No resource manager commits while another aborts."""
+        phases = {phase[rm] for rm in self.resource_managers}
+        return not {Phase.COMMITTED, Phase.ABORTED} <= phases

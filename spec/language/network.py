@@ -1,0 +1,432 @@
+"""Network disciplines: what becomes of messages.
+
+A protocol chooses one by name. The network is kept as one inbox a destination, and every operation reads and
+writes one inbox only, so that an engine can learn it once for each content of an inbox.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from kraftcheck.spec.values import Map, Record, Value, ordered
+
+Inbox = Value
+
+
+class NetworkStep(NamedTuple):
+    """A step that the network takes by itself: the action's name, the message it is about, the next inbox."""
+
+    action: str
+    message: Record
+    inbox: Inbox
+    spends: tuple[str, ...]
+
+
+class CountingRule(NamedTuple):
+    """What an operation does to the number of copies of its message, where that is all it depends on.
+
+    Attributes
+    ----------
+    absent
+        The count of a message that the inbox does not know; -1 where the operation is refused.
+    change
+        What is added to the count of a message that it knows.
+    least
+        The smallest count with which a known message is not refused.
+    forgets
+        Whether a message whose count comes to 0 is no longer known.
+    clears
+        Whether the operation takes out a whole group of messages instead (`forget`).
+    """
+
+    absent: int
+    change: int
+    least: int = 0
+    forgets: bool = False
+    clears: bool = False
+
+
+NEVER = 1 << 30  # a `least` that no count reaches
+
+
+class Network(ABC):
+    """How an inbox changes. Contents are values; `None` from an operation means that the network refuses it.
+
+    Parameters
+    ----------
+    loses
+        Whether the network may lose a message, as an action `LoseMessage`. A string names the bound it spends.
+    duplicates
+        The same for `DuplicateMessage`.
+    """
+
+    def __init__(self, *, loses: bool | str = False, duplicates: bool | str = False) -> None:
+        self.loses = loses
+        self.duplicates = duplicates
+
+    @property
+    @abstractmethod
+    def empty(self) -> Inbox:
+        """The content of an inbox to which nothing was ever sent."""
+
+    @abstractmethod
+    def deliverable(self, inbox: Inbox) -> tuple[Record, ...]:
+        """Return the messages that can be delivered next, in canonical order."""
+
+    @abstractmethod
+    def known(self, inbox: Inbox) -> tuple[Record, ...]:
+        """Return the messages that a property over messages ranges over, in canonical order."""
+
+    @abstractmethod
+    def send(self, inbox: Inbox, message: Record) -> Inbox | None:
+        """Return the inbox after an ordinary send."""
+
+    @abstractmethod
+    def send_once(self, inbox: Inbox, message: Record) -> Inbox | None:
+        """Return the inbox after a send that is refused if an equal message was sent before."""
+
+    @abstractmethod
+    def discard(self, inbox: Inbox, message: Record) -> Inbox | None:
+        """Return the inbox after a deliverable message was taken out."""
+
+    @abstractmethod
+    def count(self, inbox: Inbox, message: Record) -> int:
+        """Return how many copies of a message are under way."""
+
+    def group(self, message: Record) -> Record | None:
+        """Return the group of messages that a message is taken out with by `forget`, or None."""
+        return None
+
+    def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
+        """Return the inbox without the messages of a group, such as the answers on a connection that was reset."""
+        raise ValueError(f"{type(self).__name__} knows no groups of messages")
+
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the counting rule that an operation on a message follows, or None where there is none.
+
+        It is what lets an engine keep inboxes as counts of messages and operate on them without Python. It must say
+        the same as the operation's method.
+        """
+        return None
+
+    def from_counts(self, counts: Map[Record, int]) -> Inbox:
+        """Return the inbox that holds these counts of messages (disciplines with counting rules)."""
+        return counts
+
+    def to_counts(self, inbox: Inbox) -> Map[Record, int]:
+        """Return the counts of messages of an inbox (disciplines with counting rules)."""
+        counts: Map[Record, int] = inbox
+        return counts
+
+    def reply(self, inbox: Inbox, response: Record) -> Inbox | None:
+        """Return the inbox of the requester after a response is sent. By default an ordinary send."""
+        return self.send(inbox, response)
+
+    def apply(self, operation: str, inbox: Inbox, message: Record) -> Inbox | None:
+        """Return the inbox after the operation of the given name, or None where it is refused."""
+        if operation == "send":
+            return self.send(inbox, message)
+        if operation == "send_once":
+            return self.send_once(inbox, message)
+        if operation == "reply":
+            return self.reply(inbox, message)
+        if operation == "discard":
+            return self.discard(inbox, message)
+        if operation == "forget":
+            return self.forget(inbox, message)
+        if operation == "lose":
+            return self.lose(inbox, message)
+        if operation == "duplicate":
+            return self.duplicate(inbox, message)
+        raise ValueError(f"{operation!r} is not an operation of the network")
+
+    def own_actions(self) -> tuple[str, ...]:
+        """Return the names of the actions that the network takes by itself."""
+        return tuple(action for action, _, _ in self.own_operations())
+
+    def own_operations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Yield (action, operation, bounds spent) of what the network may do to any deliverable message."""
+        if self.loses:
+            yield "LoseMessage", "lose", _bound(self.loses)
+        if self.duplicates:
+            yield "DuplicateMessage", "duplicate", _bound(self.duplicates)
+
+    def own_steps(self, inbox: Inbox) -> Iterator[NetworkStep]:
+        """Yield the steps that the network can take on one inbox by itself."""
+        for message in self.deliverable(inbox):
+            for action, operation, spends in self.own_operations():
+                after = self.apply(operation, inbox, message)
+                if after is not None:
+                    yield NetworkStep(action, message, after, spends)
+
+    def lose(self, inbox: Inbox, message: Record) -> Inbox | None:
+        """Return the inbox after a deliverable message is lost."""
+        return self.discard(inbox, message)
+
+    def duplicate(self, inbox: Inbox, message: Record) -> Inbox | None:
+        """Return the inbox after a deliverable message is doubled."""
+        return self.send(inbox, message)
+
+
+def _bound(name: bool | str) -> tuple[str, ...]:
+    return (name,) if isinstance(name, str) else ()
+
+
+class BagWithMemory(Network):
+    """Unordered messages with delivery counts; a message once sent is remembered with count 0.
+
+    This is module MessagePassing of the TLA+ specification KRaftWithReconfig: `messages` maps every message ever
+    sent to the number of copies under way.
+
+    Parameters
+    ----------
+    once
+        Types of messages that an ordinary send sends at most once in a behaviour (`Send`, `_SendOnce`).
+    replies_once
+        Types of responses of which an equal one may not be replied again (`Reply`).
+    """
+
+    def __init__(
+        self,
+        *,
+        once: Iterable[type[Record]] = (),
+        replies_once: Iterable[type[Record]] = (),
+        loses: bool | str = False,
+        duplicates: bool | str = False,
+    ) -> None:
+        super().__init__(loses=loses, duplicates=duplicates)
+        self.once = tuple(once)
+        self.replies_once = tuple(replies_once)
+
+    @property
+    def empty(self) -> Map[Record, int]:
+        """No message was ever sent."""
+        return Map()
+
+    def deliverable(self, inbox: Map[Record, int]) -> tuple[Record, ...]:
+        """Return the messages of which a copy is under way."""
+        return tuple(ordered(message for message, copies in inbox.items() if copies > 0))
+
+    def known(self, inbox: Map[Record, int]) -> tuple[Record, ...]:
+        """Return every message ever sent (`DOMAIN messages`)."""
+        return tuple(ordered(inbox))
+
+    def count(self, inbox: Map[Record, int], message: Record) -> int:
+        """Return the delivery count."""
+        return inbox.get(message, 0)
+
+    def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
+        """Add a copy; messages of the types in `once` only if they were never sent."""
+        if isinstance(message, self.once):
+            return self.send_once(inbox, message)
+        return inbox.put(message, inbox.get(message, 0) + 1)
+
+    def send_once(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
+        """Add the first copy of a message that was never sent."""
+        return None if message in inbox else inbox.put(message, 1)
+
+    def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
+        """Add a copy of a response; of the types in `replies_once` only if it was never sent."""
+        if isinstance(response, self.replies_once):
+            return self.send_once(inbox, response)
+        return inbox.put(response, inbox.get(response, 0) + 1)
+
+    def duplicate(self, inbox: Map[Record, int], message: Record) -> Map[Record, int]:
+        """Add a copy of a message under way, also of the types that are sent once."""
+        return inbox.put(message, inbox[message] + 1)
+
+    def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
+        """Take away one copy; the message stays known."""
+        copies = inbox.get(message, 0)
+        return inbox.put(message, copies - 1) if copies > 0 else None
+
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the rule: sending adds one, or is refused after the first; discarding takes one away."""
+        if operation in ("discard", "lose"):
+            return CountingRule(absent=-1, change=-1, least=1)
+        if operation == "duplicate":
+            return CountingRule(absent=-1, change=1, least=1)
+        rules: dict[str, tuple[type[Record], ...]] = {
+            "send": self.once,
+            "reply": self.replies_once,
+            "send_once": (Record,),
+        }
+        once = rules[operation]
+        return CountingRule(absent=1, change=1, least=NEVER if isinstance(message, once) else 0)
+
+
+class Bag(BagWithMemory):
+    """Unordered messages with delivery counts, forgotten once the last copy is consumed.
+
+    Parameters
+    ----------
+    merges
+        Whether sending a message that is under way changes nothing, as in a set; only `DuplicateMessage` then adds a
+        copy. It keeps the states finite where requests are repeated.
+    groups
+        From a message to the group that a step may `forget` it with, a record with the same `dest`, or None.
+    """
+
+    def __init__(
+        self,
+        *,
+        merges: bool = False,
+        groups: Callable[[Record], Record | None] | None = None,
+        once: Iterable[type[Record]] = (),
+        replies_once: Iterable[type[Record]] = (),
+        loses: bool | str = False,
+        duplicates: bool | str = False,
+    ) -> None:
+        super().__init__(once=once, replies_once=replies_once, loses=loses, duplicates=duplicates)
+        self.merges = merges
+        self.groups = groups
+
+    def group(self, message: Record) -> Record | None:
+        """Return the group of a message, if groups were declared."""
+        return None if self.groups is None else self.groups(message)
+
+    def forget(self, inbox: Map[Record, int], group: Record) -> Map[Record, int]:
+        """Take out every message of a group."""
+        return Map((message, copies) for message, copies in inbox.items() if self.group(message) != group)
+
+    def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
+        """Add a copy, unless one is under way and they merge."""
+        if self.merges and message in inbox and not isinstance(message, self.once):
+            return inbox
+        return super().send(inbox, message)
+
+    def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
+        """Add a copy of a response, unless one is under way and they merge."""
+        if self.merges and response in inbox and not isinstance(response, self.replies_once):
+            return inbox
+        return super().reply(inbox, response)
+
+    def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
+        """Take away one copy; with the last one the message is forgotten."""
+        copies = inbox.get(message, 0)
+        if copies == 0:
+            return None
+        return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
+
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the rule of a bag with memory, except that the last copy is forgotten and that messages may merge."""
+        if operation == "forget":
+            return CountingRule(absent=0, change=0, clears=True)
+        rule = super().rule(operation, message)
+        if rule is None:
+            return None
+        if operation in ("discard", "lose"):
+            return rule._replace(forgets=True)
+        merged = self.merges and operation in ("send", "reply") and rule.least != NEVER
+        return rule._replace(change=0) if merged else rule
+
+
+class MessageSet(Network):
+    """Unordered messages without counts: sending what is under way changes nothing.
+
+    Parameters
+    ----------
+    keeps
+        True where messages are never removed: consuming one leaves it to be delivered again, as in the textbook
+        models in which `msgs` only grows.
+    """
+
+    def __init__(self, *, keeps: bool = False, loses: bool | str = False) -> None:
+        super().__init__(loses=loses)
+        self.keeps = keeps
+
+    @property
+    def empty(self) -> frozenset[Record]:
+        """No message."""
+        return frozenset()
+
+    def deliverable(self, inbox: frozenset[Record]) -> tuple[Record, ...]:
+        """Return every message of the set."""
+        return tuple(ordered(inbox))
+
+    def known(self, inbox: frozenset[Record]) -> tuple[Record, ...]:
+        """Return every message of the set."""
+        return tuple(ordered(inbox))
+
+    def count(self, inbox: frozenset[Record], message: Record) -> int:
+        """Return 1 for a message of the set, else 0."""
+        return int(message in inbox)
+
+    def send(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
+        """Add the message."""
+        return inbox | {message}
+
+    def send_once(self, inbox: frozenset[Record], message: Record) -> frozenset[Record] | None:
+        """Add the message if it is not there."""
+        return None if message in inbox else inbox | {message}
+
+    def discard(self, inbox: frozenset[Record], message: Record) -> frozenset[Record] | None:
+        """Remove the message, unless messages are kept for ever."""
+        if message not in inbox:
+            return None
+        return inbox if self.keeps else inbox - {message}
+
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the rule: a message is there or not."""
+        if operation == "discard":
+            return CountingRule(-1, 0 if self.keeps else -1, least=1, forgets=not self.keeps)
+        if operation == "lose":
+            return CountingRule(-1, -1, least=1, forgets=True)
+        return CountingRule(absent=1, change=0, least=NEVER if operation == "send_once" else 0)
+
+    def from_counts(self, counts: Map[Record, int]) -> frozenset[Record]:
+        """Return the set of the messages counted."""
+        return frozenset(counts)
+
+    def to_counts(self, inbox: frozenset[Record]) -> Map[Record, int]:
+        """Return 1 for each message."""
+        return Map((message, 1) for message in inbox)
+
+    def lose(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
+        """Remove the message, whatever delivery does."""
+        return inbox - {message}
+
+
+class Channels(Network):
+    """One first-in first-out channel for each pair of replicas: only the oldest of a sender is deliverable."""
+
+    @property
+    def empty(self) -> Map[Value, tuple[Record, ...]]:
+        """No message from anyone."""
+        return Map()
+
+    def deliverable(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
+        """Return the oldest message of every sender."""
+        return tuple(inbox[source][0] for source in ordered(inbox))
+
+    def known(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
+        """Return all messages under way."""
+        return tuple(ordered({message for queue in inbox.values() for message in queue}))
+
+    def count(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> int:
+        """Return how many copies are under way from the message's source."""
+        return inbox.get(_source(message), ()).count(message)
+
+    def send(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]]:
+        """Append to the sender's channel."""
+        return inbox.put(_source(message), (*inbox.get(_source(message), ()), message))
+
+    def send_once(
+        self, inbox: Map[Value, tuple[Record, ...]], message: Record
+    ) -> Map[Value, tuple[Record, ...]] | None:
+        """Append to the sender's channel if no equal message is in it."""
+        return None if self.count(inbox, message) else self.send(inbox, message)
+
+    def discard(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]] | None:
+        """Remove the oldest message of its sender."""
+        queue = inbox.get(_source(message), ())
+        if not queue or queue[0] != message:
+            return None
+        return inbox.put(_source(message), queue[1:]) if len(queue) > 1 else inbox.without(_source(message))
+
+
+def _source(message: Record) -> Value:
+    source: Value = getattr(message, "source")  # noqa: B009 - the field is the protocol's own
+    return source

@@ -1,0 +1,177 @@
+"""Properties: named predicates that say what they read.
+
+A property names as parameters what it is about: `me` (every replica), `peer` (every other replica), `message`
+(every message that the network knows), `shared`, declared projections of all replicas, or the whole `state`.
+Engines evaluate it once for each distinct value of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.action import Reads, camel_case
+from kraftcheck.spec.language.signature import Projection, declared, parameters, record_types
+from kraftcheck.spec.values import Record, Value
+
+if TYPE_CHECKING:
+    from kraftcheck.spec.language.protocol import Protocol
+
+F = TypeVar("F", bound=Callable[..., Any])
+QUANTIFIED = ("me", "peer", "message")
+STEP = ("before", "after")
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What a decorator says of a property, before the class that holds it is known."""
+
+    kind: str
+    reads: tuple[Projection, ...]
+    name: str | None
+
+
+@overload
+def invariant(function: F) -> F: ...
+
+
+@overload
+def invariant(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]: ...
+
+
+def invariant(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
+    """Mark a method as an invariant: true in every reachable state.
+
+    Parameters
+    ----------
+    function
+        The method, where the decorator is used without arguments.
+    reads
+        Projections of all replicas that it sees, each as a parameter of the projection's name.
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
+    """
+    return _marked("invariant", function, reads, name)
+
+
+@overload
+def constraint(function: F) -> F: ...
+
+
+@overload
+def constraint(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]: ...
+
+
+def constraint(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
+    """Mark a method as a state constraint: what a `.cfg` may name under CONSTRAINT to bound a search."""
+    return _marked("constraint", function, reads, name)
+
+
+@overload
+def step_invariant(function: F) -> F: ...
+
+
+@overload
+def step_invariant(*, name: str | None = None) -> Callable[[F], F]: ...
+
+
+def step_invariant(function: F | None = None, *, name: str | None = None) -> Any:
+    """Mark a method as a step property over a replica `before` and `after` a step: true of every step.
+
+    It is evaluated on every replica that a step changes (not on one that it creates), and may also ask for the
+    `shared` state before the step.
+    """
+    return _marked("step_invariant", function, (), name)
+
+
+@overload
+def action_constraint(function: F) -> F: ...
+
+
+@overload
+def action_constraint(*, name: str | None = None) -> Callable[[F], F]: ...
+
+
+def action_constraint(function: F | None = None, *, name: str | None = None) -> Any:
+    """Mark a method as an action constraint, over a replica `before` and `after` a step (ACTION_CONSTRAINT)."""
+    return _marked("action_constraint", function, (), name)
+
+
+def _marked(kind: str, function: F | None, reads: Reads, name: str | None) -> Any:
+    def mark(function: F) -> F:
+        function.property = Marked(kind, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
+        return function
+
+    return mark if function is None else mark(function)
+
+
+@dataclass(frozen=True, eq=False)
+class Property:
+    """One property of a protocol class.
+
+    Attributes
+    ----------
+    name
+        Its name in a `.cfg` and in reports.
+    kind
+        "invariant", "constraint", "step_invariant" or "action_constraint".
+    function
+        The method, unbound.
+    reads
+        The projections that it declares.
+    """
+
+    name: str
+    kind: str
+    function: Callable[..., Any]
+    reads: tuple[Projection, ...]
+
+    @property
+    def over_steps(self) -> bool:
+        """Whether it is about steps rather than states."""
+        return self.kind in ("step_invariant", "action_constraint")
+
+    @cached_property
+    def asks(self) -> tuple[str, ...]:
+        """Names of its parameters after self."""
+        allowed = (*STEP, "shared") if self.over_steps else (*QUANTIFIED, "shared", "state")
+        names = parameters(self.function, allowed, self.reads)
+        if "peer" in names and "me" not in names:
+            raise ProtocolError(f"property {self.name} asks for peer without me")
+        if self.over_steps and not set(STEP) <= set(names):
+            raise ProtocolError(f"property {self.name} is about steps: it takes (self, before, after)")
+        return names
+
+    def kinds(self, parameter: str) -> tuple[type[Record], ...]:
+        """Return the record types over which a quantified parameter ranges."""
+        return self._kinds[parameter]
+
+    @cached_property
+    def _kinds(self) -> dict[str, tuple[type[Record], ...]]:
+        return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
+
+    def holds(self, protocol: Protocol, arguments: dict[str, Value]) -> bool:
+        """Return whether it is true of the given arguments, by parameter name.
+
+        Raises
+        ------
+        ProtocolError
+            Where the method raises or returns something that is not a bool.
+        """
+        try:
+            result = self.function(protocol, *[arguments[name] for name in self.asks])
+        except Exception as error:
+            raise ProtocolError(f"property {self.name} raised {type(error).__name__}: {error}") from error
+        if type(result) is not bool:
+            code = self.function.__code__
+            place = f"{code.co_filename}:{code.co_firstlineno}"
+            raise ProtocolError(f"{place}: property {self.name} returned {result!r}; expected True or False")
+        return result
+
+
+def property_of(method: str, function: Callable[..., Any], marked: Marked) -> Property:
+    """Return the property that a marked method is."""
+    return Property(marked.name or camel_case(method), marked.kind, function, marked.reads)

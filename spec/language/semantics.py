@@ -1,0 +1,340 @@
+"""What steps do to states: which actions a state offers, which of their steps are enabled, where they lead.
+
+This is the meaning of the language. The reference engine calls it directly; every other engine must agree with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.signature import Projection
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Map, Record, Value, ordered
+
+
+class Refusal(NamedTuple):
+    """Why a step that an action would take is not enabled.
+
+    Attributes
+    ----------
+    kind
+        "bound", "network" or "message".
+    reason
+        A sentence for a person.
+    """
+
+    kind: str
+    reason: str
+
+
+class Transition(NamedTuple):
+    """A step taken: by which action, by whom, on which message, and where it leads.
+
+    Attributes
+    ----------
+    action
+        The action's name.
+    actor
+        The id of the acting replica (for the network's own steps, of the destination), or None.
+    message
+        The delivered message, or None.
+    step
+        The step.
+    target
+        The next state.
+    """
+
+    action: str
+    actor: Any
+    message: Record | None
+    step: Step
+    target: State
+
+
+class Candidate(NamedTuple):
+    """An action with who may take it, on which message."""
+
+    action: Action
+    actor: Any
+    message: Record | None
+
+
+class Offer(NamedTuple):
+    """What a replica may do: an action on a message, and its steps unless it reads other replicas too."""
+
+    action: Action
+    message: Record | None
+    steps: tuple[Step, ...] | None
+
+
+class Semantics:
+    """The transitions and properties of one protocol.
+
+    Actions are pure and read little, so their outcomes are remembered: an action is called once for each distinct
+    (replica, message, what else it asks for). Equal parts of states are made identical, which makes comparing
+    states cheap.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self.network = protocol.network
+        self.handler_calls: Counter[str] = Counter()
+        self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
+        self._same: dict[Value, Value] = {}
+        self._offers: dict[tuple[Value, Value, Value], tuple[Offer, ...]] = {}
+        self._deliverable: dict[Value, tuple[Any, ...]] = {}
+        self._calls: dict[tuple[Any, ...], tuple[Step, ...]] = {}
+        self._inboxes: dict[tuple[str, Value, Value], Value] = {}
+        self._projected: dict[tuple[str, Value], Value] = {}
+        self._verdicts: dict[tuple[Any, ...], bool] = {}
+
+    def same(self, value: Value) -> Value:
+        """Return the one object that stands for all values equal to this one."""
+        if type(value) in (bool, int):  # 1 and True are equal keys, and not the same value
+            return value
+        return self._same.setdefault(value, value)
+
+    def initial(self) -> list[State]:
+        """Return the initial states, checked."""
+        return self.protocol.checked_initial(self.protocol.initial())
+
+    # Who may do what
+
+    def candidates(self, state: State) -> Iterator[Candidate]:
+        """Yield every (action, actor, delivered message) of a state, in a fixed order."""
+        for key in ordered(state.replicas):
+            me = state.replicas[key]
+            for action in self.protocol.actions.values():
+                for message in self._delivered(action, me, state.inboxes.get(key, self.network.empty)):
+                    yield Candidate(action, key, message)
+        for action in self._environment:
+            yield Candidate(action, None, None)
+
+    def _delivered(self, action: Action, me: Record, inbox: Value) -> list[Any]:
+        """Return the messages on which a replica may take an action; [None] for a step of its own."""
+        if action.kind == "environment" or not isinstance(me, action.actors):
+            return []
+        if action.kind == "internal":
+            return [None]
+        messages = self._deliverable.get(inbox)
+        if messages is None:
+            messages = self._deliverable[inbox] = tuple(map(self.same, self.network.deliverable(inbox)))
+        return [m for m in messages if isinstance(m, action.messages) and self.protocol.receives(me, m)]
+
+    def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[Offer, ...]:
+        """Return what a replica may do, given its local state, its inbox and the shared state; remembered."""
+        key = (me, inbox, shared)
+        found = self._offers.get(key)
+        if found is None:
+            found = self._offers[key] = tuple(self._make_offers(me, inbox, shared))
+        return found
+
+    def _make_offers(self, me: Record, inbox: Value, shared: Value) -> Iterator[Offer]:
+        for action in self.protocol.actions.values():
+            for message in self._delivered(action, me, inbox):
+                steps = None if action.reads else self.steps(action, me, message, {"shared": shared})
+                if steps != ():
+                    yield Offer(action, message, steps)
+
+    def context(self, state: State, action: Action, known: dict[str, Value]) -> dict[str, Value]:
+        """Return what an action may ask for besides its replica and message; `known` keeps it for the state."""
+        known.setdefault("shared", state.shared)
+        for read in action.reads:
+            if read.name not in known:
+                known[read.name] = self.project(read, state)
+        return known
+
+    def project(self, read: Projection, state: State) -> Map[Any, Any]:
+        """Return a projection of all replicas of a state, by id."""
+        empty = self.network.empty
+        result = {}
+        for key, replica in state.replicas.items():
+            source = state.inboxes.get(key, empty) if read.of_inbox else replica
+            found = self._projected.get((read.name, source))
+            if found is None:
+                found = self._projected[read.name, source] = self.same(self.protocol.projected(read, source))
+            result[key] = found
+        return Map(result)
+
+    def steps(
+        self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
+    ) -> tuple[Step, ...]:
+        """Return the steps that an action would take, enabled or not; remembered."""
+        key = (action.name, me, message, *[given[name] for name in action.asks])
+        found = self._calls.get(key)
+        if found is None:
+            self.handler_calls[action.name] += 1
+            taken = action.call(self.protocol, me, message, given)
+            found = tuple(self._shared_parts(step) for step in taken if not self._hopeless(step))
+            self._calls[key] = found
+        return found
+
+    def _hopeless(self, step: Step) -> bool:
+        """Whether a step spends more of a bound than there ever is: at bound 0 a feature costs nothing."""
+        bounds = self.protocol.bounds
+        return any(step.spends.count(name) > bounds[name] for name in step.spends) or any(
+            bounds[name] == 0 for name in step.needs
+        )
+
+    def _shared_parts(self, step: Step) -> Step:
+        return step.but(
+            me=self.same(step.me) if step.me != () else (),
+            sends=tuple((operation, self.same(message)) for operation, message in step.sends),
+            puts=tuple((name, self.same(value)) for name, value in step.puts),
+            writes=tuple(self.same(replica) for replica in step.writes),
+        )
+
+    # What follows
+
+    def transitions(self, state: State) -> Iterator[Transition]:
+        """Yield every transition out of a state: each (action, actor, message, step) once, self-loops included."""
+        known: dict[str, Value] = {}
+        empty, inboxes, shared = self.network.empty, state.inboxes, state.shared
+        for key, me in state.replicas.items():
+            for action, message, steps in self._offered(me, inboxes.get(key, empty), shared):
+                if steps is None:
+                    steps = self.steps(action, me, message, self.context(state, action, known))
+                for step in steps:
+                    target = self.apply(state, key, message, step)
+                    if type(target) is State:
+                        yield Transition(action.name, key, message, step, target)
+        for action in self._environment:
+            for step in self.steps(action, None, None, self.context(state, action, known)):
+                target = self.apply(state, None, None, step)
+                if type(target) is State:
+                    yield Transition(action.name, None, None, step, target)
+        if self.network.own_actions():
+            yield from self._network_transitions(state)
+
+    def _network_transitions(self, state: State) -> Iterator[Transition]:
+        for key in ordered(state.inboxes):
+            for taken in self.network.own_steps(state.inboxes[key]):
+                spent = self._spend(state.spent, taken.spends)
+                if isinstance(spent, Refusal):
+                    continue
+                target = state.but(inboxes=self._with_inbox(state.inboxes, key, self.same(taken.inbox)), spent=spent)
+                yield Transition(taken.action, key, taken.message, Step(spends=taken.spends), target)
+
+    def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | Refusal:
+        """Return the state that a step leads to, or why it is not enabled.
+
+        A step is enabled only if everything in it is: bounds have something left, and the network refuses nothing.
+        """
+        spent = state.spent
+        if step.needs or step.spends:
+            for name in step.needs:
+                if spent[name] >= self.protocol.bounds[name]:
+                    return self._exhausted(name)
+            left = self._spend(spent, step.spends)
+            if isinstance(left, Refusal):
+                return left
+            spent = left
+        inboxes = state.inboxes
+        if step.consumes:
+            rest = self._operate("discard", inboxes[actor], message)
+            if rest is None:
+                return Refusal("message", f"{message!r} is not under way")
+            inboxes = self._with_inbox(inboxes, actor, rest)
+        for operation, sent in step.sends:
+            destination = sent.dest
+            inbox = self._operate(operation, inboxes.get(destination, self.network.empty), sent)
+            if inbox is None:
+                return Refusal("network", f"the network refuses to {operation.replace('_', ' ')} again {sent!r}")
+            inboxes = self._with_inbox(inboxes, destination, inbox)
+        replicas = state.replicas
+        if step.me != () and step.me is not replicas[actor]:
+            replicas = replicas.put(actor, step.me)
+        for replica in step.writes:
+            replicas = replicas.put(replica.id, replica)
+        shared = self.same(state.shared.but(**dict(step.puts))) if step.puts else state.shared
+        return State(replicas, inboxes, shared, spent)
+
+    def _operate(self, operation: str, inbox: Value, message: Value) -> Value:
+        key = (operation, inbox, message)
+        try:
+            return self._inboxes[key]
+        except KeyError:
+            result = self.network.apply(operation, inbox, message)
+            self._inboxes[key] = None if result is None else self.same(result)
+            return self._inboxes[key]
+
+    def _with_inbox(self, inboxes: Map[Any, Any], key: Value, inbox: Value) -> Map[Any, Any]:
+        """Return the inboxes with one replaced; an inbox as if nothing was ever sent to it is left out."""
+        return inboxes.without(key) if inbox == self.network.empty else inboxes.put(key, inbox)
+
+    def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | Refusal:
+        for name in names:
+            if spent[name] >= self.protocol.bounds[name]:
+                return self._exhausted(name)
+            spent = spent.put(name, spent[name] + 1)
+        return self.same(spent)  # type: ignore[no-any-return]
+
+    def _exhausted(self, name: str) -> Refusal:
+        limit = next(c.name for c in self.protocol.constants.values() if c.attribute == name)
+        return Refusal("bound", f"nothing is left of {name}: {limit} = {self.protocol.bounds[name]}")
+
+    # Properties
+
+    def holds(self, prop: Property, state: State) -> bool:
+        """Return whether a state property is true of a state; remembered for each distinct thing that it reads."""
+        if "message" in prop.asks or "state" in prop.asks or any(read.of_inbox for read in prop.reads):
+            return self._holds(prop, state)
+        key = (prop.name, state.replicas, state.shared if "shared" in prop.asks else None)
+        found = self._verdicts.get(key)
+        if found is None:
+            found = self._verdicts[key] = self._holds(prop, state)
+        return found
+
+    def _holds(self, prop: Property, state: State) -> bool:
+        known: dict[str, Value] = {"shared": state.shared, "state": state}
+        for read in prop.reads:
+            known[read.name] = self.project(read, state)
+        replicas = list(state.replicas.values())
+        mes: list[Any] = [None]
+        if "me" in prop.asks:
+            mes = [r for r in replicas if isinstance(r, prop.kinds("me"))]
+        messages: list[Any] = [None]
+        if "message" in prop.asks:
+            sent = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
+            messages = [message for message in sent if isinstance(message, prop.kinds("message"))]
+        for me in mes:
+            peers: list[Any] = [None]
+            if "peer" in prop.asks:
+                peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
+            for peer in peers:
+                for message in messages:
+                    known.update(me=me, peer=peer, message=message)
+                    if not self._verdict(prop, known):
+                        return False
+        return True
+
+    def holds_over(self, prop: Property, before: State, after: State) -> bool:
+        """Return whether a step property is true of a step, for every replica that the step changed."""
+        kinds = prop.kinds("before")
+        for key, replica in after.replicas.items():
+            old = before.replicas.get(key)
+            if old is None or old == replica or not isinstance(replica, kinds):
+                continue
+            if not self._verdict(prop, {"before": old, "after": replica, "shared": before.shared}):
+                return False
+        return True
+
+    def _verdict(self, prop: Property, known: dict[str, Value]) -> bool:
+        key = (prop.name, *[known[name] for name in prop.asks])
+        found = self._verdicts.get(key)
+        if found is None:
+            found = prop.holds(self.protocol, known)
+            if "state" not in prop.asks:
+                self._verdicts[key] = found
+        return found

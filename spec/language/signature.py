@@ -1,0 +1,105 @@
+"""What a protocol's method asks for, read from its parameters.
+
+A method names what it reads as parameters: `me`, `peer`, `message`, `shared`, `state`, or a projection that its
+decorator declares with `reads=`. Engines pass exactly that, so what a method does not name it cannot depend on.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.values import Record
+
+
+class Projection(NamedTuple):
+    """What others may read of each replica, or of each inbox: a named function of it.
+
+    Attributes
+    ----------
+    name
+        The parameter by which an action or a property asks for it, as a map from the replica's id.
+    function
+        Takes the protocol and the replica (or, with `of_inbox`, the messages under way to it).
+    of_inbox
+        Whether it reads the inbox rather than the replica.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    of_inbox: bool
+
+
+def projection(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a method as a projection: what `reads=` may declare that an action sees of every replica.
+
+    The method takes the replica, `(self, me)`, or the messages under way to it, `(self, messages)`. An engine
+    evaluates it once for each distinct input.
+    """
+    parameters = list(inspect.signature(function).parameters)[1:]
+    if len(parameters) != 1:
+        raise ProtocolError(f"projection {function.__name__} takes one parameter besides self, found {parameters}")
+    function.projection = Projection(function.__name__, function, parameters[0] == "messages")  # type: ignore[attr-defined]
+    return function
+
+
+def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str) -> tuple[Projection, ...]:
+    """Return the projections of a `reads=`, which may be one or several."""
+    functions = [reads] if callable(reads) else list(reads)
+    for function in functions:
+        if not hasattr(function, "projection"):
+            raise ProtocolError(f"{owner}: reads= takes methods marked @projection, found {function!r}")
+    return tuple(getattr(function, "projection") for function in functions)  # noqa: B009 - set by the decorator
+
+
+def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]) -> tuple[str, ...]:
+    """Return the names of a method's parameters after self, checked.
+
+    Parameters
+    ----------
+    function
+        The method.
+    allowed
+        Names that it may use besides the projections in `reads`.
+    reads
+        The projections that it declares.
+
+    Raises
+    ------
+    ProtocolError
+        For a parameter that nothing provides, naming what could be asked for.
+    """
+    names = tuple(list(inspect.signature(function).parameters)[1:])
+    offered = (*allowed, *(read.name for read in reads))
+    for name in names:
+        if name not in offered:
+            raise ProtocolError(
+                f"{function.__qualname__} asks for {name!r}; it can ask for {', '.join(offered)}"
+                " or declare a projection with reads="
+            )
+    return names
+
+
+def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Record], ...]:
+    """Return the record types that a parameter's annotation names; `Record` itself where it names none.
+
+    Raises
+    ------
+    ProtocolError
+        For an annotation that cannot be resolved where the method is defined.
+    """
+    try:
+        closure = inspect.getclosurevars(function).nonlocals if hasattr(function, "__code__") else {}
+        hint = get_type_hints(function, localns=dict(closure)).get(parameter, Any)
+    except NameError as error:
+        raw = function.__annotations__.get(parameter)
+        if isinstance(raw, type):
+            hint = raw
+        else:
+            raise ProtocolError(
+                f"{function.__qualname__}: cannot resolve the annotation of {parameter!r}: {error}"
+            ) from error
+    kinds = tuple(kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type) and issubclass(kind, Record))
+    return kinds or (Record,)

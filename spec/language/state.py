@@ -1,0 +1,28 @@
+"""A global state of a protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftcheck.spec.values import Map, Record
+
+
+class State(Record):
+    """Everything at one moment.
+
+    Attributes
+    ----------
+    replicas
+        From a replica's id to its local state.
+    inboxes
+        From a destination's id to the content of its inbox, for every destination ever sent to.
+    shared
+        The shared state, a record.
+    spent
+        From the name of a bound to how much of it is used up.
+    """
+
+    replicas: Map[Any, Any]
+    inboxes: Map[Any, Any]
+    shared: Any
+    spent: Map[str, int]

@@ -1,0 +1,1 @@
+"""TLA+ values as text, and a protocol's states as TLA+ variables."""

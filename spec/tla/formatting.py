@@ -1,0 +1,218 @@
+"""TLA+ values as text: writing them as TLC prints them, down to the line breaks.
+
+TLC writes a value on one line if it fits there, and otherwise one element a line, in which the same rule
+is applied again. This module lays out the same lines. Source: what TLC prints, and the description of its
+layout in ``tlc2/pprint/Format.java`` of the tlaplus repository.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, order_key
+
+T = TypeVar("T")
+Style = Literal["tlc", "tlc2.15"]
+
+_FIELD_NAME = re.compile(r"(?!WF_.|SF_.)\w*[A-Za-z]\w*", re.ASCII)
+_LAID_OUT = re.compile(r'(?:"(?:[^"\\]|\\[^"])*"|[^"_])*')
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_VALUE_INDENT = 4  # of a value that does not fit beside its field or argument
+
+
+def format_value(
+    value: Value,
+    *,
+    width: int = 80,
+    indent: int = 0,
+    style: Style = "tlc",
+    sort: bool = True,
+) -> str:
+    """Write a value as TLC does.
+
+    Sets and functions are written in TLC's order of their elements and arguments, records in the order of their
+    fields. TLC orders strings, and so records of different fields, by when it first met them; here the
+    alphabet decides.
+
+    Parameters
+    ----------
+    value
+        Any value. A `Record` is written as a TLA+ record, a `Symbol` as an identifier.
+    width
+        Columns that a line may take. TLC's are 80, whatever stands before the value on its first line.
+    indent
+        Columns by which all lines but the first are indented.
+    style
+        ``"tlc2.15"`` for what TLC 2.15 of 2020 prints: it spells the empty function ``<< >>``. A value does not
+        tell an empty function from an empty sequence; by itself it is written as the one, within another as the other.
+    sort
+        Whether to sort the arguments of functions. If not, they are written in the order of the `Map`, which
+        is that of the text it was read from: TLC itself does not always sort them in what ``-simulate`` writes.
+
+    Returns
+    -------
+    str
+        One line or several, without an end of line. `kraftcheck.spec.tla.parsing.parse_value` reads it back.
+
+    Raises
+    ------
+    TypeError
+        For something that is not a value.
+
+    Examples
+    --------
+    >>> print(format_value(frozenset({2, 1}), width=5))
+    { 1,
+      2 }
+    """
+    box = _Boxes(sort).box(value)
+    if style == "tlc2.15" and box.flat == "<<>>":
+        return "<< >>"
+    if not _is_laid_out(box.flat):
+        return box.flat
+    return _lay_out(box, width, 0, "\n" + " " * indent)
+
+
+def one_line(value: Value) -> str:
+    """Write a value on one line, as TLC does where there is room.
+
+    >>> one_line((1, frozenset({"b", "a"})))
+    '<<1, {"a", "b"}>>'
+
+    Raises
+    ------
+    TypeError
+        For something that is not a value.
+    """
+    return _Boxes(sort=True).box(value).flat
+
+
+def in_order(values: Iterable[T]) -> list[T]:
+    """Return values in the order in which `format_value` writes them."""
+    return sorted(values, key=_order)
+
+
+class _Brackets(NamedTuple):
+    opening: str
+    closing: str
+    separator: str
+    arrow: str = ""
+
+
+_SET = _Brackets("{", "}", ",")
+_SEQUENCE = _Brackets("<<", ">>", ",")
+_RECORD = _Brackets("[", "]", ",", " |->")
+_FUNCTION = _Brackets("(", ")", " @@", " :>")
+_ATOM = _Brackets("", "", "")
+
+
+class _Box(NamedTuple):
+    """A value with its text on one line, and with what is in it."""
+
+    flat: str
+    brackets: _Brackets = _ATOM
+    items: Sequence[_Box] = ()
+    keys: Sequence[_Box] = ()
+
+
+class _Boxes:
+    """Makes the box of a value."""
+
+    def __init__(self, sort: bool) -> None:
+        self._sort = sort
+
+    def box(self, value: Value) -> _Box:
+        kind = type(value)
+        if kind is bool:
+            return _Box("TRUE" if value else "FALSE")
+        if kind is int:
+            return _Box(str(value))
+        if kind is str:
+            return _Box('"' + "".join([_ESCAPES.get(letter, letter) for letter in value]) + '"')
+        if kind is ModelValue:
+            return _Box(value.name)
+        if isinstance(value, Symbol):
+            return _Box(str(value.value))
+        if isinstance(value, Map):
+            value = as_function(value)
+        if type(value) is tuple:
+            return _enclosed(_SEQUENCE, [self.box(item) for item in value])
+        if kind is frozenset:
+            return _enclosed(_SET, [self.box(item) for item in in_order(value)])
+        if isinstance(value, Record):
+            value = _fields(value)
+        if not isinstance(value, Map):
+            raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+        if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
+            return _enclosed(_RECORD, [self.box(item) for item in value.values()], [_Box(name) for name in value])
+        keys = in_order(value) if self._sort else list(value)
+        return _enclosed(_FUNCTION, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
+
+
+def _order(value: Value) -> tuple[Any, ...]:
+    """Return a key that sorts as TLC does: `order_key`, with model values first and functions by their domain."""
+    kind = type(value)
+    if kind is ModelValue or isinstance(value, Symbol):
+        return (0, *order_key(value))
+    if kind is tuple:
+        return (2, len(value), [_order(item) for item in value])
+    if kind is frozenset:
+        return (3, len(value), sorted([_order(item) for item in value]))
+    if isinstance(value, Record):
+        value = _fields(value)
+    if isinstance(value, Map):
+        is_record = all(type(key) is str for key in value)
+        keys = list(value) if is_record else in_order(value)
+        return (4, len(value), [_order(key) for key in keys], [_order(value[key]) for key in keys])
+    return (1, *order_key(value))
+
+
+def _fields(record: Record) -> Map[str, Value]:
+    return Map(zip(field_names(type(record)), field_values(record), strict=True))
+
+
+def _enclosed(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] = ()) -> _Box:
+    if keys:
+        texts = [f"{key.flat}{brackets.arrow} {item.flat}" for key, item in zip(keys, items, strict=True)]
+    else:
+        texts = [item.flat for item in items]
+    flat = brackets.opening + f"{brackets.separator} ".join(texts) + brackets.closing
+    return _Box(flat, brackets, items, keys)
+
+
+def _is_laid_out(flat: str) -> bool:
+    """Tell whether TLC lays a value out: its layout gives up at names with ``_`` and strings with quotes in them."""
+    return ("_" not in flat and '\\"' not in flat) or _LAID_OUT.fullmatch(flat) is not None
+
+
+def _lay_out(box: _Box, room: int, after: int, newline: str) -> str:
+    """Break a value into lines of `room` columns, with `after` columns left at the end of the last one.
+
+    `newline` is the end of a line and the indent of the next one.
+    """
+    brackets = box.brackets
+    if brackets is _ATOM or len(box.flat) <= room - after:
+        return box.flat
+    inset = len(brackets.opening) + 1
+    room -= inset
+    newline += " " * inset
+    after += len(brackets.closing) + 1
+    lines = []
+    for number, item in enumerate(box.items, start=1):
+        follows = after if number == len(box.items) else len(brackets.separator)
+        if not box.keys:
+            lines.append(_lay_out(item, room, follows, newline))
+            continue
+        key = box.keys[number - 1]
+        head = key.flat + brackets.arrow
+        if len(head) + 1 + len(item.flat) + follows <= room:
+            lines.append(f"{head} {item.flat}")
+            continue
+        if len(head) > room:
+            head = _lay_out(key, room, after + len(brackets.arrow), newline) + brackets.arrow
+        below = newline + " " * _VALUE_INDENT
+        lines.append(head + below + _lay_out(item, room - _VALUE_INDENT, follows, below))
+    return f"{brackets.opening} " + (brackets.separator + newline).join(lines) + f" {brackets.closing}"

@@ -1,0 +1,315 @@
+"""TLA+ values as text: reading what TLC prints.
+
+A TLA+ value becomes a value of `kraftcheck.spec.values` in the plainest way there is:
+
+====================  =====================================================
+TLA+                  Python
+====================  =====================================================
+``3``, ``TRUE``       int, bool
+``"text"``            str
+``n1``                ``ModelValue("n1")``, or what `names` says it stands for
+``{a, b}``, ``1..3``  frozenset
+``<<a, b>>``          tuple
+``[x |-> a]``         ``Map`` with str keys, in the order of the text
+``(a :> b @@ c :> d)``  ``Map``
+====================  =====================================================
+
+As in TLA+, a function whose domain is 1..n is a sequence, so it becomes a tuple; the empty function is ``()``.
+
+>>> parse_value("[host |-> n1, log |-> << 4, 5 >>]")
+Map({'host': n1, 'log': (4, 5)})
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from importlib import resources
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.values import Map, ModelValue, Value, encode
+
+DEEPEST = 200
+"""Levels of nesting that a value may have: hashing and ordering recurse, and Python's own limit is 1,000 calls."""
+
+LARGEST_INTERVAL = 1_000_000
+"""Elements that an interval may have: ``1..2000000000`` is fifteen characters."""
+
+LONGEST_NUMBER = 1_000
+"""Digits that a number may have. TLC's own numbers have ten."""
+
+_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|<<|>>|[\[({\])}]')
+_ESCAPE = re.compile(r"\\(.)")
+_UNESCAPED = {"n": "\n", "t": "\t", "f": "\f", "r": "\r"}
+_WORDS = {"NAME": "the name of a field", "INTEGER": "a number", "STRING": "a string", "$END": "the end of the value"}
+_STARTS_OF_A_VALUE = {*_WORDS.values(), "'TRUE'", "'FALSE'", "'{'", "'<<'", "'['", "'('"} - {_WORDS["$END"]}
+_FOUND_WIDTH = 40
+
+
+class TlaSyntaxError(InputError):
+    """A text is not what it should be, and this says where.
+
+    Parameters
+    ----------
+    file
+        The name of the file, or another word for where the text comes from.
+    line, column
+        The place, both from 1.
+    found
+        What is there, in a person's words.
+    expected
+        What should be there, in a person's words.
+    """
+
+    def __init__(self, file: str, line: int, column: int, found: str, expected: str) -> None:
+        super().__init__(f"{file}:{line}:{column}: expected {expected}, found {found}")
+        self.file = file
+        self.line = line
+        self.column = column
+        self.found = found
+        self.expected = expected
+
+    def __reduce__(self) -> tuple[type[TlaSyntaxError], tuple[str, int, int, str, str]]:
+        return (type(self), (self.file, self.line, self.column, self.found, self.expected))
+
+
+class ValueParser:
+    """Reads values. Build one and keep it where many texts are read with the same `names`.
+
+    Parameters
+    ----------
+    names
+        What an identifier stands for, such as the model values of a `.cfg` or the symbols of a protocol.
+        An identifier that is not in it becomes a `ModelValue` of that name.
+    """
+
+    def __init__(self, names: Mapping[str, Value] | None = None) -> None:
+        grammar = resources.files(__package__).joinpath("value.lark").read_text(encoding="utf-8")
+        self._lark = Lark(
+            grammar, start="value", parser="lalr", transformer=_Builder(names or {}), maybe_placeholders=False
+        )
+
+    def parse(self, text: str, *, where: str = "<text>", line: int = 1, column: int = 1) -> Value:
+        """Read one value.
+
+        Parameters
+        ----------
+        text
+            The value, with nothing but white space around it. Lines may end in LF or CRLF.
+        where
+            What to call the place in an error: the name of the file.
+        line, column
+            Where in the file the text begins.
+
+        Returns
+        -------
+        Value
+            Equal for equal values, whatever their layout.
+
+        Raises
+        ------
+        TlaSyntaxError
+            The text is not one value; or it is too large for its own good: nested deeper than `DEEPEST`,
+            an interval of more than `LARGEST_INTERVAL` elements, a number of more than `LONGEST_NUMBER` digits.
+        """
+        try:
+            _reject_deep(text)
+            return self._lark.parse(text)
+        except _RejectedError as rejected:
+            offset, found, expected = rejected.args
+        except UnexpectedInput as error:
+            offset, found = _found(text, error)
+            expected = self._expected(error)
+        before = text[:offset]
+        row, start = before.count("\n"), before.rfind("\n") + 1
+        raise TlaSyntaxError(where, line + row, offset - start + (1 if row else column), found, expected)
+
+    def _expected(self, error: UnexpectedInput) -> str:
+        terminals: set[str] = error.interactive_parser.accepts()  # type: ignore[no-untyped-call]
+        words = {self._word(name) for name in terminals or ["$END"]}  # Lark's final state accepts nothing by name
+        if "'{'" in words:
+            words = {"a value"} | words - _STARTS_OF_A_VALUE
+        return in_words(words - {"'..'"} or words)
+
+    def _word(self, terminal: str) -> str:
+        if terminal in _WORDS:
+            return _WORDS[terminal]
+        return f"'{self._lark.get_terminal(terminal).pattern.value}'"
+
+
+def parse_value(
+    text: str,
+    *,
+    where: str = "<text>",
+    line: int = 1,
+    column: int = 1,
+    names: Mapping[str, Value] | None = None,
+) -> Value:
+    """Read one value, as `ValueParser.parse` does.
+
+    >>> sorted(parse_value("{1, 2, 3}"))
+    [1, 2, 3]
+
+    Raises
+    ------
+    TlaSyntaxError
+        The text is not one value, or it is too large for its own good.
+    """
+    parser = shared_parser() if names is None else ValueParser(names)
+    return parser.parse(text, where=where, line=line, column=column)
+
+
+def in_words(alternatives: Iterable[str]) -> str:
+    """Join alternatives as a person would.
+
+    >>> in_words(["'}'", "','", "a value"])
+    "a value, ',' or '}'"
+    """
+    words = sorted(alternatives, key=lambda word: (word.startswith("'"), word))
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def shortened(text: str) -> str:
+    """Return text in quotes, cut where it is too long to be read in an error."""
+    return repr(str(text) if len(text) <= _FOUND_WIDTH else text[: _FOUND_WIDTH - 3] + "...")
+
+
+@cache
+def shared_parser() -> ValueParser:
+    """Return the parser without `names`, which is built once: that takes longer than reading a value."""
+    return ValueParser()
+
+
+class _RejectedError(Exception):
+    """The text is well-formed and yet not a value that we take: offset, what was found, what was expected."""
+
+
+class _Builder(Transformer[Token, Value]):
+    """Makes values of what the grammar recognises. The parser calls it as it goes, so there is no tree."""
+
+    def __init__(self, names: Mapping[str, Value]) -> None:
+        super().__init__()
+        self._names = names
+        self._model_value = lru_cache(maxsize=100_000)(ModelValue)  # one object a name makes comparing them fast
+
+    def integer(self, children: list[Token]) -> int:
+        (digits,) = children
+        if len(digits) > LONGEST_NUMBER:
+            found = f"one of {len(digits):,}"
+            raise _RejectedError(_offset(digits), found, f"a number of at most {LONGEST_NUMBER:,} digits")
+        return int(digits)
+
+    def interval(self, children: list[Token]) -> frozenset[int]:
+        low, high = (self.integer([token]) for token in children)
+        if high - low >= LARGEST_INTERVAL:
+            found = f"one of {high - low + 1:,}"
+            raise _RejectedError(_offset(children[0]), found, f"an interval of at most {LARGEST_INTERVAL:,} elements")
+        return frozenset(range(low, high + 1))
+
+    def true(self, _: list[Token]) -> bool:
+        return True
+
+    def false(self, _: list[Token]) -> bool:
+        return False
+
+    def string(self, children: list[Token]) -> str:
+        (quoted,) = children
+        if "\\" not in quoted:
+            return quoted[1:-1]
+        return _ESCAPE.sub(lambda escape: _UNESCAPED.get(escape[1], escape[1]), quoted[1:-1])
+
+    def identifier(self, children: list[Token]) -> Value:
+        (name,) = children
+        try:
+            return self._names[name]
+        except KeyError:
+            return self._model_value(str(name))
+
+    def set(self, children: list[Value]) -> frozenset[Value]:
+        opening, *elements = children
+        result = frozenset(elements)
+        if len(result) < len(elements):
+            _reject_mixed(_offset(opening), elements)
+        return result
+
+    def sequence(self, children: list[Value]) -> tuple[Value, ...]:
+        return tuple(children)
+
+    def field(self, children: list[Value]) -> tuple[Token, Value]:
+        name, value = children
+        return (name, value)
+
+    def record(self, children: list[tuple[Token, Value]]) -> Value:
+        fields = {str(name): value for name, value in children}
+        if len(fields) < len(children):
+            _reject_repeated([(str(name), name) for name, _ in children])
+        return Map(fields) if fields else ()
+
+    def pair(self, children: list[Value]) -> tuple[Value, Token, Value]:
+        key, arrow, value = children
+        return (key, arrow, value)
+
+    def function(self, children: list[tuple[Value, Token, Value]]) -> Value:
+        pairs = {key: value for key, _, value in children}
+        if len(pairs) < len(children):
+            _reject_repeated([(key, arrow) for key, arrow, _ in children])
+        return as_function(pairs)
+
+
+def as_function(pairs: Mapping[Value, Value]) -> Value:
+    """Return the value that a TLA+ function is: a tuple where its domain is 1..n, otherwise a `Map`.
+
+    >>> as_function({2: "b", 1: "a"})
+    ('a', 'b')
+    """
+    if all(type(key) is int for key in pairs) and pairs.keys() == set(range(1, len(pairs) + 1)):
+        return tuple([pairs[number] for number in range(1, len(pairs) + 1)])
+    return Map(pairs)
+
+
+def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:
+    seen: dict[Value, Value] = {}
+    for key, token in keys:
+        if key in seen:
+            _reject_mixed(_offset(token), [key, seen[key]])
+            raise _RejectedError(_offset(token), "the same one again", "a field or argument not given before")
+        seen[key] = key
+
+
+def _reject_mixed(offset: int, values: list[Value]) -> None:
+    """Reject values that Python takes for equal and TLA+ does not: ``TRUE`` is not 1."""
+    if len({encode(value) for value in values}) > len(frozenset(values)):
+        raise _RejectedError(offset, "a mixture of numbers and TRUE or FALSE", "elements that can be compared")
+
+
+def _reject_deep(text: str) -> None:
+    if sum(map(text.count, ("{", "<<", "[", "("))) <= DEEPEST:
+        return
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        if bracket[0] in ("{", "<<", "[", "("):
+            depth += 1
+            if depth > DEEPEST:
+                raise _RejectedError(bracket.start(), "one that is deeper", f"a value of at most {DEEPEST} levels")
+        elif not bracket[0].startswith('"'):
+            depth -= 1
+
+
+def _offset(token: Token) -> int:
+    assert token.start_pos is not None  # Lark leaves it out of tokens of its own making only
+    return token.start_pos
+
+
+def _found(text: str, error: UnexpectedInput) -> tuple[int, str]:
+    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
+        return _offset(error.token), shortened(error.token)
+    if isinstance(error, UnexpectedCharacters):
+        offset = error.pos_in_stream or 0
+        if text[offset] == '"':
+            return offset, "a string that does not end, or has an escape that TLA+ does not know"
+        return offset, shortened(text[offset])
+    return len(text.rstrip()), "the end of the text"

@@ -1,0 +1,128 @@
+"""Records as TLA+ has them: what their fields are called there, and values on the way there.
+
+A record is a TLA+ record whose field names are the class's in camel case. A record class may say otherwise:
+
+``tla_prefix``
+    What stands before every field's name: with ``"m"``, `last_log_epoch` is ``mlastLogEpoch``.
+``tla_names``
+    From a field to its whole name, where that does not follow.
+``tla_constants``
+    Fields that are the same in every record of the class, such as ``mtype``, with their values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kraftcheck.spec.kinds import SCALARS
+from kraftcheck.spec.tla.formatting import one_line
+from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names
+
+SHOWN = 60  # characters of a value that an error quotes
+NAMED = 20  # names that an error lists
+
+
+def camel(name: str) -> str:
+    """Return a field's name as TLA+ has it: `last_log_epoch` is `lastLogEpoch`."""
+    first, *rest = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def shown(value: Value) -> str:
+    """Return a TLA+ value, or one read from JSON, as an error quotes it."""
+    try:
+        text = one_line(value)
+    except TypeError:
+        text = json.dumps(value, default=str)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def few(names: Iterable[str]) -> str:
+    """Return names that a file gives, listed as an error lists them: not too many, none too long."""
+    listed = [name if len(name) <= SHOWN else name[: SHOWN - 3] + "..." for name in names]
+    more = len(listed) - NAMED
+    return ", ".join(listed[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def names_of(cls: type[Record]) -> dict[str, str]:
+    """Return what a record class's fields are called in TLA+, by attribute."""
+    prefix: str = getattr(cls, "tla_prefix", "")
+    given: Mapping[str, str] = getattr(cls, "tla_names", {})
+    return {name: given.get(name, prefix + camel(name)) for name in field_names(cls)}
+
+
+def subclasses(cls: type[Record]) -> list[type[Record]]:
+    """Return all classes derived from a record class, in the order of their definition."""
+    found: dict[type[Record], None] = {}
+    for child in cls.__subclasses__():
+        found.update(dict.fromkeys([child, *subclasses(child)]))
+    return list(found)
+
+
+class Encoder:
+    """Makes TLA+ values of a protocol's.
+
+    Parameters
+    ----------
+    messages
+        The classes of messages. One that declares no `tla_constants` gets a field `type` with its name, as
+        the textbook specifications have it.
+    symbols
+        For each symbol the model value that stands for it.
+    """
+
+    def __init__(self, messages: Iterable[type[Record]], symbols: Mapping[Symbol, ModelValue]) -> None:
+        self._messages = frozenset(messages)
+        self._symbols = symbols
+        self._known: dict[Record, Value] = {}
+        self._constants: dict[type[Record], dict[str, Value]] = {}
+
+    def constants(self, cls: type[Record]) -> dict[str, Value]:
+        """Return the fields that are the same in all records of a class."""
+        found = self._constants.get(cls)
+        if found is None:
+            declared = getattr(cls, "tla_constants", None)
+            if declared is None:
+                tagged = cls in self._messages and "type" not in names_of(cls).values()
+                declared = {"type": cls.__name__} if tagged else {}
+            found = self._constants[cls] = {name: self.encode(value) for name, value in declared.items()}
+        return found
+
+    def encode(self, value: Value) -> Value:
+        """Return a value as `spec.tla.parsing` reads it: records and functions as maps, symbols as model values."""
+        kind = type(value)
+        if kind in SCALARS:
+            return value
+        if isinstance(value, Symbol):
+            found = self._symbols.get(value)
+            return ModelValue(str(value.value)) if found is None else found
+        if kind is tuple:
+            return tuple([self.encode(item) for item in value])
+        if kind is frozenset:
+            return frozenset([self.encode(item) for item in value])
+        if isinstance(value, Map):
+            return as_function({self.encode(key): self.encode(item) for key, item in value.items()})
+        if not isinstance(value, Record):
+            raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+        known = self._known.get(value)
+        if known is None:
+            names = names_of(type(value))
+            fields = {name: self.encode(getattr(value, attribute)) for attribute, name in names.items()}
+            known = self._known[value] = as_function({**self.constants(type(value)), **fields})
+        return known
+
+
+class Shape(NamedTuple):
+    """How a record class looks in TLA+."""
+
+    cls: type[Record]
+    names: dict[str, str]
+    constants: dict[str, Value]
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Names of all fields."""
+        return frozenset((*self.names.values(), *self.constants))

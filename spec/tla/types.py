@@ -1,0 +1,374 @@
+"""TLA+ values as values of declared types: how what a trace says is read.
+
+What a value is follows from its place: a field's annotation, and for records the names of their fields.
+Where two classes may stand in one place, they differ in fields, constants (`tla_constants`) or types; otherwise
+the first of them is taken.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Union, get_args, get_origin
+
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.kinds import SCALARS
+from kraftcheck.spec.tla.formatting import one_line
+from kraftcheck.spec.tla.parsing import TlaSyntaxError, in_words, parse_value
+from kraftcheck.spec.tla.records import Encoder, Shape, few, names_of, shown, subclasses
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
+
+Decode = Callable[[Value], Value]
+REMEMBERED = 200_000  # values that a reader of one type knows again
+
+
+class ViewError(InputError):
+    """A state as TLA+ variables that is not one of the protocol's; the message says where, and what was expected.
+
+    Attributes
+    ----------
+    variable
+        The variable's name.
+    path
+        The place: the variable with the arguments and fields that lead there, `log[n1][2].epoch`.
+    found, expected
+        What is there and what should be, in a person's words.
+    wrong_kind
+        Whether there is another kind of value altogether, such as a number where a set should be: then this is no
+        trace of the protocol. Otherwise it is a value of the right kind that the protocol does not have there.
+    """
+
+    def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
+        super().__init__(f"variable {path}: expected {expected}, found {found}")
+        self.variable = variable
+        self.path = path
+        self.found = found
+        self.expected = expected
+        self.wrong_kind = wrong_kind
+
+    def __reduce__(self) -> tuple[type[ViewError], tuple[str, str, str, str, bool]]:
+        return (type(self), (self.variable, self.path, self.found, self.expected, self.wrong_kind))
+
+
+class MismatchError(Exception):
+    """A value is not of a type. Whoever reads its surroundings adds where it stands, from the inside outwards."""
+
+    def __init__(self, found: str, expected: str, *, wrong_kind: bool = True) -> None:
+        super().__init__(found, expected)
+        self.found = found
+        self.expected = expected
+        self.wrong_kind = wrong_kind
+        self.path: list[str] = []
+
+    def inside(self, place: str) -> MismatchError:
+        """Return this error as one of the value around it."""
+        self.path.insert(0, place)
+        return self
+
+
+class Decoder:
+    """Makes values of declared types of TLA+ values.
+
+    Parameters
+    ----------
+    encoder
+        The way there.
+    names
+        The protocol's model values and symbols, by name.
+    records
+        The classes that may stand where the declared type is `Record` itself.
+    untyped
+        Whether values are those of TLC's JSON: objects and arrays, model values as strings, and keys as TLA+ text.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        names: Mapping[str, Value],
+        records: Iterable[type[Record]],
+        *,
+        untyped: bool = False,
+    ) -> None:
+        self._encoder = encoder
+        self._names = names
+        self._model_values = {name: value for name, value in names.items() if isinstance(value, ModelValue)}
+        self._records = tuple(records)
+        self._untyped = untyped
+        self._decoders: dict[Any, Decode] = {}
+        self._keys: dict[str, Value] = {}
+        self._of_keys = Decoder(encoder, names, self._records) if untyped else self  # text is typed once it is parsed
+
+    def of(self, kind: Any) -> Decode:
+        """Return the function that reads values of a type; it raises `MismatchError` for any other."""
+        found = self._decoders.get(kind)
+        if found is None:
+            found = self._decoders[kind] = self._make(kind)
+        return found
+
+    def _make(self, kind: Any) -> Decode:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin in (Union, types.UnionType):
+            return self._one_of(arguments)
+        if origin is frozenset:
+            return self._set(arguments[0])
+        if origin is tuple:
+            return self._sequence(arguments)
+        if origin is Map:
+            return self._map(*arguments)
+        if kind is ModelValue:
+            return self._model_value
+        if kind in SCALARS:
+            return self._scalar(kind)
+        if isinstance(kind, type) and issubclass(kind, Symbol):
+            return self._symbol(kind)
+        if isinstance(kind, type) and issubclass(kind, Record):
+            return self._record((kind,))
+        return self._anything
+
+    def _scalar(self, kind: type) -> Decode:
+        def decode(value: Value) -> Value:
+            if type(value) is not kind:
+                raise MismatchError(shown(value), SCALARS[kind])
+            return value
+
+        return decode
+
+    def _model_value(self, value: Value) -> ModelValue:
+        name = self._name(value)
+        if name not in self._model_values:
+            expected = "a model value: " + in_words(self._model_values)
+            raise MismatchError(shown(value), expected, wrong_kind=name is None)
+        return self._model_values[name]
+
+    def _name(self, value: Value) -> str | None:
+        """Return the name that a model value or a symbol is known by, None for anything else."""
+        if isinstance(value, ModelValue):
+            return value.name
+        return value if self._untyped and isinstance(value, str) else None
+
+    def _symbol(self, kind: type[Symbol]) -> Decode:
+        members = {str(member.value): member for member in kind}
+
+        def decode(value: Value) -> Value:
+            name = self._name(value)
+            if name not in members:
+                raise MismatchError(shown(value), in_words(members), wrong_kind=name is None)
+            return members[name]
+
+        return decode
+
+    def _set(self, kind: Any) -> Decode:
+        element = self.of(kind)
+        wanted = list if self._untyped else frozenset
+
+        def decode(value: Value) -> Value:
+            if type(value) is not wanted:
+                raise MismatchError(shown(value), "a set")
+            return frozenset([_inside(_element, item, element, item) for item in value])
+
+        return self._remembered(decode)
+
+    def _sequence(self, kinds: tuple[Any, ...]) -> Decode:
+        fixed = None if kinds[-1:] == (Ellipsis,) else [self.of(kind) for kind in kinds]
+        every = self.of(kinds[0]) if fixed is None else None
+        wanted = list if self._untyped else tuple
+
+        def decode(value: Value) -> Value:
+            if type(value) is not wanted:
+                raise MismatchError(shown(value), "a sequence")
+            if fixed is not None and len(value) != len(fixed):
+                raise MismatchError(shown(value), f"a sequence of {len(fixed)}")
+            readers = fixed if every is None else [every] * len(value)
+            assert readers is not None
+            items = zip(range(1, len(value) + 1), readers, value, strict=True)
+            return tuple([_inside(_argument, number, read, item) for number, read, item in items])
+
+        return self._remembered(decode)
+
+    def _map(self, key_kind: Any, kind: Any) -> Decode:
+        read = self.of(kind)
+
+        def decode(value: Value) -> Value:
+            pairs = self.pairs(value, text_keys=key_kind is not str)
+            return Map([(self.argument(key_kind, key), _inside(_argument, key, read, item)) for key, item in pairs])
+
+        return self._remembered(decode)
+
+    def argument(self, kind: Any, key: Value) -> Value:
+        """Read an argument of a function, as `pairs` gives it."""
+        try:
+            return self._of_keys.of(kind)(key)
+        except MismatchError as error:
+            error.expected = f"as an argument {error.expected}"
+            raise error.inside(_argument(key)) from None
+
+    def pairs(self, value: Value, *, text_keys: bool) -> list[tuple[Value, Value]]:
+        """Return the arguments and values of a function that is not read yet.
+
+        Parameters
+        ----------
+        value
+            The function; one with the domain 1..n is a sequence.
+        text_keys
+            Whether the keys of a JSON object are TLA+ text, as they are unless all are strings.
+        """
+        if isinstance(value, dict) and self._untyped:
+            return [(self._key(key) if text_keys else key, item) for key, item in value.items()]
+        if isinstance(value, Map):
+            return list(value.items())
+        if type(value) is (list if self._untyped else tuple):
+            return list(enumerate(value, start=1))
+        raise MismatchError(shown(value), "a function")
+
+    def _key(self, text: str) -> Value:
+        if text not in self._keys:
+            try:
+                self._keys[text] = parse_value(text)
+            except TlaSyntaxError as error:
+                raise MismatchError(shown(text), f"an argument as TLA+ text ({error})") from None
+        return self._keys[text]
+
+    def _record(self, kinds: tuple[type[Record], ...]) -> Decode:
+        shapes = [self._shape(cls) for cls in self._classes(kinds)]
+        readers = {s.cls: {name: self._later(field_types(s.cls)[a]) for a, name in s.names.items()} for s in shapes}
+
+        by_fields: dict[frozenset[str], list[Shape]] = {}
+        for shape in shapes:
+            by_fields.setdefault(shape.fields, []).append(shape)
+
+        def decode(value: Value) -> Value:
+            fields: Mapping[Any, Value] = {} if value in ((), []) else value
+            if type(fields) not in (Map, dict) or not all(type(name) is str for name in fields):
+                raise MismatchError(shown(value), _in_words_of(shapes))
+            alike = by_fields.get(frozenset(fields), [])
+            fitting = [shape for shape in alike if self._has(fields, shape.constants)]
+            if not fitting:
+                raise self._unlike(fields, shapes, wrong_kind=not alike)
+            wrong: MismatchError | None = None
+            for shape in fitting:
+                try:
+                    read = readers[shape.cls]
+                    return shape.cls(*[_inside(_field, n, read[n], fields[n]) for n in shape.names.values()])
+                except MismatchError as error:
+                    wrong = wrong or error
+            assert wrong is not None
+            raise wrong
+
+        return self._remembered(decode)
+
+    def _remembered(self, decode: Decode) -> Decode:
+        """Return a reader that knows a value which it has read: not by equality, since TRUE is equal to 1 in Python."""
+        if self._untyped:  # what JSON gives can change
+            return decode
+        known: dict[int, tuple[Value, Value]] = {}
+
+        def read(value: Value) -> Value:
+            found = known.get(id(value))
+            if found is not None:
+                return found[1]
+            result = decode(value)
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[id(value)] = (value, result)  # holding the value keeps its id from being another's
+            return result
+
+        return read
+
+    def _later(self, kind: Any) -> Decode:
+        """Return the reader of a type that may be the one being made: records may hold records of their own class."""
+        return lambda value: self.of(kind)(value)
+
+    def _shape(self, cls: type[Record]) -> Shape:
+        return Shape(cls, names_of(cls), self._encoder.constants(cls))
+
+    def _classes(self, kinds: Iterable[type[Record]]) -> list[type[Record]]:
+        """Return the classes whose records may stand where one of these is declared.
+
+        A class is left out if a subclass beside it looks the same in TLA+: it is there to be derived from.
+        """
+        found: dict[type[Record], None] = {}
+        for kind in kinds:
+            for cls in self._records if kind is Record else (kind, *subclasses(kind)):
+                alike = [s for s in subclasses(cls) if s.__module__ == cls.__module__]
+                if not any(self._shape(s)[1:] == self._shape(cls)[1:] for s in alike):
+                    found[cls] = None
+        return list(found)
+
+    def _has(self, fields: Mapping[str, Value], constants: Mapping[str, Value]) -> bool:
+        return all(name in fields and self._is(fields[name], value) for name, value in constants.items())
+
+    def _is(self, found: Value, wanted: Value) -> bool:
+        if isinstance(wanted, ModelValue):
+            return self._name(found) == wanted.name
+        return type(found) is type(wanted) and found == wanted
+
+    def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape], *, wrong_kind: bool) -> MismatchError:
+        """Return the error for a record that looks like none of the classes, by the one that it looks most like."""
+        near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
+        lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
+        for name, value in near.constants.items():
+            if name in fields and not self._is(fields[name], value):
+                wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
+                found, is_name = shown(fields[name]), self._name(fields[name]) is not None
+                return MismatchError(found, in_words(wanted), wrong_kind=not is_name).inside(f".{name}")
+        problems = [f"no {in_words(lacking)}"] if lacking else []
+        problems += [f"also {few(more)}"] if more else []
+        return MismatchError(" and ".join(problems), _in_words_of([near]), wrong_kind=wrong_kind)
+
+    def _one_of(self, kinds: tuple[Any, ...]) -> Decode:
+        records = tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record))
+        others = sorted((kind for kind in kinds if kind not in records), key=lambda kind: kind is str)
+        readers = [*([self._record(records)] if records else []), *[self.of(kind) for kind in others]]
+        if len(readers) == 1:
+            return readers[0]
+
+        def decode(value: Value) -> Value:
+            errors = []
+            for read in readers:
+                try:
+                    return read(value)
+                except MismatchError as error:
+                    errors.append(error)
+            deep = [error for error in errors if error.path]
+            if len(deep) == 1:
+                raise deep[0]
+            expected = " or ".join(dict.fromkeys(error.expected for error in errors))
+            raise MismatchError(shown(value), expected, wrong_kind=all(error.wrong_kind for error in errors))
+
+        return decode
+
+    def _anything(self, value: Value) -> Value:
+        """Read a value of no declared type: names that the protocol knows, and nothing that is a record."""
+        name = self._name(value)
+        if name is not None:
+            return self._names.get(name, value)
+        if type(value) is frozenset:
+            return frozenset(map(self._anything, value))
+        if type(value) in (tuple, list):
+            return tuple(map(self._anything, value))
+        if isinstance(value, Map | dict):
+            return Map({self._anything(key): self._anything(item) for key, item in value.items()})
+        return value
+
+
+def _inside(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -> Value:
+    try:
+        return read(value)
+    except MismatchError as error:
+        raise error.inside(place(key)) from None
+
+
+def _argument(key: Value) -> str:
+    return f"[{shown(key)}]"
+
+
+def _element(value: Value) -> str:
+    return f"{{{shown(value)}}}"
+
+
+def _field(name: str) -> str:
+    return f".{name}"
+
+
+def _in_words_of(shapes: Iterable[Shape]) -> str:
+    return " or ".join(dict.fromkeys(f"a record of {', '.join(sorted(s.fields)) or 'no fields'}" for s in shapes))

@@ -1,0 +1,365 @@
+"""Every protocol's states as named TLA+ variables, and back.
+
+There is one variable for each field of the replicas' records (`current_epoch` is ``currentEpoch``, a function over the
+replicas that have the field), one for the network (``messages``), one for each field of the shared record, and
+one for each bound, which counts what is spent of it (``_elections``, unless the bound names its counter).
+What records look like, and how a protocol says otherwise, is in `kraftcheck.spec.tla.records`.
+
+>>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+>>> from kraftcheck.spec.tla.formatting import one_line
+>>> from kraftcheck.spec.values import ModelValue
+>>> protocol = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")}))
+>>> view, (state,) = StateView(protocol), protocol.initial()
+>>> for name, value in view.variables(state).items():
+...     print(name, "=", one_line(value))
+phase = (rm1 :> working @@ tm :> working)
+prepared = (tm :> {})
+messages = {}
+>>> view.state(view.variables(state)) == state
+True
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from kraftcheck.spec.decoding import modules_of
+from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.tla.records import Encoder, camel, names_of, shown, subclasses
+from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, ordered, transform
+
+__all__ = ["StateView", "ViewError"]
+
+MESSAGES = "messages"
+KIND = "kind"
+
+
+class _Replica(NamedTuple):
+    """A class of replicas: what its fields but `id` are called, and whether its name must be told to know it."""
+
+    cls: type[Record]
+    names: dict[str, str]
+    is_told: bool
+
+
+class StateView:
+    """The states of one protocol as TLA+ variables.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+
+    Attributes
+    ----------
+    names
+        Names of the variables: the replicas', the network's, the shared ones, the counters.
+
+    Raises
+    ------
+    ProtocolError
+        Where the protocol has no initial state.
+    ViewError
+        Where two variables would have one name, or the network's discipline is none that a view is known of.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol = protocol
+        starts = protocol.checked_initial(protocol.initial())
+        self._shared_type: type[Record] = type(starts[0].shared)
+        self._replicas = _replicas(protocol, starts)
+        messages = _messages(protocol)
+        symbols = list(_symbols(protocol))
+        model_values = _model_values(protocol, starts)
+        stand_ins = {s: ModelValue(str(s.value), len(model_values) + i) for i, s in enumerate(symbols)}
+        self._encoder = Encoder(messages, stand_ins)
+        names = {**{str(symbol.value): symbol for symbol in reversed(symbols)}, **model_values}
+        records = [*messages, *[replica.cls for replica in self._replicas]]
+        self._typed = Decoder(self._encoder, names, records)
+        self._untyped = Decoder(self._encoder, names, records, untyped=True)
+        self._message_type: Any = Record if not messages else _union(messages)
+        self._replica_names = list(dict.fromkeys(n for r in self._replicas for n in _variables_of(r)))
+        self._counters = {
+            c.attribute: c.counter or "_" + camel(c.attribute) for c in protocol.constants.values() if c.is_bound
+        }
+        self._shared_names = names_of(self._shared_type)
+        shared = self._shared_names.values()
+        self.names: tuple[str, ...] = (*self._replica_names, MESSAGES, *shared, *self._counters.values())
+        for number, name in enumerate(self.names):
+            if name in self.names[:number]:
+                found = f"two of that name in {protocol.name()}"
+                raise ViewError(name, name, found, "a name of its own (give one of the records tla_names)")
+        if not isinstance(protocol.network, BagWithMemory | MessageSet | Channels):
+            raise ViewError(MESSAGES, MESSAGES, type(protocol.network).__name__, "a bag, a set or channels")
+
+    # To TLA+
+
+    def variables(self, state: State) -> dict[str, Value]:
+        """Return a state's variables, with values as `kraftcheck.spec.tla.parsing` reads them.
+
+        Parameters
+        ----------
+        state
+            A state of the protocol.
+
+        Returns
+        -------
+        dict
+            From the name of every variable to its value, in the order of `names`.
+
+        Raises
+        ------
+        ViewError
+            For a replica of a class that no action's annotation and no initial state shows to be one.
+        """
+        encode = self._encoder.encode
+        functions: dict[str, dict[Value, Value]] = {name: {} for name in self._replica_names}
+        known = {replica.cls: replica for replica in self._replicas}
+        for key in ordered(state.replicas):
+            me = state.replicas[key]
+            replica = known.get(type(me))
+            if replica is None:
+                expected = "a class of replicas that an action's parameter is annotated with"
+                raise ViewError(KIND, f"{KIND}[{key!r}]", type(me).__name__, expected)
+            argument = encode(key)
+            for attribute, name in replica.names.items():
+                functions[name][argument] = encode(getattr(me, attribute))
+            if replica.is_told:
+                functions[KIND][argument] = replica.cls.__name__
+        variables: dict[str, Value] = {name: as_function(function) for name, function in functions.items()}
+        variables[MESSAGES] = self._messages(state)
+        for attribute, name in self._shared_names.items():
+            variables[name] = encode(getattr(state.shared, attribute))
+        for attribute, name in self._counters.items():
+            variables[name] = state.spent[attribute]
+        return variables
+
+    def _messages(self, state: State) -> Value:
+        encode, network, inboxes = self._encoder.encode, self._protocol.network, state.inboxes
+        destinations = ordered(inboxes)
+        if isinstance(network, MessageSet):
+            return frozenset(encode(message) for destination in destinations for message in inboxes[destination])
+        counts: dict[Value, Value] = {}
+        for destination in destinations:
+            for key in ordered(inboxes[destination]):
+                argument = (key, destination) if isinstance(network, Channels) else key
+                counts[encode(argument)] = encode(inboxes[destination][key])
+        return as_function(counts)
+
+    def encode(self, value: Value) -> Value:
+        """Return one of the protocol's values, such as a replica's id, as it stands in the variables."""
+        return self._encoder.encode(value)
+
+    # And back
+
+    def state(self, variables: Mapping[str, Value], *, untyped: bool = False) -> State:
+        """Return the state that has these variables: the inverse of `variables`.
+
+        Parameters
+        ----------
+        variables
+            The value of every variable, by name.
+        untyped
+            Whether values are those of TLC's `-dumpTrace json`: model values as strings, sets and sequences as
+            lists, functions and records as dicts, keys as TLA+ text. What a value is then follows from its place.
+
+        Raises
+        ------
+        ViewError
+            For a variable that is missing or that the protocol does not have, and for a value that is not of
+            the type declared for its place.
+        """
+        for name in self.names:
+            if name not in variables:
+                raise ViewError(name, name, "no such variable in this state", "a value")
+        for name in variables:
+            if name not in self.names:
+                expected = f"one of {self._protocol.name()}'s variables, {', '.join(self.names)}"
+                raise ViewError(name, name, "another", expected)
+        decoder = self._untyped if untyped else self._typed
+        replicas = Map((replica.id, replica) for replica in self._read_replicas(decoder, variables))  # type: ignore[attr-defined]
+        inboxes = self._read_messages(decoder, variables[MESSAGES])
+        kinds = field_types(self._shared_type)
+        fields = {
+            attribute: _read(name, decoder.of(kinds[attribute]), variables[name])
+            for attribute, name in self._shared_names.items()
+        }
+        spent = Map((a, _read(name, decoder.of(int), variables[name])) for a, name in self._counters.items())
+        return State(replicas, inboxes, self._shared_type(**fields), spent)
+
+    def _read_replicas(self, decoder: Decoder, variables: Mapping[str, Value]) -> Iterator[Record]:
+        functions: dict[str, dict[Value, Value]] = {}
+        for name in self._replica_names:
+            try:
+                functions[name] = dict(decoder.pairs(variables[name], text_keys=not self._ids_are_text()))
+            except MismatchError as error:
+                raise _located(name, error) from None
+        keys = ordered(dict.fromkeys(key for function in functions.values() for key in function))
+        for key in keys:
+            has = {name for name in self._replica_names if key in functions[name]}
+            fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
+            if not fitting:
+                raise self._unlike(key, has)
+            if fitting[0].is_told:
+                told = functions[KIND][key]
+                fitting = [r for r in fitting if r.cls.__name__ == told]
+                if not fitting:
+                    expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
+                    raise ViewError(KIND, f"{KIND}[{shown(key)}]", shown(told), expected)
+            yield self._read_replica(decoder, fitting, key, functions)
+
+    def _read_replica(
+        self, decoder: Decoder, fitting: list[_Replica], key: Value, functions: dict[str, dict[Value, Value]]
+    ) -> Record:
+        wrong: ViewError | None = None
+        for replica in fitting:
+            kinds = field_types(replica.cls)
+            as_id = partial(decoder.argument, kinds["id"])
+            try:
+                fields = {"id": _read(_variables_of(replica)[0], as_id, key)}
+                for attribute, name in replica.names.items():
+                    fields[attribute] = _read(name, decoder.of(kinds[attribute]), functions[name][key], key)
+                return replica.cls(**fields)
+            except ViewError as error:
+                wrong = wrong or error
+        assert wrong is not None
+        raise wrong
+
+    def _ids_are_text(self) -> bool:
+        """Whether replicas are known by strings, which makes their functions records."""
+        return all(field_types(replica.cls)["id"] is str for replica in self._replicas)
+
+    def _unlike(self, key: Value, has: set[str]) -> ViewError:
+        """Return the error for an argument that not all variables of a class of replicas have."""
+        near = min(self._replicas, key=lambda replica: len(set(_variables_of(replica)) ^ has))
+        wanted = set(_variables_of(near))
+        for name in self._replica_names:
+            if name in wanted - has:
+                other = next(iter(n for n in self._replica_names if n in has))
+                return ViewError(name, name, "none", f"a value for {shown(key)}, as {other} has")
+            if name in has - wanted:
+                other = next(iter(n for n in self._replica_names if n in wanted))
+                return ViewError(name, name, f"one for {shown(key)}", f"no value that {other} has not")
+        raise AssertionError(key)
+
+    def _read_messages(self, decoder: Decoder, value: Value) -> Map[Any, Any]:
+        network = self._protocol.network
+        inboxes: dict[Value, Any] = {}
+        if isinstance(network, MessageSet):
+            for message in ordered(_read(MESSAGES, decoder.of(frozenset[self._message_type]), value)):  # type: ignore[name-defined]
+                inboxes[message.dest] = inboxes.get(message.dest, frozenset()) | {message}
+        elif isinstance(network, Channels):
+            for (source, dest), queue in self._channels(decoder, value).items():
+                inboxes[dest] = inboxes.get(dest, Map()).put(source, queue)
+        else:
+            counts = _read(MESSAGES, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
+            least = 1 if isinstance(network, Bag) else 0
+            grouped: dict[Value, dict[Record, int]] = {}
+            for message, count in counts.items():
+                if count < least:
+                    path = f"{MESSAGES}[{shown(self._encoder.encode(message))}]"
+                    raise ViewError(MESSAGES, path, str(count), f"a count of at least {least}")
+                grouped.setdefault(message.dest, {})[message] = count
+            inboxes = {destination: Map(inbox) for destination, inbox in grouped.items()}
+        return Map(inboxes)
+
+    def _channels(self, decoder: Decoder, value: Value) -> Map[tuple[Value, Value], tuple[Any, ...]]:
+        """Read channels: a function from pairs (source, destination) to the messages between them, oldest first."""
+        try:
+            pairs = decoder.pairs(value, text_keys=True)
+        except MismatchError as error:
+            raise _located(MESSAGES, error) from None
+        found: dict[tuple[Value, Value], tuple[Any, ...]] = {}
+        for key, items in pairs:
+            queue = _read(MESSAGES, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
+            ends = {(message.source, message.dest) for message in queue}
+            if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
+                expected = f"messages that all go from and to {shown(key)}, at least one"
+                raise ViewError(MESSAGES, f"{MESSAGES}[{shown(key)}]", shown(items), expected)
+            found[ends.pop()] = queue
+        return Map(found)
+
+
+def _variables_of(replica: _Replica) -> list[str]:
+    return [*replica.names.values(), *([KIND] if replica.is_told else [])]
+
+
+def _read(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
+    try:
+        return decode(value)
+    except MismatchError as error:
+        raise _located(name, error if key is None else error.inside(f"[{shown(key)}]")) from None
+
+
+def _located(name: str, error: MismatchError) -> ViewError:
+    return ViewError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
+
+
+def _union(classes: Iterable[type[Record]]) -> Any:
+    first, *rest = classes
+    kind: Any = first
+    for cls in rest:
+        kind = kind | cls
+    return kind
+
+
+def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
+    """Return the classes of replicas: those of the initial states, and those that may act.
+
+    A class from which others derive is taken for one that only they are of, unless an initial state has one. Two
+    classes that have the same fields and the same type of `id` are told apart by a variable ``kind``.
+    """
+    classes = dict.fromkeys(type(replica) for state in starts for replica in state.replicas.values())
+    for action in protocol.actions.values():
+        for cls in action.actors:
+            derived = [c for c in subclasses(cls) if c.__module__ == cls.__module__] if cls is not Record else []
+            classes.update(dict.fromkeys(derived or ([cls] if cls is not Record else [])))
+    found = []
+    for cls in classes:
+        alike = [c for c in classes if c is not cls and _look(c) == _look(cls)]
+        own = {attribute: name for attribute, name in names_of(cls).items() if attribute != "id"}
+        found.append(_Replica(cls, own, bool(alike) or not own))
+    return found
+
+
+def _look(cls: type[Record]) -> tuple[frozenset[str], Any]:
+    return frozenset(names_of(cls).values()), field_types(cls)["id"]
+
+
+def _messages(protocol: Protocol) -> list[type[Record]]:
+    """Return the classes of messages: those that actions and the network name, and those of the protocol's module."""
+    network = protocol.network
+    named = [cls for action in protocol.actions.values() for cls in action.messages]
+    named += [*getattr(network, "once", ()), *getattr(network, "replies_once", ())]
+    for module in dict.fromkeys(base.__module__ for base in type(protocol).__mro__):
+        found = vars(sys.modules[module]).values() if module in sys.modules else ()
+        records = [item for item in found if isinstance(item, type) and issubclass(item, Record) and item is not Record]
+        named += [record for record in records if "dest" in field_names(record)]
+    classes = dict.fromkeys(named)
+    for cls in named:
+        classes.update(dict.fromkeys(subclasses(cls)))
+    return list(classes)
+
+
+def _model_values(protocol: Protocol, starts: Iterable[State]) -> dict[str, ModelValue]:
+    """Return the model values by name: those in constants, in initial states, and of the protocol's modules."""
+    found: dict[ModelValue, ModelValue] = {}
+    for value in (*protocol.constant_values().values(), *starts):
+        transform(value, lambda item: found.setdefault(item, item))
+    for module in modules_of(type(protocol)):
+        for item in vars(module).values():
+            if isinstance(item, ModelValue):
+                found.setdefault(item, item)
+    return {value.name: value for value in ordered(found)}
+
+
+def _symbols(protocol: Protocol) -> Iterator[Symbol]:
+    for kind in protocol.symbols:
+        yield from kind

@@ -1,0 +1,1 @@
+"""Makes a corpus of random walks on Spark."""

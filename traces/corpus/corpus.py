@@ -1,0 +1,156 @@
+"""A corpus of traces of any size, made on Spark: the walks that `kraftcheck simulate` makes, by many machines.
+
+Walk `i` depends on the seed and on `i` alone. The driver hands out numbers; executors walk and write the files. What is
+there already is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from kraftcheck.explorer.interruption import Interruption
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Options, Result, Verdict, Violation
+from kraftcheck.explorer.spark.description import as_text, describe
+from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, identity_of_search
+from kraftcheck.explorer.tables.searches.random_walks import Plan, check_plan, simulate
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder, Note, chunks_of
+from kraftcheck.traces.corpus.tasks import DDL
+
+if TYPE_CHECKING:
+    from kraftcheck.explorer.spark.session import Cluster
+
+CHUNKS_A_JOB = 32
+"""For each core: how often the progress is told."""
+
+TASKS_A_CORE = 4
+_TASK = "kraftcheck.traces.corpus.tasks:make_walks"
+
+
+def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> Identity:
+    """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
+    whole = identity_of_search(protocol, options)
+    names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
+    drawn = {"--seed": plan.seed, "--depth": plan.depth, "--min-depth": plan.least}
+    return {**{name: whole[name] for name in names}, **drawn}
+
+
+class CorpusMaker:
+    """Makes walks on a cluster.
+
+    Parameters
+    ----------
+    cluster
+        Where.
+    protocol
+        The protocol, with its constants.
+    options
+        What is checked on the way. A violation does not end it.
+    plan
+        Which walks to make.
+    folder
+        Where their files go.
+
+    Raises
+    ------
+    InputError
+        For walks that cannot be made.
+    """
+
+    def __init__(
+        self, cluster: Cluster, protocol: Protocol, options: Options, plan: Plan, folder: CorpusFolder
+    ) -> None:
+        check_plan(plan)
+        self._cluster = cluster
+        self._protocol = protocol
+        self._options = replace(
+            options, keep_going=True, symmetry=None, view=None, max_states=None, workers=1, report=None
+        )
+        self._plan = plan
+        self._folder = folder
+
+    def run(self, report: Callable[[int], None] | None = None) -> Result:
+        """Make the walks that are not there yet; return what was found on all.
+
+        Parameters
+        ----------
+        report
+            Called with the number of walks that this run has made.
+        """
+        began = time.monotonic()
+        chunks = chunks_of(self._plan.runs)
+        notes = self._folder.done(chunks)
+        todo = [chunk for chunk in chunks if chunk.number not in notes]
+        earlier, made, limit = sum(note["runs"] for note in notes.values()), 0, None
+        at_once = CHUNKS_A_JOB * self._cluster.parallelism
+        with Interruption(self._cluster.cancel) as interruption:
+            for first in range(0, len(todo), at_once):
+                part = todo[first : first + at_once]
+                try:
+                    notes |= self._make(part)
+                except InputError:
+                    if not interruption.asked:
+                        raise
+                made += sum(chunk.runs for chunk in part if chunk.number in notes)
+                if report is not None:
+                    report(made)
+                if interruption.asked:
+                    limit, notes = INTERRUPTED, self._folder.done(chunks)
+                    break
+        return self._result(notes, limit, earlier, time.monotonic() - began)
+
+    def _make(self, chunks: list[Chunk]) -> dict[int, Note]:
+        last = chunks[-1]
+        self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
+        count = min(len(chunks), TASKS_A_CORE * self._cluster.parallelism)
+        arguments = as_text(
+            {
+                "description": describe(self._protocol, self._options),
+                "plan": asdict(self._plan),
+                "folder": str(self._folder.path.resolve()),
+                "tasks": [chunks[number::count] for number in range(count)],
+            }
+        )
+        found = self._cluster.run(count, _TASK, arguments, DDL)
+        return dict(zip(found["chunk"].to_pylist(), map(json.loads, found["note"].to_pylist()), strict=True))
+
+    def _result(self, notes: dict[int, Note], limit: str | None, earlier: int, seconds: float) -> Result:
+        """Return what was found on all walks that there are."""
+        found = [notes[number] for number in sorted(notes)]
+        actions: Counter[str] = Counter()
+        shown: dict[str, int] = {}
+        for note in found:
+            actions.update(note["actions"])
+            for name, walk in note["violated"].items():
+                shown.setdefault(name, walk)
+        names = [*self._protocol.actions, *self._protocol.network.own_actions()]
+        result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
+        result.actions = {name: actions[name] for name in names}
+        result.runs = sum(note["runs"] for note in found)
+        result.generated_states = sum(note["states"] for note in found)
+        result.depth = max((note["longest"] for note in found), default=0)
+        result.violations = self._violations(shown)
+        if result.violations:
+            only = {violation.property for violation in result.violations} == {DEADLOCK}
+            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
+        elif limit is not None:
+            result.verdict = Verdict.INCOMPLETE
+        if earlier:
+            result.notes.append(f"{earlier:,} of the walks were there already")
+        return result
+
+    def _violations(self, shown: dict[str, int]) -> list[Violation]:
+        """Return what is violated in an initial state, and on the first walk that shows it: this is made again here."""
+        found: dict[str, Violation] = {}
+        for walk in sorted({0, *shown.values()}):
+            plan = replace(self._plan, first=walk, runs=int(walk in shown.values()))
+            for violation in simulate(self._protocol, self._options, plan).violations:
+                if len(violation.trace) == 1 or shown.get(violation.property) == walk:
+                    found.setdefault(violation.property, violation)
+        return list(found.values())

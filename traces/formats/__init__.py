@@ -1,0 +1,1 @@
+"""The formats of traces, one file a format."""

@@ -1,0 +1,222 @@
+"""The Informal Trace Format of Apalache and Quint: a trace as JSON, with marks for what JSON has not.
+
+Source: https://apalache-mc.org/docs/adr/015adr-trace.html. Two things are ours, in the ``#meta`` objects that the
+format leaves to each tool: the action that led to a state, and which strings stand for model values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kraftcheck.spec.tla.formatting import in_order
+from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
+from kraftcheck.traces.parsing.documents import Json
+from kraftcheck.traces.parsing.lines import Source
+from kraftcheck.traces.trace import Ending, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+
+MODEL_VALUES = "modelValues"
+_LARGEST_PLAIN = 2**53  # from here on readers of JSON may round
+
+
+def read_itf(source: Source, document: Json) -> Iterator[TraceEvent]:
+    """Read a trace.
+
+    Parameters
+    ----------
+    source
+        The file.
+    document
+        The JSON that it consists of.
+
+    Yields
+    ------
+    TraceEvent
+        A `TraceHead`, the states and a `TraceEnd`.
+
+    Raises
+    ------
+    TraceError
+        The JSON is not such a trace.
+    """
+    try:
+        events = list(_events(source.file, document))
+    except _ItfError as error:
+        raise source.error(str(error.args[0]), str(error.args[1]), line=1) from None
+    yield from events
+
+
+class _ItfError(Exception):
+    """What was found, what was expected."""
+
+
+def _events(file: str, document: Json) -> Iterator[TraceEvent]:
+    meta = _object(document.get("#meta", {}), "#meta")
+    names = _strings(meta.get(MODEL_VALUES, []), f"#meta.{MODEL_VALUES}")
+    reader = _Reader({name: ModelValue(name, index) for index, name in enumerate(names)})
+    variables = _strings(document.get("vars"), "vars")
+    states = document.get("states")
+    if not isinstance(states, list) or not states:
+        raise _ItfError(_kind(states), "an array of states in 'states'")
+    violated = meta.get("violated")
+    yield TraceHead(file, 0, TraceFormat.ITF, violated if isinstance(violated, str) else None)
+    for index, state in enumerate(states):
+        place = f"states[{index}]"
+        _object(state, place)
+        values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
+        if len(values) < len(variables):
+            missing = ", ".join(name for name in variables if name not in values)
+            raise _ItfError(f"no {missing} in {place}", "a value for each of 'vars'")
+        action = _object(state.get("#meta", {}), f"{place}.#meta").get("action")
+        yield TraceState(index + 1, values, action if isinstance(action, str) and index else None)
+    loop = document.get("loop")
+    if loop is not None and (type(loop) is not int or not 0 <= loop < len(states)):
+        raise _ItfError(f"{loop!r} in 'loop'", f"the index of a state, 0 to {len(states) - 1}")
+    yield TraceEnd(None if loop is None else Ending(loop + 1) if loop < len(states) - 1 else Ending())
+
+
+class _Reader:
+    """Makes values of JSON; `place` says which, for errors."""
+
+    def __init__(self, names: Mapping[str, ModelValue]) -> None:
+        self._names = names
+
+    def value(self, json: Json, place: str) -> Value:
+        if type(json) is str:
+            return self._names.get(json, json)
+        if type(json) in (bool, int):
+            return json
+        if type(json) is list:
+            return self._items(json, place)
+        if type(json) is not dict:
+            raise _ItfError(f"{_kind(json)} in {place}", "a value of ITF")
+        mark = next(iter(json), "") if len(json) == 1 else ""
+        content = json.get(mark)
+        if mark == "#bigint":
+            return _big(content, place)
+        if mark == "#tup":
+            return self._items(content, place)
+        if mark == "#set":
+            items = self._items(content, place)
+            elements = frozenset(items)
+            if len(elements) < len(items):
+                raise _ItfError(f"an element twice (or 1 and true, or 0 and false) in {place}", "each element once")
+            return elements
+        if mark == "#map":
+            pairs = [self._items(pair, place) for pair in _array(content, place)]
+            if any(len(pair) != 2 for pair in pairs):
+                raise _ItfError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
+            function: dict[Value, Value] = dict(pairs)
+            if len(function) < len(pairs):
+                raise _ItfError(f"an argument twice in {place}", "each argument once")
+            return as_function(function)
+        if any(name.startswith("#") for name in json):
+            raise _ItfError(f"the mark {mark or next(iter(json))!r} in {place}", "#bigint, #tup, #set or #map")
+        fields = {name: self.value(item, f"{place}.{name}") for name, item in json.items()}
+        return Map(fields) if fields else ()
+
+    def _items(self, json: Json, place: str) -> tuple[Value, ...]:
+        return tuple([self.value(item, place) for item in _array(json, place)])
+
+
+def _array(json: Json, place: str) -> list[Json]:
+    if type(json) is not list:
+        raise _ItfError(f"{_kind(json)} in {place}", "an array")
+    return json
+
+
+def _object(json: Json, place: str) -> dict[str, Json]:
+    if type(json) is not dict:
+        raise _ItfError(f"{_kind(json)} in {place}", "an object")
+    return json
+
+
+def _strings(json: Json, place: str) -> list[str]:
+    if type(json) is not list or not all(type(item) is str for item in json):
+        raise _ItfError(f"{_kind(json)} in {place}", "an array of strings")
+    return json
+
+
+def _big(digits: Json, place: str) -> int:
+    if type(digits) is str and len(digits) <= 1_000 and digits.removeprefix("-").isdecimal() and digits.isascii():
+        return int(digits)
+    raise _ItfError(f"{str(digits)[:40]!r} in {place}", "a number in #bigint")
+
+
+def _kind(json: Json) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", int: "a number"}
+    return names.get(type(json), "nothing")
+
+
+def as_itf(trace: Trace) -> dict[str, Json]:
+    """Return a trace as the JSON of ITF.
+
+    Parameters
+    ----------
+    trace
+        The trace, with typed values.
+
+    Returns
+    -------
+    dict
+        What `json.dump` writes.
+
+    Raises
+    ------
+    ValueError
+        The trace is untyped, or a string in it is also the name of a model value.
+    """
+    if trace.untyped:
+        raise ValueError("the values of this trace have no types yet")
+    writer = _Writer()
+    states = [
+        {
+            "#meta": {"index": index} | ({"action": state.action} if state.action else {}),
+            **{name: writer.json(value) for name, value in state.variables.items()},
+        }
+        for index, state in enumerate(trace.states)
+    ]
+    if both := writer.strings & writer.names.keys():
+        raise ValueError(f"{min(both)!r} is both a string and a model value in this trace; ITF cannot tell them apart")
+    meta: dict[str, Json] = {
+        "format": "ITF",
+        "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
+    }
+    if trace.violated is not None:
+        meta["violated"] = trace.violated
+    meta[MODEL_VALUES] = [name.name for name in in_order(writer.names.values())]
+    document: dict[str, Json] = {"#meta": meta, "vars": list(trace.states[0].variables), "states": states}
+    if trace.ending is not None:
+        document["loop"] = (trace.ending.back_to or len(states)) - 1
+    return document
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.strings: set[str] = set()
+        self.names: dict[str, ModelValue] = {}
+
+    def json(self, value: Value) -> Json:
+        kind = type(value)
+        if kind is bool:
+            return value
+        if kind is int:
+            return value if abs(value) < _LARGEST_PLAIN else {"#bigint": str(value)}
+        if kind is str:
+            self.strings.add(value)
+            return value
+        if kind is ModelValue or isinstance(value, Symbol):
+            name = value if kind is ModelValue else ModelValue(str(value.value))
+            self.names.setdefault(name.name, name)
+            return name.name
+        if kind is tuple:
+            return [self.json(item) for item in value]
+        if kind is frozenset:
+            return {"#set": [self.json(item) for item in in_order(value)]}
+        if isinstance(value, Record):
+            value = Map(zip(field_names(type(value)), field_values(value), strict=True))
+        if not isinstance(value, Map):
+            raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+        if all(type(key) is str and not key.startswith("#") for key in value):
+            return {key: self.json(item) for key, item in value.items()}
+        return {"#map": [[self.json(key), self.json(value[key])] for key in in_order(value)]}

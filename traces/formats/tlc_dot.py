@@ -1,0 +1,102 @@
+"""What TLC writes with ``-dump dot``: the state graph, for Graphviz, one node or edge a line.
+
+Source: what TLC 2.15 and the current TLC write, and ``tlc2/util/DotStateWriter.java`` of the tlaplus repository.
+"""
+
+from __future__ import annotations
+
+import re
+
+import networkx as nx
+
+from kraftcheck.traces.parsing.lines import Source
+from kraftcheck.traces.parsing.states import StateText
+from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.trace import TraceError, TraceState
+
+GRAPH = re.compile(r"(?:strict )?digraph \w+ \{\s*")
+_LABEL = r'\[label="([^"\\]*(?:\\.[^"\\]*)*)"(.*?)\];?\s*'
+_NODE = re.compile(r"(-?\d+) " + _LABEL)
+_EDGE = re.compile(rf"(-?\d+) -> (-?\d+)(?: (?:{_LABEL}|\[style=.*\]))?;?\s*")
+_ESCAPE = re.compile(r"\\(.)")
+_OUTSIDE = re.compile(r"\}*\s*|(?:node|edge) ?\[.*|\w+=.*|label ?=.*|subgraph .*\{.*|\{rank = same;.*")
+_LEGEND = re.compile(r"subgraph cluster_legend.*")
+_ACTION = re.compile(r"([^(\n]*)(?:\((.*)\))?(?:\n.*)?", re.DOTALL)
+
+
+def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
+    """Read a state graph.
+
+    Parameters
+    ----------
+    source
+        The file.
+    cache
+        What reads the values.
+
+    Returns
+    -------
+    networkx.MultiDiGraph
+        A node is a state, by the fingerprint that TLC gives it, with the attributes ``state`` (a `TraceState`,
+        numbered in the order of the file), ``initial`` and ``within_constraints`` (bools). An edge is a step, with
+        the attributes ``action`` and ``parameters`` (strings, or None where the file has no labels).
+
+    Raises
+    ------
+    TraceError
+        The file is not such a graph, it is cut short, or an edge leads to a state that is not there.
+    """
+    graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
+    text = StateText(source.file, cache)
+    used_in: dict[int, int] = {}
+    depth = 0
+    in_legend = False
+    held: list[str] = []  # the label of an edge can have line ends in it
+    for number, line in source.lines():
+        whole = "\n".join([*held, line]) if held else line
+        if node := _NODE.fullmatch(whole):
+            _add_node(graph, source, text, node, number)
+        elif edge := _EDGE.fullmatch(whole):
+            before, after = int(edge[1]), int(edge[2])
+            used_in.setdefault(before, number)
+            used_in.setdefault(after, number)
+            action = _ACTION.fullmatch(_unescaped(edge[3])) if edge[3] else None
+            graph.add_edge(before, after, action=action[1] if action else None, parameters=action and action[2])
+        elif not held and (_OUTSIDE.fullmatch(line) or GRAPH.fullmatch(line) or in_legend):
+            in_legend = in_legend or _LEGEND.match(line) is not None
+            depth += line.count("{") - line.count("}")
+        elif re.match(r"-?\d+ ", whole) and len(held) < 100:
+            held.append(line)
+            continue
+        else:
+            raise source.error(f"'{line[:40]}'", "a state or a step", line=number - len(held))
+        held = []
+    if held or depth or not graph:
+        raise source.at_end("the rest of the graph" if graph else "a graph of states")
+    for fingerprint, number in used_in.items():
+        if "state" not in graph.nodes[fingerprint]:
+            raise source.error(f"a step from or to {fingerprint}, which the file does not show", "a state", line=number)
+    return graph
+
+
+def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node: re.Match[str], number: int) -> None:
+    text.begin(number)
+    try:
+        for line in _unescaped(node[2]).split("\n"):
+            if not text.take(number, line):
+                raise source.error(f"'{line[:40]}'", "'/\\ name = value'", line=number)
+        text.end_value()
+    except TraceError as error:  # the lines of a label are one line of the file
+        raise source.error(error.found, error.expected, line=number) from None
+    style = node[3]
+    is_within = "fillcolor=lightyellow" not in style.replace(" ", "")
+    graph.add_node(
+        int(node[1]),
+        state=TraceState(len(graph) + 1, text.variables, line=number, fingerprints=text.fingerprints),
+        initial=is_within and "style = filled" in style,
+        within_constraints=is_within,
+    )
+
+
+def _unescaped(label: str) -> str:
+    return _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], label)

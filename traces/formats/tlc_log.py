@@ -1,0 +1,209 @@
+"""TLC's log, with the traces of the errors that it found.
+
+Source: what TLC 2.15 and the current TLC print, and the messages in ``tlc2/output/MP.java`` of the tlaplus
+repository. Both the plain log and that of ``-tool`` are read, and traces of ``-difftrace`` are completed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kraftcheck.traces.parsing.lines import Source
+from kraftcheck.traces.parsing.states import StateText, action_of, is_conjunct
+from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.trace import Ending, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+
+_STATE = re.compile(r"(State )?(\d+):(?: <(.*)>| (Stuttering))?\s*")
+_BACK = re.compile(r"Back to state:? (\d+)(?:: <(.*)>)?\s*|(\d+): Back to state(?:: <(.*)>)?\s*")
+_TOOL = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
+_TOOL_STATES = ("2216", "2217", "2218", "2122")
+_TOOL_ERROR = "1"
+_ERROR = re.compile(r"Error: (.*)")
+_ANNOUNCEMENT = re.compile(r"The behavior up to this point is:|The following behavior constitutes a counter-example:")
+_VIOLATED = re.compile(
+    r"(?:Invariant|Action property|Property|Temporal property) (.*) (?:is|was) violated(?: by the initial state:|\.)"
+    r"|Temporal properties (.*) were violated\."
+)
+_INITIAL = re.compile(r".* is violated by the initial state:")
+_SUMMARY = re.compile(
+    r"\d[\d,]* states generated|Finished |Model checking completed|The number of states generated|The depth of "
+    r"|TLC2? Version |The coverage statistics|\"CounterExample written"
+)
+_HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
+
+
+def read_log(source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+    """Read the traces of a log as they come.
+
+    Parameters
+    ----------
+    source
+        The file.
+    cache
+        What reads the values.
+
+    Yields
+    ------
+    TraceEvent
+        For each trace a `TraceHead`, its states and a `TraceEnd`.
+
+    Raises
+    ------
+    TraceError
+        The log has no trace, or one that cannot be read.
+    """
+    yield from _LogReader(source, cache).events()
+
+
+class _LogReader:
+    def __init__(self, source: Source, cache: ValueCache) -> None:
+        self._source = source
+        self._text = StateText(source.file, cache)
+        self._index = -1
+        self._problem: str | None = None
+        self._last: TraceState | None = None  # of the trace that is being read
+        self._heading: str | None = None  # of the state that is being read
+        self._tool_code = ""
+        self._tool_error = False
+        self._found_no_error = False
+        self._shows_only_changes = self._shows_unchanged = self._is_last = False
+
+    def events(self) -> Iterator[TraceEvent]:
+        for number, text in self._source.lines():
+            if self._heading is not None:
+                if self._text.take(number, text):
+                    continue
+                yield self._state()
+                if not text:
+                    continue
+                if self._is_unreadable(text):
+                    raise self._source.error(f"'{text[:40]}'", "'/\\ name = value', or an empty line after the state")
+            if text:
+                yield from self._line(number, text)
+        if self._heading is not None:
+            yield from self._cut_short()
+        if self._last is not None:
+            yield TraceEnd(complete=False)
+        elif self._index < 0:
+            expected = "a trace ('State 1: <Initial predicate>')"
+            if self._found_no_error:
+                raise self._source.error("a log in which TLC found no error", expected)
+            raise self._source.at_end(expected)
+
+    def _line(self, number: int, text: str) -> Iterator[TraceEvent]:
+        """Take a line that is not within a state."""
+        if tool := _TOOL.fullmatch(text):
+            self._tool_code = tool[2] if tool[1] == "STARTMSG" else ""
+            self._tool_error = tool[1] == "STARTMSG" and tool[3] == _TOOL_ERROR
+            return
+        if (state := _STATE.fullmatch(text)) and (state[1] or self._tool_code in _TOOL_STATES):
+            yield from self._heading_of_state(number, state)
+        elif (back := _BACK.fullmatch(text)) and (text[0] == "B" or self._tool_code in _TOOL_STATES):
+            yield self._back(back)
+        elif (error := _ERROR.fullmatch(text)) or self._tool_error:
+            yield from self._error(number, error[1] if error else text)
+        elif self._last is not None and is_conjunct(text):
+            raise self._source.error(f"'{text[:40]}'", f"'State {self._last.number + 1}: <...>' before it")
+        elif _SUMMARY.match(text):
+            self._found_no_error |= _HOLDS.match(text) is not None
+            yield from self._end()
+
+    def _heading_of_state(self, number: int, heading: re.Match[str]) -> Iterator[TraceEvent]:
+        expected = 1 if self._last is None else self._last.number + 1
+        if heading[4]:
+            if self._last is None or int(heading[2]) != expected:
+                raise self._source.error(f"'{heading[0]}'", f"state {expected}")
+            yield from self._end(Ending())
+            return
+        if heading[2] == "1":
+            yield from self._end()
+            yield self._head()
+        elif int(heading[2]) != expected:
+            raise self._source.error(f"state {heading[2]}", f"state {expected}")
+        self._heading = heading[3] or ""
+        self._text.begin(number)
+
+    def _back(self, back: re.Match[str]) -> TraceEvent:
+        number = int(back[1] or back[3])
+        if self._last is None or not 1 <= number <= self._last.number:
+            expected = "a state" if self._last is None else f"one of the states 1 to {self._last.number}"
+            raise self._source.error(f"'{back[0][:40]}'", expected)
+        action, _, location = action_of(back[2] or back[4] or "")
+        self._last = None
+        return TraceEnd(Ending(number, action, location))
+
+    def _error(self, number: int, message: str) -> Iterator[TraceEvent]:
+        self._tool_error = False  # of a message of several lines the first is enough
+        if _ANNOUNCEMENT.match(message):
+            return
+        yield from self._end()
+        self._problem = message.strip()
+        if _INITIAL.fullmatch(message):
+            yield self._head()
+            self._heading = ""
+            self._text.begin(number)
+
+    def _head(self) -> TraceHead:
+        self._index += 1
+        self._shows_only_changes = self._shows_unchanged = self._is_last = False
+        problem, self._problem = self._problem, None
+        violated = _VIOLATED.fullmatch(problem or "")
+        name = violated and (violated[1] or violated[2])
+        return TraceHead(self._source.file, self._index, TraceFormat.TLC_LOG, name or None, problem)
+
+    def _state(self) -> TraceState:
+        text, last = self._text, self._last
+        text.end_value()
+        if last is not None:
+            self._check_difference(last)
+            text.complete(last)
+        elif not text.variables:
+            raise self._source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
+        action, parameters, location = action_of(self._heading or "")
+        if last is None:
+            action = parameters = location = None
+        number = 1 if last is None else last.number + 1
+        state = TraceState(number, text.variables, action, parameters, location, text.line, text.fingerprints)
+        self._last, self._heading = state, None
+        return state
+
+    def _check_difference(self, last: TraceState) -> None:
+        """Check that the trace either shows all variables everywhere or, with ``-difftrace``, only what changed.
+
+        With ``-difftrace``, too, TLC shows all variables of the last state before an invariant's violation ends.
+        """
+        before = dict(zip(last.variables, last.fingerprints, strict=True))
+        shown = dict(zip(self._text.variables, self._text.fingerprints, strict=True))
+        missing = before.keys() - shown.keys()
+        shows_unchanged = any(before.get(name) == fingerprint for name, fingerprint in shown.items())
+        if self._is_last:
+            expected = "that state to be the last, as the others show only what changed"
+            raise self._source.error("a state after one that shows all variables", expected, line=self._text.line)
+        if self._shows_only_changes and shows_unchanged and not missing:
+            self._is_last = True
+            return
+        self._shows_only_changes |= bool(missing)
+        self._shows_unchanged |= shows_unchanged
+        if self._shows_only_changes and self._shows_unchanged:
+            found = f"a state without '{min(missing)}'" if missing else "a state with variables that did not change"
+            expected = "all variables in every state, or what changed in every state"
+            raise self._source.error(found, expected, line=self._text.line)
+
+    def _end(self, ending: Ending | None = None) -> Iterator[TraceEvent]:
+        if self._last is not None:
+            self._last = None
+            yield TraceEnd(ending)
+
+    def _is_unreadable(self, text: str) -> bool:
+        """Tell whether a line right after a state's variables is a damaged one rather than the next thing said."""
+        outside = (_TOOL, _STATE, _BACK, _ERROR)
+        return not any(pattern.fullmatch(text) for pattern in outside) and not _SUMMARY.match(text)
+
+    def _cut_short(self) -> Iterator[TraceEvent]:
+        """Give the state at which the file ends, unless it may lack something."""
+        self._text.end_value()
+        if self._last is None:
+            raise self._source.at_end("the rest of the first state, and an empty line")
+        if self._source.ends_in_newline and self._last.variables.keys() == self._text.variables.keys():
+            yield self._state()

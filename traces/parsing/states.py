@@ -1,0 +1,148 @@
+"""The text of one state: a conjunct for each variable, as all of TLC's text formats have it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from kraftcheck.spec.values import Value
+from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.trace import Location, TraceError, TraceState
+
+LONGEST_VALUE = 16 * 2**20
+"""Characters that the text of one variable may have."""
+
+_CONJUNCT = re.compile(r"(?:/\\ )?([A-Za-z_]\w*) = (.*)")
+_LABEL = re.compile(
+    r"(Initial predicate|[A-Za-z_][\w!]*)(\(.*\))?"
+    r"(?: line (\d+), col (\d+) to line (\d+), col (\d+) of module (\w+)| Unknown location| unknown location)?"
+)
+_NO_ACTION = ("Initial predicate", "Action", "UnnamedAction")
+
+
+class StateText:
+    """Collects the variables of a state from the lines between its heading and the blank line after it.
+
+    Parameters
+    ----------
+    file
+        The name of the file, for errors.
+    cache
+        What reads the values.
+    """
+
+    def __init__(self, file: str, cache: ValueCache) -> None:
+        self._file = file
+        self._cache = cache
+        self.line = 0
+        self.variables: dict[str, Value] = {}
+        self._fingerprints: dict[str, bytes] = {}
+        self._name: str | None = None
+        self._text: list[str] = []
+        self._size = 0
+        self._begins = (0, 0)
+
+    def begin(self, line: int) -> None:
+        """Begin a new state whose heading is on this line."""
+        self.line = line
+        self.variables = {}
+        self._fingerprints = {}
+
+    def take(self, number: int, text: str) -> bool:
+        """Take a line if it is a part of the state, and tell whether it is.
+
+        Raises
+        ------
+        TraceError
+            The line ends a value that cannot be read, or names a variable again.
+        """
+        if text[:1] in (" ", "\t") and self._name is not None:
+            self._text.append(text)
+            self._size += len(text)
+            if self._size > LONGEST_VALUE:
+                raise TraceError(
+                    self._file, number, 1, "one that is longer", f"a value of at most {LONGEST_VALUE:,} characters"
+                )
+            return True
+        conjunct = _CONJUNCT.match(text)
+        if conjunct is None:
+            return False
+        self.end_value()
+        name = conjunct[1]
+        if name in self.variables:
+            raise TraceError(self._file, number, 1, f"'{name}' again", "a variable that this state did not have yet")
+        self._name, self._text, self._size = name, [conjunct[2]], len(conjunct[2])
+        self._begins = (number, conjunct.start(2) + 1)
+        return True
+
+    def end_value(self) -> None:
+        """Read the value whose lines were taken last, if there is one."""
+        if self._name is None:
+            return
+        text = "\n".join(self._text) if len(self._text) > 1 else self._text[0]
+        line, column = self._begins
+        value, fingerprint = self._cache.read(text, where=self._file, line=line, column=column)
+        self.variables[self._name] = value
+        self._fingerprints[self._name] = fingerprint
+        self._name = None
+
+    @property
+    def fingerprints(self) -> tuple[bytes, ...]:
+        """The hashes of the texts of the variables, in their order."""
+        return tuple([self._fingerprints[name] for name in self.variables])
+
+    def complete(self, before: TraceState) -> None:
+        """Fill in the variables that the file leaves out because they did not change.
+
+        Raises
+        ------
+        TraceError
+            The state has a variable that the one before has not.
+        """
+        if self.variables.keys() == before.variables.keys():
+            return
+        for name in self.variables:
+            if name not in before.variables:
+                expected = "one of the variables of the state before"
+                raise TraceError(self._file, self.line, 1, f"a state with the variable '{name}'", expected)
+        self.variables = {**before.variables, **self.variables}
+        self._fingerprints = dict(zip(before.variables, before.fingerprints, strict=True)) | self._fingerprints
+
+    def check(self, names: Mapping[str, object]) -> None:
+        """Check that the state has the variables of another one, in a format that always shows all of them.
+
+        Raises
+        ------
+        TraceError
+            A variable is missing, or there is one more.
+        """
+        if missing := names.keys() - self.variables.keys():
+            found, expected = f"a state without '{min(missing)}'", "all the variables of the first state"
+            raise TraceError(self._file, self.line, 1, found, expected)
+        if more := self.variables.keys() - names.keys():
+            found, expected = f"a state with '{min(more)}'", "only the variables of the first state"
+            raise TraceError(self._file, self.line, 1, found, expected)
+
+
+def is_conjunct(line: str) -> bool:
+    r"""Tell whether a line begins the value of a variable, as ``/\\ x = 1`` does."""
+    return line.startswith("/\\ ") and _CONJUNCT.match(line) is not None
+
+
+@lru_cache(maxsize=4096)
+def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
+    """Return the name of an action, its parameters and its location, from what TLC prints between ``<`` and ``>``.
+
+    >>> action_of("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
+    ('Vote', 'n1,n2', Location(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
+    """
+    match = _LABEL.fullmatch(label)
+    if match is None:
+        return label or None, None, None
+    name, parameters, *numbers, module = match.groups()
+    location = None
+    if module:
+        first_line, first_column, last_line, last_column = map(int, numbers)
+        location = Location(first_line, first_column, last_line, last_column, module)
+    return (None if name in _NO_ACTION else name), parameters and parameters[1:-1], location

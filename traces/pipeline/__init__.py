@@ -1,0 +1,1 @@
+"""Replays many traces on Spark, into tables of Parquet."""

@@ -1,0 +1,1 @@
+"""Replays traces through a protocol."""

@@ -1,0 +1,292 @@
+"""Why a trace and a protocol part: what differs, what the protocol could have done, why not what the trace says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from kraftcheck.spec.diagnosis.why import explain_text
+from kraftcheck.spec.display import words
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.values import Record, Value, field_names
+from kraftcheck.traces.replay.differences import Difference, differences
+
+SHOWN = 3
+"""Differences that a reason names."""
+
+LONGEST_VALUE = 100
+"""Characters of a value that a reason shows."""
+
+
+class Kind(StrEnum):
+    """In what a state of a trace is not what the protocol does."""
+
+    START = "start"
+    """It is the first, and no initial state."""
+    STEP = "step"
+    """No step leads there."""
+    NAME = "name"
+    """A step leads there, but not of the action that the trace names."""
+    STUTTERING = "stuttering"
+    """It is the state before it again, and neither does the trace say so nor does an action do that."""
+    STATE = "state"
+    """It is no state of the protocol at all."""
+
+
+class Enabled(NamedTuple):
+    """An action that is enabled, and by whom, on which messages it can be taken."""
+
+    action: str
+    ways: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first state of a trace that cannot follow.
+
+    Attributes
+    ----------
+    kind
+        In what it is wrong.
+    number, line
+        Its number in the trace, and the line of the file on which it begins.
+    before
+        The number of the state from which it should follow; None for the first.
+    action
+        The action that the trace names, or None.
+    headline
+        What is wrong, in a sentence; the differences are not in it.
+    nearest
+        The step that the protocol would have taken, of those most like the trace's; or None.
+    differences
+        Where the trace's state differs from the one that this step leads to, or from the nearest initial state.
+    enabled
+        Which actions are enabled in the state before.
+    why
+        Why the action that the trace names is not; None where it is, or there is no such action.
+    theirs
+        What to call where the state comes from: "trace", or "dump".
+    """
+
+    kind: Kind
+    number: int
+    line: int
+    before: int | None
+    action: str | None
+    headline: str
+    nearest: str | None = None
+    differences: tuple[Difference, ...] = ()
+    enabled: tuple[Enabled, ...] = ()
+    why: str | None = None
+    theirs: str = "trace"
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in a sentence with the first few differences."""
+        if not self.differences or self.kind in (Kind.NAME, Kind.STUTTERING):
+            return self.headline
+        return f"{self.headline}; that has {_listed(self.differences, self.theirs)}"
+
+
+class Wanted(NamedTuple):
+    """The state of a trace that does not follow.
+
+    Attributes
+    ----------
+    number, line, before, action
+        See `Divergence`.
+    variables
+        Its variables, typed; None where they cannot be compared with those of ours.
+    problem
+        Why it is no state of the protocol, or None.
+    """
+
+    number: int
+    line: int
+    before: int | None
+    action: str | None
+    variables: Mapping[str, Value] | None
+    problem: ViewError | None = None
+
+
+class Judge:
+    """Says why a state does not follow.
+
+    Parameters
+    ----------
+    semantics, view
+        Of the protocol.
+    theirs
+        What to call where the states come from.
+    """
+
+    def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
+        self._theirs = theirs
+        self._semantics = semantics
+        self._view = view
+        self._protocol = semantics.protocol
+
+    def no_start(self, wanted: Wanted, starts: Iterable[State]) -> Divergence:
+        """Say why a state is no initial state.
+
+        Parameters
+        ----------
+        wanted
+            The state.
+        starts
+            The initial states.
+        """
+        found = min((self._differences(wanted, state) for state in starts), key=len)
+        text = self._problem(wanted) or f"state {wanted.number} is no initial state"
+        text += "; compared with the nearest initial state" if found else ""
+        kind = Kind.STATE if wanted.problem else Kind.START
+        different = tuple(found)
+        return Divergence(kind, wanted.number, wanted.line, None, None, text, None, different, theirs=self._theirs)
+
+    def other_name(
+        self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
+    ) -> Divergence:
+        """Say by which actions a state follows, none of which is the one that the trace names.
+
+        Parameters
+        ----------
+        wanted, state, steps
+            See `no_step`.
+        leading
+            Those of the steps that lead to it.
+        """
+        names = " or ".join(dict.fromkeys(self.told(step) for step in leading))
+        text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by {wanted.action}"
+        text += f" as the {self._theirs} says{self._unknown(wanted.action)}"
+        named = [step for step in steps if step.action == wanted.action]
+        return self._with_reason(Kind.NAME, wanted, text, *self._nearest(wanted, named), state, steps)
+
+    def no_step(self, wanted: Wanted, state: State, steps: Sequence[Transition]) -> Divergence:
+        """Say why no step leads to a state.
+
+        Parameters
+        ----------
+        wanted
+            The state.
+        state
+            The one from which it should follow.
+        steps
+            All steps from there.
+        """
+        nearest, found = self._nearest(wanted, steps)
+        where = f"state {wanted.number} does not follow from state {wanted.before}"
+        kind = Kind.STATE if wanted.problem else Kind.STEP
+        text = self._problem(wanted)
+        if text is None and self._differences(wanted, state) == []:
+            kind, found = Kind.STUTTERING, []
+            text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
+            text += f"{self._theirs} call it stuttering"
+        elif text is None:
+            text = where + (f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else "")
+            text += ", from which nothing follows at all" if not steps else ""
+        if nearest is not None and kind is not Kind.STUTTERING:
+            which = "the nearest step of that name" if nearest.action == wanted.action else "the nearest step"
+            text += f"; {which} is {self.told(nearest)}"
+        return self._with_reason(kind, wanted, text, nearest, found, state, steps)
+
+    def _with_reason(
+        self,
+        kind: Kind,
+        wanted: Wanted,
+        text: str,
+        nearest: Transition | None,
+        found: Iterable[Difference],
+        state: State,
+        steps: Iterable[Transition],
+    ) -> Divergence:
+        enabled = self._enabled(steps)
+        named, why = wanted.action, None
+        known = named in self._protocol.actions or named in self._semantics.network.own_actions()
+        if named is not None and known and named not in [item.action for item in enabled]:
+            why = explain_text(self._semantics, state, named)
+        told = None if nearest is None else self.told(nearest)
+        return Divergence(
+            kind, wanted.number, wanted.line, wanted.before, named, text, told, tuple(found), enabled, why, self._theirs
+        )
+
+    def _problem(self, wanted: Wanted) -> str | None:
+        if wanted.problem is None:
+            return None
+        return f"state {wanted.number} is no state of {self._protocol.name()}: {wanted.problem}"
+
+    def _unknown(self, name: str | None) -> str:
+        if name is None or name in self._protocol.actions or name in self._semantics.network.own_actions():
+            return ""
+        return f" (there is no action of that name in {self._protocol.name()})"
+
+    def _differences(self, wanted: Wanted, state: State) -> list[Difference]:
+        if wanted.variables is None:
+            return []
+        return differences(wanted.variables, self._view.variables(state), short_names(self._view, state))
+
+    def _nearest(self, wanted: Wanted, steps: Sequence[Transition]) -> tuple[Transition | None, list[Difference]]:
+        """Return the step that leads most nearly to a state, of the named action if it has any; and what differs."""
+        if wanted.variables is None:
+            return None, []
+        named = [step for step in steps if step.action == wanted.action] or steps
+        found = [(self._differences(wanted, step.target), step) for step in named]
+        if not found:
+            return None, []
+        different, step = min(found, key=lambda pair: len(pair[0]))
+        return step, different
+
+    def _enabled(self, steps: Iterable[Transition]) -> tuple[Enabled, ...]:
+        ways: dict[str, dict[str, None]] = {}
+        for step in steps:
+            ways.setdefault(step.action, {})[self._way(step)] = None
+        known = [*self._protocol.actions, *self._semantics.network.own_actions()]
+        return tuple(Enabled(name, tuple(ways[name])) for name in known if name in ways)
+
+    def told(self, step: Transition) -> str:
+        """Return a step in words: `HandleVote by n2 on Vote from n1`."""
+        return f"{step.action} {self._way(step)}"
+
+    def _way(self, step: Transition) -> str:
+        if step.action in self._semantics.network.own_actions():
+            who = "by the network"
+        else:
+            who = "by the environment" if step.actor is None else f"by {words(step.actor)}"
+        if step.message is None:
+            return who
+        kind = type(step.message)
+        sender = f" from {words(step.message.source)}" if "source" in field_names(kind) else ""  # type: ignore[attr-defined]
+        return f"{who} on {kind.__name__}{sender}"
+
+
+def short_names(view: StateView, state: State) -> dict[Value, str]:
+    """Return short names for the identities of replicas as they stand in variables, where these are records."""
+    ids = [key for key in state.replicas if isinstance(key, Record)]
+    return {view.encode(key): words(key) for key in ids}
+
+
+def _listed(found: Sequence[Difference], theirs: str) -> str:
+    """Return the first few differences in words."""
+    if not found:
+        return "the same"
+    texts = [_in_words(difference, theirs) for difference in found[:SHOWN]]
+    more = len(found) - SHOWN
+    return "; ".join(texts) + (f"; and {more} more {'difference' if more == 1 else 'differences'}" if more > 0 else "")
+
+
+def _in_words(difference: Difference, theirs: str) -> str:
+    path, trace, protocol, is_element = difference
+    if trace is None:
+        return f"{path} {'with' if is_element else '='} {_cut(protocol)} (not in the {theirs})"
+    if protocol is None:
+        text = _cut(trace)
+        return f"{path} without {text} (in the {theirs})" if is_element else f"no {path} (in the {theirs}: {text})"
+    return f"{path} = {_cut(protocol)} (in the {theirs}: {_cut(trace)})"
+
+
+def _cut(text: str | None) -> str:
+    text = text or ""
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
