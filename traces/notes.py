@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from kraftcheck.files import replacing
 from kraftcheck.spec.errors import InputError
 
 
@@ -26,9 +26,5 @@ def read_note(path: Path) -> Any:
 
 def write_note(path: Path, content: Any) -> None:
     """Write a note; of two processes that write the same one, the later one's counts."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with new.open("w") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    with replacing(path, durable=True) as new:
+        new.write_text(json.dumps(content, indent=1))

@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, from_table, to_table
+from kraftcheck.files import replacing
 
 States = NDArray[np.int32]
 GROUP = 1 << 16
@@ -140,11 +140,10 @@ class Shared:
 
 
 def _write(table: Any, path: Path) -> int:
-    new = path.with_name(f"{path.name}.{uuid4().hex}.new")
-    pq.write_table(table, new, row_group_size=GROUP, compression="none", use_dictionary=False, write_statistics=False)
-    size = new.stat().st_size
-    new.replace(path)
-    return size
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    with replacing(path) as new:
+        pq.write_table(table, new, row_group_size=GROUP, **plain)
+    return path.stat().st_size
 
 
 def _states(table: Any) -> States:

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from kraftcheck.explorer.folder_lock import InUseError, hold
 from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
+from kraftcheck.files import InUseError, lock_file
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.corpus.walk_files import walk_file
 from kraftcheck.traces.notes import read_note, write_note
@@ -73,7 +73,7 @@ class CorpusFolder:
             if strangers and not (folder / HIDDEN / IDENTITY).is_file() and strangers != [HIDDEN]:
                 raise self._error(f"expected a folder that is new or of an earlier run, found {strangers[0]} in it")
             (folder / HIDDEN / DONE).mkdir(parents=True, exist_ok=True)
-            self._lock = hold(folder / HIDDEN / LOCK)
+            self._lock = lock_file(folder / HIDDEN / LOCK)
         except InUseError as error:
             raise self._error(f"it is in use by another run (process {error.owner})") from None
         except OSError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kraftcheck.explorer.result import TraceStep
+from kraftcheck.files import replacing
 from kraftcheck.spec.tla.formatting import format_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
@@ -39,10 +40,8 @@ class WalkWriter:
     def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
         """Write a walk, given its number."""
         path = walk_file(self._folder, number)
-        new = path.with_name(f".{path.name}.new")
-        with new.open("w", encoding="utf-8", newline="\n") as file:
+        with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(self._module(path.stem, walk))
-        new.replace(path)
 
     def _module(self, name: str, walk: tuple[TraceStep, ...]) -> Iterator[str]:
         """Yield the text of the module of a walk."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from kraftcheck.explorer.folder_lock import InUseError, hold
+from kraftcheck.files import InUseError, lock_file
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.notes import read_note, write_note
 
@@ -108,7 +108,7 @@ class Output:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = hold(folder / LOCK)
+            self._lock = lock_file(folder / LOCK)
         except InUseError as error:
             raise InputError(f"--out {folder}: it is in use by another run (process {error.owner})") from None
         except OSError as error:

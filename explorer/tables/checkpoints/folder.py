@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from kraftcheck.explorer.folder_lock import InUseError, hold
 from kraftcheck.explorer.tables.checkpoints.interned_values import FILES
 from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
-from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile, sync_folder
+from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
+from kraftcheck.files import InUseError, lock_file, replacing
 from kraftcheck.spec.errors import InputError
 
 FORMAT = 1
@@ -96,7 +96,7 @@ class Checkpoint:
 
     def _locked(self) -> TextIO:
         try:
-            return hold(self.folder / LOCK)
+            return lock_file(self.folder / LOCK)
         except InUseError as error:
             raise self._error(f"it is in use by another search (process {error.owner})") from None
 
@@ -187,13 +187,8 @@ class Checkpoint:
             self._write_manifest({**manifest, "finished": True})
 
     def _write_manifest(self, content: Noted) -> None:
-        new = self.folder / (MANIFEST + ".new")
-        with new.open("wb") as file:
-            file.write(_manifest_text(content))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.folder / MANIFEST)
-        sync_folder(self.folder)
+        with replacing(self.folder / MANIFEST, durable=True) as new:
+            new.write_bytes(_manifest_text(content))
 
     def close(self) -> None:
         """Close the files and let other processes have the folder."""

@@ -126,12 +126,3 @@ class GrowingFile:
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
     return array.data.cast("B") if array.size else memoryview(b"")
-
-
-def sync_folder(folder: Path) -> None:
-    """See to it that the names in a folder outlive the machine's failure."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
