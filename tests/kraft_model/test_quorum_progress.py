@@ -10,7 +10,8 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.traps import Trap, find_trap
-from kraftcheck.kraft_model.quorum.records import Mode, Replica
+from kraftcheck.kraft_model.quorum.records import Mode
+from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import State
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states

@@ -78,7 +78,7 @@ def test_the_directory_id_is_what_saves_a_log_whose_disk_is_lost() -> None:
 
 def test_every_reading_is_tested_and_configured() -> None:
     model = find_model(MODEL)
-    readings = {name for name, variant in model.variants.items() if variant.__module__.endswith("quorum_readings")}
+    readings = {name for name, variant in model.variants.items() if variant.__module__.endswith(".quorum.variants.readings")}
     assert readings == {r.variant for r in HOLDS} | {fault.variant for fault in READINGS} | PROGRESS_ALONE
     named = {variant.configuration for variant in model.variants.values() if variant.configuration}
     assert named <= set(model.configurations)
