@@ -38,7 +38,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Step
-from tests.kraft_model.quorum_steps import (
+from tests.support.kraft_model.quorum_steps import (
     ALL,
     BASE,
     BLANK,

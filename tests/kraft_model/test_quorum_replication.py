@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.quorum.messages import (
 from kraftcheck.kraft_model.quorum.records import Batch, Error, Key, LeaderChange, Mode, Nil, Position, Voter, Voters
 from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, Step
-from tests.kraft_model.quorum_steps import (
+from tests.support.kraft_model.quorum_steps import (
     ALL,
     BASE,
     BLANK,
