@@ -39,7 +39,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import Map, ModelValue, Step
-from tests.kraft_model.quorum_steps import (
+from tests.support.kraft_model.quorum_steps import (
     ALL,
     BASE,
     BLANK,
