@@ -1,7 +1,7 @@
 """Why an action is not enabled in a state.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.spec.language.semantics import Semantics
+>>> from kraftcheck.spec.language.semantics import Semantics
 >>> from kraftcheck.spec.values import ModelValue
 >>> semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")})))
 >>> state = semantics.initial()[0]
