@@ -110,8 +110,6 @@ class Protocol:
         Names of temporal properties that the specification defines and kraftcheck does not check.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set and that make no difference here.
-    variants_module
-        The module in which its variants are, imported when one is asked for; by default the protocol's own.
     configuration
         For a variant, the configuration in which it shows what it changes: one of the model's by name, or a file (in
         a user's file, relative to that). `kraftcheck compare` takes it where no other is asked for.
@@ -124,7 +122,6 @@ class Protocol:
     specifications: ClassVar[Mapping[str, bool]] = {"Spec": False}
     temporal: ClassVar[tuple[str, ...]] = ()
     accepted_constants: ClassVar[tuple[str, ...]] = ()
-    variants_module: ClassVar[str | None] = None
     configuration: ClassVar[str | None] = None
 
     actions: ClassVar[Mapping[str, Action]] = {}
