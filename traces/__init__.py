@@ -16,7 +16,7 @@ from kraftcheck.traces.trace import (
 )
 
 if __name__ != "kraftcheck.traces":
-    raise ImportError("this package is kraftcheck.traces: import that")
+    raise ImportError("this package is kraftcheck.traces: import that", name=__name__)
 
 __all__ = [
     "Ending",
