@@ -78,7 +78,7 @@ def test_random_protocols(tmp_path_factory: pytest.TempPathFactory, seed: int) -
 
 def assert_same_files(driver: SparkSearch, one: Path, other: Path) -> None:
     """What is in a file follows from the search alone."""
-    for level, parts in enumerate(driver.levels, start=1):
+    for level, parts in enumerate(driver.journal.levels, start=1):
         for part in parts:
             name = f"levels/{level:05d}/part-{part:05d}.parquet"
             assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -91,9 +91,9 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
             driver.learner.decode_state(row)
             for part in parts
             for rows in driver.shared.read_part(level, part)
-            for row in driver.names.to_own(rows)
+            for row in driver.ids.to_own(rows)
         ]
-        for level, parts in enumerate(driver.levels, start=1)
+        for level, parts in enumerate(driver.journal.levels, start=1)
     ]
 
 
