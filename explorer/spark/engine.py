@@ -15,10 +15,10 @@ from kraftcheck.explorer.spark.id_assigner import IdAssigner
 from kraftcheck.explorer.spark.id_report import undefined
 from kraftcheck.explorer.spark.jobs import Jobs
 from kraftcheck.explorer.spark.journal import Journal
-from kraftcheck.explorer.spark.rows import owners
 from kraftcheck.explorer.spark.session import Cluster
 from kraftcheck.explorer.spark.task_expander import global_ids_of, without_view
 from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch
+from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.explorer.tables.python_checks import reason, split
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol

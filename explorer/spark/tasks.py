@@ -22,8 +22,6 @@ from kraftcheck.explorer.spark.rows import (
     first_of_each,
     from_bytes,
     in_order,
-    look_up,
-    owners,
     packed,
     packing_of,
     to_bytes,
@@ -31,7 +29,8 @@ from kraftcheck.explorer.spark.rows import (
 )
 from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.tables.states.archive import mark
+from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
+from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.explorer.tables.states.visited import Packing, Partition
 
 Arguments = dict[str, Any]

@@ -11,7 +11,6 @@ import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import TLC, TOY, text_of, traces_of, variables
 
 import kraftcheck.traces.parsing.lines
 import kraftcheck.traces.parsing.states
@@ -31,6 +30,7 @@ from kraftcheck.traces import (
     read_traces,
     stream_traces,
 )
+from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 SIMULATIONS = sorted(TLC.glob("simulations/*.tla.gz"))
 

@@ -22,14 +22,14 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
-from tests.conformance.models import TLC, bound
-from tests.explorer.random_protocols import Sample, sample
-from tests.explorer.test_memory import found
-from tests.explorer.test_reference import HOSTS, Voting
+from tests.support.explorer.comparison import found
+from tests.support.explorer.random_protocols import Sample, sample
+from tests.support.explorer.voting import HOSTS, Voting
+from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark.engine import SparkSearch
-from tests.explorer.spark.pretended import Lost, search
+from tests.support.spark.pretended import Lost, search
 
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 
@@ -59,9 +59,19 @@ def in_pieces(protocol: Protocol, options: Options, folder: Path, random: Random
             options = replace(options, checkpoint=None, resume=folder)
 
 
+def test_a_random_protocol(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert_alike(tmp_path_factory, 4)
+
+
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 10**9))
 def test_random_protocols(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    assert_alike(tmp_path_factory, seed)
+
+
+def assert_alike(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """A search on the pretended Spark, in one go and in pieces, finds what the table engine finds."""
     random = Random(seed)
     for drawn in sample(1, seed=seed, large=200, most=600):
         options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
@@ -114,8 +124,10 @@ def assert_classes_level_by_level(driver: SparkSearch, options: Options) -> None
     assert set(map(identity, targets)) <= before
 
 
-@pytest.mark.parametrize("symmetry", [False, True])
-@pytest.mark.parametrize("seed", [3, 12])
+@pytest.mark.parametrize(
+    ("seed", "symmetry"),
+    [(12, True), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((3, False), (3, True), (12, False)))],
+)
 def test_a_view(tmp_path: Path, seed: int, *, symmetry: bool) -> None:
     """The table engine may find others: which of the states that look the same it takes depends on the order."""
     drawn = symmetric(seed)
@@ -150,7 +162,10 @@ def symmetric(seed: int) -> Sample:
     )
 
 
-@pytest.mark.parametrize("seed", [12, 24, 31])  # six permutations; queues and violations; a deadlock
+@pytest.mark.parametrize(
+    "seed",  # six permutations; queues and violations; a deadlock
+    [pytest.param(12, marks=pytest.mark.slow), 24, pytest.param(31, marks=pytest.mark.slow)],
+)
 def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
     drawn = symmetric(seed)
     options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
@@ -170,6 +185,7 @@ def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
             assert any(transition.target == target for transition in semantics.transitions(source))
 
 
+@pytest.mark.slow
 def test_orbits_of_tlc(tmp_path: Path) -> None:
     name = "grow-with-election-hosts"
     model = bound(f"symmetry/{name}")
@@ -178,6 +194,7 @@ def test_orbits_of_tlc(tmp_path: Path) -> None:
     assert (result.distinct_states, result.depth) == (ORBITS[name]["distinct_states"], ORBITS[name]["depth"])
 
 
+@pytest.mark.slow
 def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path) -> None:
     for drawn in sample(6, seed=5, large=200, most=600):
         options = able(drawn.description.options(drawn.protocol))
