@@ -14,7 +14,6 @@ from importlinter.cli import lint_imports
 ROOT = Path(__file__).parents[2]
 KERNEL = "kraftcheck.explorer.tables.kernel"
 KNOWN_CIRCLES: set[frozenset[str]] = {
-    frozenset(f"kraftcheck.spec.language.{name}" for name in ("action", "property", "protocol")),
     frozenset(
         f"kraftcheck.explorer.tables.{name}"
         for name in (
@@ -44,7 +43,7 @@ def circles(graph: grimp.ImportGraph) -> set[frozenset[str]]:
 
 
 def test_no_modules_import_each_other(graph: grimp.ImportGraph) -> None:
-    assert circles(graph) == KNOWN_CIRCLES
+    assert [circle for circle in circles(graph) if not any(circle <= known for known in KNOWN_CIRCLES)] == []
 
 
 def test_a_circle_is_seen(graph: grimp.ImportGraph) -> None:

@@ -52,7 +52,7 @@ def too_long(path: Path, source: str) -> Iterator[str]:
 
 def test_nothing_is_too_long() -> None:
     found = [breach for path in sources() for breach in too_long(path, path.read_text())]
-    assert {breach.rpartition(": ")[0] for breach in found} == KNOWN, "\n".join(found)
+    assert {breach.rpartition(": ")[0] for breach in found} <= KNOWN, "\n".join(found)
 
 
 def test_all_modules_are_measured() -> None:
