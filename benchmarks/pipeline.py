@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.commands import settings, timed  # noqa: E402
 from benchmarks.replay import replayer  # noqa: E402
 from kraftcheck.spec.tla.view import StateView  # noqa: E402
-from tests.conformance.tampering import tampered_walk  # noqa: E402
-from tests.explorer.spark.standalone import Standalone, cluster  # noqa: E402
+from tests.support.spark.standalone import Standalone, cluster  # noqa: E402
+from tests.support.tampering import tampered_walk  # noqa: E402
 
 TAMPERED = "tampered.json"
 BATCHES = 5

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.commands import settings, timed  # noqa: E402
-from tests.explorer.spark.standalone import Standalone, cluster  # noqa: E402
+from tests.support.spark.standalone import Standalone, cluster  # noqa: E402
 
 AGREED = ("result", "distinct_states", "generated_states", "depth", "actions")
 

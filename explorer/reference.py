@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 
+from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.bookkeeping import Bookkeeping, Counts, Stop
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.purity import PureSemantics
-from kraftcheck.explorer.result import (
-    DEADLOCK,
-    INTERRUPTED,
-    Interrupted,
-    Options,
-    Progress,
-    Result,
-    Search,
-    TraceStep,
-    Verdict,
-    Violation,
-)
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
@@ -54,10 +45,6 @@ def explore(protocol: Protocol, options: Options | None = None) -> Result:
     return ReferenceSearch(protocol, options).run()
 
 
-class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
-    """The search is over before it is complete."""
-
-
 class ReferenceSearch:
     """One search; afterwards it can still be asked about the states that it visited.
 
@@ -80,14 +67,19 @@ class ReferenceSearch:
         self.semantics = (PureSemantics if options.check_actions else Semantics)(protocol)
         self.identity = identity_of(protocol, options.symmetry, options.view)
         names = [*protocol.actions, *protocol.network.own_actions()]
-        self.result = Result(actions=dict.fromkeys(names, 0))
         self._place = {name: place for place, name in enumerate(names)}
+        self._fired = dict.fromkeys(names, 0)
+        self._generated = 0
         self.parents: dict[Value, tuple[State, Transition | None]] = {}
         self._depths: dict[Value, int] = {}  # of states met, where a depth-first search is bounded
-        self._violated: set[str] = set()
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
-        self._began = time.monotonic()
+        self._books = Bookkeeping(options, self._counts)
+
+    @property
+    def result(self) -> Result:
+        """What was found so far."""
+        return self._books.result
 
     def run(self) -> Result:
         """Search, and return what was found.
@@ -97,49 +89,38 @@ class ReferenceSearch:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
-        try:
-            starts = [state for state in self._initial() if self._admit(state, None, 1)]
-            if self.options.search is Search.BFS:
-                self._breadth_first(starts)
-            else:
-                self._depth_first(starts)
-        except Stop:
-            pass
-        except KeyboardInterrupt:
-            self.result.complete = False
-            self.result.limit = INTERRUPTED
-            raise Interrupted(self._finished()) from None
-        self._report(0)
-        return self._finished()
+        return self._books.run(self._search)
 
-    def _finished(self) -> Result:
-        result = self.result
-        if result.violations:
-            deadlock_only = {violation.property for violation in result.violations} == {DEADLOCK}
-            result.verdict = Verdict.DEADLOCK if deadlock_only else Verdict.VIOLATION
-            result.complete = result.complete and self.options.keep_going
-        elif not result.complete:
-            result.verdict = Verdict.INCOMPLETE
-        if self.options.search is not Search.BFS:
-            result.depth = None
-        result.handler_calls = dict(self.semantics.handler_calls)
-        result.seconds = time.monotonic() - self._began
-        return result
+    def _search(self) -> None:
+        breadth_first = self.options.search == Search.BFS
+        try:
+            with suppress(Stop):
+                starts = [state for state in self._initial() if self._admit(state, None, 1)]
+                (self._breadth_first if breadth_first else self._depth_first)(starts)
+            self._books.report(0)
+        finally:
+            if not breadth_first:
+                self.result.depth = None
+
+    def _counts(self) -> Counts:
+        return Counts(
+            len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls)
+        )
 
     def _initial(self) -> Iterator[State]:
         for state in initial_states(self.semantics, self.options.init):
-            self.result.generated_states += 1
+            self._generated += 1
             yield state
 
     def _breadth_first(self, starts: list[State]) -> None:
         frontier, depth = starts, 1
         while frontier:
             if depth == self.options.max_depth:
-                self._limit("max_depth")
+                self._books.stop_at("max_depth")
             reached: list[State] = []
             for number, state in enumerate(frontier):
                 if number % REPORT_EVERY == 0:
-                    self._look_at_the_clock(len(frontier) - number + len(reached))
+                    self._books.look_at_the_clock(len(frontier) - number + len(reached))
                 reached += [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             frontier, depth = reached, depth + 1
 
@@ -155,11 +136,11 @@ class ReferenceSearch:
                 continue  # met again nearer to the start since it was put here
             expanded += 1
             if expanded % REPORT_EVERY == 0:
-                self._look_at_the_clock(len(waiting))
+                self._books.look_at_the_clock(len(waiting))
             reached = [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             waiting.extend((target, depth + 1) for target in reversed(reached))
         if cut:
-            self._limit("max_depth")
+            self._books.stop_at("max_depth")
 
     def _expand(self, state: State) -> Iterator[Transition]:
         """Yield the transitions out of a state, counting them and checking the step properties.
@@ -167,11 +148,11 @@ class ReferenceSearch:
         They come by action, in the order in which the protocol defines these, as TLC goes through the disjuncts of a
         Next: so a search that stops at a violation has met the same states, in the same order.
         """
-        result, stuck = self.result, True
+        stuck = True
         for transition in sorted(self.semantics.transitions(state), key=lambda t: self._place[t.action]):
             stuck = False
-            result.generated_states += 1
-            result.actions[transition.action] += 1
+            self._generated += 1
+            self._fired[transition.action] += 1
             for prop in self._step_properties:
                 if not self.semantics.holds_over(prop, state, transition.target):
                     self._violation(prop.name, state, transition)
@@ -196,8 +177,8 @@ class ReferenceSearch:
         if within:
             self._note(identity, source, transition, depth)
         self._check(source, transition)
-        if within and self.result.distinct_states == self.options.max_states:
-            self._limit("max_states")
+        if within and len(self.parents) == self.options.max_states:
+            self._books.stop_at("max_states")
         return within
 
     def _check(self, source: State, transition: Transition | None) -> None:
@@ -210,30 +191,25 @@ class ReferenceSearch:
     def _note(self, identity: Value, source: State, transition: Transition | None, depth: int) -> None:
         """Count a new state, one that violates a property too: as in TLC it was found, and so was its level."""
         self.parents[identity] = (source, transition)
-        if self.options.search is not Search.BFS and self.options.max_depth:
+        if self.options.search != Search.BFS and self.options.max_depth:
             self._depths[identity] = depth
-        self.result.distinct_states += 1
         self.result.depth = max(self.result.depth or 0, depth)
 
     def _violation(self, name: str, source: State, transition: Transition | None) -> None:
-        if name in self._violated:
+        if name in self._books.violated:
             return
-        self._violated.add(name)
-        trace = self.path_to(source) if transition is not None or name == DEADLOCK else ()
         if transition is not None:
-            trace = (*trace, _trace_step(transition))
-        elif name != DEADLOCK:
-            trace = (TraceStep(source),)
-        self.result.violations.append(Violation(name, trace))
-        if not self.options.keep_going:
-            raise Stop
+            trace = (*self.path_to(source), step_of(transition))
+        else:
+            trace = self.path_to(source) if name == DEADLOCK else (TraceStep(source),)
+        self._books.violation(name, trace)
 
-    def path_to(self, state: State) -> tuple[TraceStep, ...]:
+    def path_to(self, state: State) -> Behaviour:
         """Return the behaviour by which a visited state was found first (in a bounded search: nearest)."""
         steps: list[TraceStep] = []
         source, transition = self.parents[self.identity(state)]
         while transition is not None:
-            steps.append(_trace_step(transition))
+            steps.append(step_of(transition))
             source, transition = self.parents[self.identity(source)]
         return (TraceStep(source), *reversed(steps))
 
@@ -241,26 +217,3 @@ class ReferenceSearch:
         """Yield every state visited, one for each identity."""
         for source, transition in self.parents.values():
             yield source if transition is None else transition.target
-
-    def _limit(self, name: str) -> None:
-        self.result.complete = False
-        self.result.limit = name
-        raise Stop
-
-    def _look_at_the_clock(self, frontier: int) -> None:
-        limit = self.options.time_limit
-        if limit is not None and time.monotonic() - self._began > limit:
-            self._limit("time_limit")
-        self._report(frontier)
-
-    def _report(self, frontier: int) -> None:
-        if self.options.report is not None:
-            result = self.result
-            seconds = time.monotonic() - self._began
-            self.options.report(
-                Progress(result.distinct_states, result.generated_states, result.depth or 0, frontier, seconds)
-            )
-
-
-def _trace_step(transition: Transition) -> TraceStep:
-    return TraceStep(transition.target, transition.action, transition.actor, transition.message)

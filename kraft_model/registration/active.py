@@ -247,9 +247,7 @@ class ActiveControllerActions:
             return
         if not is_majority(frozenset(node for node in self.controllers if running[node]), self.voters(shared)):
             return
-        told = {
-            (due.offset, shared.log[due.offset - 1]) for due in me.due if isinstance(due.response, AdminResponse)
-        }
+        told = {(due.offset, shared.log[due.offset - 1]) for due in me.due if isinstance(due.response, AdminResponse)}
         answers = [due.response for due in me.due]
         step = become(me.but(due=())).put(committed=len(shared.log), told=shared.told | told)
         yield step.send(*answers)

@@ -143,7 +143,8 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
         end = f", to a violation of {replay.violated}" if replay.violated else ""
         yield [(HEAD, which), (PLAIN, ": "), (NEW, "conforms"), (PLAIN, f", {steps}{end}")]
     else:
-        place = f" at state {found.number}" + (f" (line {found.line})" if replay.format and replay.format.has_lines else "")
+        place = f" at state {found.number}"
+        place += f" (line {found.line})" if replay.format and replay.format.has_lines else ""
         yield [(HEAD, which), (PLAIN, ": "), (OLD, "diverges"), (PLAIN, place)]
         yield [(PLAIN, f"  {found.headline}")]
         if not quiet:

@@ -6,56 +6,9 @@ import pytest
 
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Options, Verdict
-from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.kraft_model.reconfig.records import (
-    Error,
-    FetchDiverging,
-    RequestVoteResponse,
-    Role,
-    Server,
-    ServerState,
-    Shared,
-)
-from kraftcheck.spec import invariant
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
-from tests.conformance.models import COUNTEREXAMPLES, bound, json_states, states_of, text_of
-
-
-class MCReconfig(Reconfig):
-    """Invariants that are false on purpose."""
-
-    @invariant
-    def no_value_acked(self, shared: Shared) -> bool:
-        return True not in shared.acked.values()
-
-    @invariant
-    def no_new_leader(self, me: Server) -> bool:
-        return not (me.state is ServerState.LEADER and me.current_epoch > 1)
-
-    @invariant
-    def no_observer_leader(self, me: Server) -> bool:
-        return not (me.state is ServerState.LEADER and me.role is Role.OBSERVER)
-
-    @invariant
-    def no_diverging(self, message: FetchDiverging) -> bool:
-        return False
-
-    @invariant
-    def no_joined_voter(self, me: Server) -> bool:
-        return not (me.id.disk_id > 0 and me.role is Role.VOTER)
-
-    @invariant
-    def no_fenced_vote(self, message: RequestVoteResponse) -> bool:
-        return message.error is not Error.FENCED_LEADER_EPOCH
-
-    @invariant
-    def no_resigned(self, me: Server) -> bool:
-        return me.state is not ServerState.RESIGNED
-
-    @invariant
-    def no_two_leaders(self, me: Server, peer: Server) -> bool:
-        return not (me.state is ServerState.LEADER and peer.state is ServerState.LEADER)
+from tests.support.tlc import COUNTEREXAMPLES, MCReconfig, bound, json_states, states_of, text_of
 
 
 def test_all_eight_are_here() -> None:

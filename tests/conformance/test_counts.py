@@ -11,7 +11,7 @@ from kraftcheck.explorer.result import Options, Search, Verdict
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch
 from kraftcheck.kraft_model.reconfig.records import FetchRequest
-from tests.conformance.models import LARGE, MODELS, bound, expected
+from tests.support.tlc import LARGE, MODELS, bound, expected
 
 OBSERVER = "AcceptFetchRequestFromObserver"
 COUNTED_TWICE = {"grow-one-to-two": 14, "grow-with-election": 14, "grow-and-shrink-with-election": 14}

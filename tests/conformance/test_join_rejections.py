@@ -18,7 +18,7 @@ from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.tla.view import StateView
-from tests.conformance.models import TLC, states_of, text_of
+from tests.support.tlc import TLC, states_of, text_of
 
 REJECTIONS = {"RejectJoinRequest", "HandleRejectJoinResponse"}
 

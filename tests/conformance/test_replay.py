@@ -12,7 +12,7 @@ from kraftcheck.commands.lenient_binding import bind_leniently
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.traces.replay.replayer import Replayer, Verdict
-from tests.conformance.models import COUNTEREXAMPLES, TLC, text_of
+from tests.support.tlc import COUNTEREXAMPLES, TLC, text_of
 
 FORMATS = ("out", "v215.out", "tla", "json")
 SIMULATIONS = sorted(path.name for path in (TLC / "simulations").glob("t_*.gz"))

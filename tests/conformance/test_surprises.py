@@ -27,7 +27,7 @@ from kraftcheck.kraft_model.reconfig.records import (
 from kraftcheck.spec import State, invariant, ordered, step_invariant
 from kraftcheck.spec.diagnosis.why import explain
 from kraftcheck.spec.language.semantics import Semantics
-from tests.conformance.models import bound
+from tests.support.tlc import bound
 
 
 class Expected(Reconfig):

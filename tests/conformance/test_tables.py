@@ -6,7 +6,7 @@ import pytest
 
 from kraftcheck.explorer.result import Options, Search
 from kraftcheck.explorer.tables.engine import explore
-from tests.conformance.models import LARGE, MODELS, bound, expected
+from tests.support.tlc import LARGE, MODELS, bound, expected
 
 OURS_ONCE = {"AcceptFetchRequestFromObserver": 14}  # TLC counts these steps twice: see docs/conformance.md
 MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in MODELS]

@@ -23,8 +23,8 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView, ViewError
 from kraftcheck.traces import Trace, ValueCache, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, Verdict
-from tests.conformance.models import COUNTEREXAMPLES, TLC
-from tests.conformance.tampering import changed, fields
+from tests.support.tampering import changed, fields
+from tests.support.tlc import COUNTEREXAMPLES, TLC
 
 SYMBOL_NAMES = [str(symbol.value) for kind in SYMBOLS for symbol in kind]
 FILES = [

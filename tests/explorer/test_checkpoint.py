@@ -20,11 +20,10 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.result import Interrupted, Options, Progress, Result
 from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
 from kraftcheck.spec.errors import InputError
-from tests.conformance.models import COUNTS, bound, expected
-from tests.conformance.test_counterexamples import MCReconfig
-from tests.explorer.random_protocols import sample
-from tests.explorer.test_memory import TEN_MILLION, found
-from tests.kraftcheck.test_check import heed_interrupts
+from tests.support.command_line import heed_interrupts
+from tests.support.explorer.comparison import TEN_MILLION, found
+from tests.support.explorer.random_protocols import sample
+from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
 ALWAYS, NEVER = 0.0, 1e9  # seconds between two checkpoints
 

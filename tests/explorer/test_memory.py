@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.result import Options, Search
 from kraftcheck.explorer.tables.engine import BATCH, REST_BITS, explore
 from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
 from kraftcheck.explorer.tables.states.archive import Archive
@@ -22,24 +22,9 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from tests.conformance.models import COUNTS, bound, expected
-from tests.conformance.test_counterexamples import MCReconfig
-from tests.explorer.random_protocols import sample
-
-TEN_MILLION = ("three-voters-remove", ("MaxValuesPerEpoch=2", "Value={v1,v2}"), 11_566_762, 29_736_980, 67)
-"""A configuration of counts/, settings, and what a search finds: distinct and generated states, and the depth."""
-
-
-def found(result: Result) -> dict[str, object]:
-    """Return all that memory must not change."""
-    return {
-        "verdict": result.verdict,
-        "distinct": result.distinct_states,
-        "generated": result.generated_states,
-        "depth": result.depth,
-        "actions": result.actions,
-        "violations": {v.property: len(v.trace) for v in result.violations},
-    }
+from tests.support.explorer.comparison import TEN_MILLION, found
+from tests.support.explorer.random_protocols import sample
+from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
 
 class Watched(BreadthFirst):

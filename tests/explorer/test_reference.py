@@ -20,7 +20,6 @@ from kraftcheck.explorer.result import DEADLOCK, Options, Progress, Result, Sear
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import (
     ActionError,
-    Bag,
     ModelValue,
     Protocol,
     Record,
@@ -32,19 +31,17 @@ from kraftcheck.spec import (
     bound,
     constant,
     constraint,
-    environment,
-    hide,
     internal,
     invariant,
-    ordered,
     step_invariant,
 )
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import Take, scenario, take
 from kraftcheck.spec.values import encode
-from tests.conformance.models import bound as bound_model
-from tests.explorer.random_protocols import FEATURES, Description, describe, sample, search
+from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
+from tests.support.explorer.voting import HOSTS, Voting
+from tests.support.tlc import bound as bound_model
 
 n1, n2, n3 = (ModelValue(f"n{number}", number) for number in (1, 2, 3))
 
@@ -332,48 +329,6 @@ def test_progress_is_reported() -> None:
 # Symmetry and view
 
 
-class Node(Record):
-    id: ModelValue
-    votes: frozenset[ModelValue] = frozenset()
-    value: int = 0
-
-
-class Voting(Protocol):
-    """Everyone votes for someone, anyone may count."""
-
-    hosts: frozenset[ModelValue] = constant("Hosts")
-    counts: int = bound("MaxCounts", default=2)
-    network = Bag()
-    symmetries = {"symm": ("hosts",)}
-    views = {"votes": hide("noise", "counts")}
-
-    def initial(self) -> Iterator[State]:
-        yield self.start([Node(host) for host in ordered(self.hosts)], Shared())
-
-    @internal
-    def vote(self, me: Node) -> Steps:
-        if not me.votes:
-            for host in ordered(self.hosts):
-                yield become(me.but(votes=frozenset({host})))
-
-    @internal
-    def count(self, me: Node, shared: Shared) -> Steps:
-        yield become(me.but(value=me.value + 1)).put(noise=shared.noise + 1).spend("counts")
-
-    @internal
-    def waste(self, me: Node) -> Steps:
-        yield become(me).spend("counts")
-
-    @environment
-    def hum(self, shared: Shared) -> Steps:
-        yield Step().put(noise=(shared.noise + 1) % 3)
-
-    @invariant
-    def no_majority(self, state: State) -> bool:
-        chosen = Counter(host for node in state.replicas.values() for host in node.votes)
-        return max(chosen.values(), default=0) < 3
-
-
 def orbits(protocol: Protocol, name: str) -> int:
     """Count the orbits of all states under a symmetry, with nothing but permutations."""
     plain = ReferenceSearch(protocol, Options(deadlock=False))
@@ -387,9 +342,6 @@ def orbits(protocol: Protocol, name: str) -> int:
         for permutation in group:
             waiting.pop(encode(permuted(state, permutation)), None)
     return count
-
-
-HOSTS = frozenset({n1, n2, n3})
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, ordered
-from tests.conformance.models import bound
-from tests.explorer.random_protocols import Sample, sample
-from tests.explorer.test_reference import HOSTS, Node, Shared, Voting
+from tests.support.explorer.random_protocols import Sample, sample
+from tests.support.explorer.voting import HOSTS, Node, Shared, Voting
+from tests.support.tlc import bound
 
 # What the issue asks to be in a tenth of the random protocols at least, in the words of `Sample.features`.
 WANTED = (

@@ -35,8 +35,8 @@ from kraftcheck.spec import (
     step_invariant,
 )
 from kraftcheck.spec.language.semantics import Semantics
-from tests.conformance.models import bound as bound_model
-from tests.explorer.random_protocols import sample
+from tests.support.explorer.random_protocols import sample
+from tests.support.tlc import bound as bound_model
 
 
 class Node(Record):

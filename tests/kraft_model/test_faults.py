@@ -7,16 +7,21 @@ import re
 import pytest
 
 from kraftcheck.catalogue import find_model
-from tests.kraft_model import test_quorum_faults as quorum
-from tests.kraft_model import test_quorum_progress as progress
-from tests.kraft_model import test_recovery as recovery
-from tests.kraft_model import test_registration as registration
-from tests.kraft_model.searches import Fault, bound
+from tests.support.kraft_model.faults import (
+    QUORUM_FAULTS,
+    QUORUM_READINGS,
+    RECOVERY_FAULTS,
+    RECOVERY_READINGS,
+    REGISTRATION_FAULTS,
+    Fault,
+)
+from tests.support.kraft_model.progress import STUCK
+from tests.support.kraft_model.searches import bound
 
 FAULTS: dict[str, list[Fault]] = {
-    "quorum": quorum.FAULTS + quorum.READINGS,
-    "recovery": recovery.FAULTS + recovery.READINGS,
-    "registration": registration.FAULTS,
+    "quorum": QUORUM_FAULTS + QUORUM_READINGS,
+    "recovery": RECOVERY_FAULTS + RECOVERY_READINGS,
+    "registration": REGISTRATION_FAULTS,
 }
 LISTED = {
     "quorum": [
@@ -86,5 +91,5 @@ def test_faults_that_kafka_had(issue: str) -> None:
         if re.search(rf"\b{issue}\b", variant.__doc__ or "")
     }
     assert cited == KAFKA[issue]
-    found = {fault.variant for faults in FAULTS.values() for fault in faults} | {one.variant for one in progress.STUCK}
+    found = {fault.variant for faults in FAULTS.values() for fault in faults} | {one.variant for one in STUCK}
     assert cited <= found

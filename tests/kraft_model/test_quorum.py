@@ -9,7 +9,7 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.quorum import Quorum
-from tests.kraft_model import searches
+from tests.support.kraft_model import searches
 
 SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (7_896, 34_673, 16)}
 """Distinct states, generated states and depth."""

@@ -8,8 +8,8 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
-from tests.kraft_model.searches import bound, check_trace, search
-from tests.kraft_model.test_quorum_faults import READINGS
+from tests.support.kraft_model.faults import QUORUM_READINGS
+from tests.support.kraft_model.searches import bound, check_trace, search
 
 MODEL = "quorum"
 PROGRESS_ALONE = {"update-voter-blocks-fetch", "silent-leader-forgotten"}
@@ -78,8 +78,8 @@ def test_the_directory_id_is_what_saves_a_log_whose_disk_is_lost() -> None:
 
 def test_every_reading_is_tested_and_configured() -> None:
     model = find_model(MODEL)
-    readings = {name for name, variant in model.variants.items() if variant.__module__.endswith("quorum_readings")}
-    assert readings == {r.variant for r in HOLDS} | {fault.variant for fault in READINGS} | PROGRESS_ALONE
+    readings = {name for name, variant in model.variants.items() if variant.__module__.endswith(".variants.readings")}
+    assert readings == {r.variant for r in HOLDS} | {fault.variant for fault in QUORUM_READINGS} | PROGRESS_ALONE
     named = {variant.configuration for variant in model.variants.values() if variant.configuration}
     assert named <= set(model.configurations)
     assert {name for name in model.configurations if name.startswith("reading.")} <= named

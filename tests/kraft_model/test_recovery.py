@@ -11,7 +11,8 @@ from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.kraft_model.recovery.records import Api, Broker
 from kraftcheck.spec import ConstantError, ModelValue
 from kraftcheck.spec.language.loading import summary
-from tests.kraft_model.searches import Fault, bound, check_fault, check_trace, fault_configurations, search
+from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
+from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 
 MODEL = "recovery"
 SMALL = {  # configuration: distinct states, generated states, depth
@@ -25,27 +26,6 @@ DEFAULTS = {
     "default-crash": (437_772, 2_045_776, 33),
     "default-versions": (205_055, 972_461, 26),
 }
-READINGS = [
-    Fault("recovered-where-elected-from-isr", "NoClientServedWhileRecovering", 11, 17_252),
-    Fault("recovered-at-once", "NoClientServedWhileRecovering", 7, 1_017),
-    Fault("served-before-confirmed", "NoClientServedWhileRecovering", 8, 1_017),
-]
-FAULTS = [
-    Fault("flag-lost-offline", "NoClientServedWhileRecovering", 11, 17_252),
-    Fault("flag-lost-by-new-controller", "NoClientServedWhileRecovering", 7, 12_007),
-    Fault("isr-kept-by-unclean-election", "SuccessorElectedUncleanly", 7, 1_158),
-    Fault("isr-size-unchecked", "SuccessorElectedUncleanly", 11, 12_971),
-    Fault("transition-unchecked", "AlterPartitionNeverUnrecovers", 3, 92),
-    Fault("version-zero-changes-nothing", "RecoveringHasOneInSync", 17, 1_617),
-    Fault("stale-leader-epoch-accepted", "NoClientServedWhileRecovering", 15, 28_217),
-    Fault("stale-partition-epoch-accepted", "LeaderHasAcknowledged", 12, 738_104),
-    Fault("late-answer-believed", "NoClientServedWhileRecovering", 24, 700_057),
-    Fault("any-error-ends-waiting", "LeaderHasAcknowledged", 11, 12_338),
-    Fault("first-copy-answers", "LeaderHasAcknowledged", 13, 117_728),
-    Fault("growth-not-waited-for", "LeaderHasAcknowledged", 8, 3_734),
-    Fault("joins-behind", "LeaderHasAcknowledged", 8, 3_734),
-    Fault("fetches-without-truncating", "LogMatching", 23, 136_475),
-]
 TRAPS = {"same-epoch-ignored": (32, 94), "recovered-not-told": (24, 78)}
 """Variants without a safety fault, with the states without a way out, among how many."""
 
@@ -84,7 +64,11 @@ def test_counts_of_default_and_no_action_is_never_enabled() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(f, id=f.variant, marks=[pytest.mark.slow] * (f.variant in SLOW)) for f in READINGS + FAULTS]
+    "fault",
+    [
+        pytest.param(f, id=f.variant, marks=[pytest.mark.slow] * (f.variant in SLOW))
+        for f in RECOVERY_READINGS + RECOVERY_FAULTS
+    ],
 )
 def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: Fault) -> None:
     check_fault(MODEL, fault)
@@ -92,12 +76,12 @@ def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: F
 
 def test_every_variant_is_described_tested_and_configured() -> None:
     model = find_model(MODEL)
-    assert set(model.variants) == {fault.variant for fault in READINGS + FAULTS} | set(TRAPS)
-    assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in FAULTS}
+    assert set(model.variants) == {fault.variant for fault in RECOVERY_READINGS + RECOVERY_FAULTS} | set(TRAPS)
+    assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in RECOVERY_FAULTS}
     for name, variant in model.variants.items():
         assert summary(variant).endswith(".")
         assert len(summary(variant)) <= 140, name
-    broken = {fault.property for fault in FAULTS}
+    broken = {fault.property for fault in RECOVERY_FAULTS}
     assert broken == set(Recovery.properties) - BROKEN_BY_DESIGN
 
 

@@ -14,7 +14,8 @@ from kraftcheck.kraft_model.registration.image import image_of
 from kraftcheck.kraft_model.registration.records import Controller, Image
 from kraftcheck.spec import ConstantError, ModelValue, State
 from kraftcheck.spec.language.loading import summary
-from tests.kraft_model.searches import Fault, bound, check_fault, check_trace, fault_configurations, search
+from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
+from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 
 MODEL = "registration"
 SMALL = {  # configuration: distinct states, generated states, depth
@@ -36,18 +37,6 @@ FINDINGS = {  # configuration: the property, states of the counterexample, and t
     "finding.returning-controller": ("NoMemberBelowFinalizedLevel", 11, {"controllers-checked-too"}),
 }
 READINGS = {"voters-kept", "controllers-checked-too"}
-FAULTS = [
-    Fault("not-durable", "ToldIsKept", 7, 72),
-    Fault("version-ungated", "RecordsAreUnderstood", 4, 4),
-    Fault("uncommitted-overlooked", "RecordsReplay", 6, 100),
-    Fault("answered-at-once", "ToldIsKept", 5, 72),
-    Fault("removal-answered-at-once", "RemovedBeforeUnregistered", 4, 47),
-    Fault("controllers-unasked", "NoMemberBelowFinalizedLevel", 4, 4),
-    Fault("stopped-unasked", "NoMemberBelowFinalizedLevel", 5, 80),
-    Fault("broker-level-unchecked", "NoMemberBelowFinalizedLevel", 6, 124),
-    Fault("unregisters-regardless", "VotersSupportFinalizedLevel", 12, 33_329),
-    Fault("late-answer-believed", "RemovedBeforeUnregistered", 7, 1_512),
-]
 TRAPS = {"registers-once"}
 
 
@@ -84,19 +73,19 @@ def test_counts_of_default_and_no_action_is_never_enabled() -> None:
     assert fired == set(Registration.actions) - {"ComeBack", "FailOnRecord"}
 
 
-@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.variant) for fault in FAULTS])
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.variant) for fault in REGISTRATION_FAULTS])
 def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: Fault) -> None:
     check_fault(MODEL, fault)
 
 
 def test_every_variant_is_described_tested_and_configured() -> None:
     model = find_model(MODEL)
-    assert set(model.variants) == {fault.variant for fault in FAULTS} | READINGS | TRAPS
-    assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in FAULTS}
+    assert set(model.variants) == {fault.variant for fault in REGISTRATION_FAULTS} | READINGS | TRAPS
+    assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in REGISTRATION_FAULTS}
     for name, variant in model.variants.items():
         assert summary(variant).endswith(".")
         assert len(summary(variant)) <= 140, name
-    assert {fault.property for fault in FAULTS} == set(Registration.properties)
+    assert {fault.property for fault in REGISTRATION_FAULTS} == set(Registration.properties)
 
 
 @pytest.mark.parametrize("config", FINDINGS)

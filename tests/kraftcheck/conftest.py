@@ -1,101 +1,14 @@
-"""Running the command line in this process, on a small protocol of a user's."""
+"""The kernel is compiled before the command line is tested."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
-
 import pytest
 
-from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import engine
 from kraftcheck.explorer.tables.searches import random_walks as walks
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
-
-PING = '''
-"""A user's own protocol."""
-
-from kraftcheck import *
-
-
-class Peer(Record):
-    id: int
-    pings: int = 0
-    log: tuple[int, ...] = ()
-    seen: frozenset[int] = frozenset()
-
-
-class Ping(Record):
-    number: int
-    source: int
-    dest: int
-
-
-class Shared(Record):
-    total: int = 0
-
-
-class PingPong(Protocol):
-    """Two peers ping each other. Nothing comes of it."""
-
-    pings: int = bound("MaxPings", default=2)
-    network = Bag()
-
-    def initial(self):
-        yield self.start([Peer(1), Peer(2)], Shared())
-
-    @internal
-    def send_ping(self, me: Peer) -> Steps:
-        number = me.pings + 1
-        yield become(me.but(pings=number)).send(Ping(number, me.id, 3 - me.id)).spend("pings")
-
-    @on(Ping)
-    def receive_ping(self, me: Peer, ping: Ping, shared: Shared) -> Steps:
-        after = me.but(log=(*me.log, ping.number), seen=me.seen | {ping.number})
-        yield consume(after).put(total=shared.total + 1)
-
-    @internal
-    def never(self, me: Peer) -> Steps:
-        if me.pings > 99:
-            yield become(me)
-
-    @invariant
-    def short_log(self, me: Peer) -> bool:
-        return len(me.log) < 2
-
-    @invariant
-    def few_pings(self, me: Peer) -> bool:
-        return me.pings < 2
-
-    @step_invariant
-    def log_grows(self, before: Peer, after: Peer) -> bool:
-        return len(after.log) >= len(before.log)
-
-    @constraint
-    def at_most_one(self, me: Peer) -> bool:
-        return me.pings < 2
-
-
-class Forgetful(PingPong, variant="forgetful"):
-    """A peer forgets its log. That is a fault."""
-
-    def receive_ping(self, me: Peer, ping: Ping, shared: Shared) -> Steps:
-        yield consume(me.but(log=()))
-'''
-
-
-class Outcome(NamedTuple):
-    """What a command line did."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -104,26 +17,3 @@ def _compiled() -> None:
     protocol = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1)}))
     engine.explore(protocol, Options())
     walks.simulate(protocol, Options(), walks.Plan(1, 5, 0), None)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a command line."""
-
-    def call(*arguments: object) -> Outcome:
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as stopped:  # argparse
-            code = int(str(stopped.code))
-        out, err = capsys.readouterr()
-        return Outcome(code, out, err)
-
-    return call
-
-
-@pytest.fixture
-def ping(tmp_path: Path) -> str:
-    """Return the MODEL argument for a small protocol in a file."""
-    path = tmp_path / "ping.py"
-    path.write_text(PING)
-    return f"{path}:PingPong"

@@ -14,6 +14,7 @@ import pytest
 
 from kraftcheck.engines import ENGINES
 from kraftcheck.spec.tla.parsing import parse_value
+from tests.support.command_line import start
 
 COUNTS = Path(__file__).parents[1] / "data" / "tlc" / "counts"
 EXPECTED = json.loads((COUNTS / "expected.json").read_text())
@@ -290,18 +291,6 @@ def test_state_graph_ends_where_the_search_does(run, ping, tmp_path) -> None:
 
 
 # As a process
-
-
-def start(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "kraftcheck", *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
-    )
-
-
-def heed_interrupts() -> None:
-    """Let SIGINT reach a process even where these tests run in the background of a shell, which ignores it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("engine", ["tables", "reference"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.models import TLC, text_of
+from tests.support.tlc import TLC, text_of
 
 DUMPS = TLC / "dumps"
 MODELS = ("two-voters", "grow-one-to-two")

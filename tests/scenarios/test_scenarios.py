@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.catalogue import find_model
-from tests.scenarios.runner import ScenarioError, read_blocks, run_scenario
+from tests.support.kraft_model.scenarios import ScenarioError, read_blocks, run_scenario
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 

@@ -19,7 +19,7 @@ from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.loading import load
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Value, encode
-from tests.conformance.models import bound
+from tests.support.tlc import bound
 
 
 class Colour(Symbol):

@@ -38,7 +38,7 @@ from kraftcheck.spec.tla.formatting import format_value, one_line
 from kraftcheck.spec.tla.parsing import parse_value
 from kraftcheck.spec.tla.view import StateView, ViewError
 from kraftcheck.spec.values import Value, encode
-from tests.conformance import models
+from tests.support import tlc as models
 
 n1, n2 = ModelValue("n1", 0), ModelValue("n2", 1)
 RECONFIG = [

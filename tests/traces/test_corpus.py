@@ -15,10 +15,8 @@ from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of, note_file
 from kraftcheck.traces.notes import write_note
-from tests.conformance.models import bound
-from tests.kraftcheck.conftest import Run, ping, run
-
-__all__ = ["ping", "run"]
+from tests.support.command_line import Run
+from tests.support.tlc import bound
 
 QUIET = Options(deadlock=False)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import TLC, TOY, text_of, traces_of, variables
 
 from kraftcheck.spec.tla.parsing import as_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, encode
@@ -24,6 +23,7 @@ from kraftcheck.traces import (
     write_trace,
 )
 from kraftcheck.traces.formats.itf import as_itf
+from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 NAMES = [path.name.split(".")[0] for path in sorted(TLC.glob("counterexamples/*.json.gz"))]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from samples import TLC, TOY, text_of
 
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.traces import TraceError, TraceFormat, detect_format, read_graph, read_states, read_traces, write_trace
 from kraftcheck.traces.replay.replayer import Replayer, Verdict
+from tests.support.samples import TLC, TOY, text_of
 
 SAMPLES = {
     "log": TLC / "counterexamples" / "resigned.out.gz",

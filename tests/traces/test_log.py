@@ -6,11 +6,11 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from samples import TLC, TOY, text_of, traces_of, variables
 
 from kraftcheck.spec.values import Map
 from kraftcheck.traces import Ending, Location, TraceError, TraceFormat, ValueCache, read_traces
 from kraftcheck.traces.parsing.states import action_of
+from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 STEP = Location(6, 12, 6, 50, "Toy")
 

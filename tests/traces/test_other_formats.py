@@ -11,7 +11,6 @@ import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import TLC, TOY, text_of, traces_of, variables
 
 import kraftcheck.traces.formats
 import kraftcheck.traces.parsing.lines
@@ -33,6 +32,7 @@ from kraftcheck.traces import (
     stream_traces,
 )
 from kraftcheck.traces.trace import known_formats
+from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 SIMULATIONS = sorted(TLC.glob("simulations/*.tla.gz"))
 
@@ -302,15 +302,14 @@ FORMAT = _Lines("numbers")
 
 def test_a_file_in_the_folder_adds_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a_new_one.py").write_text(NEW_FORMAT)
-    monkeypatch.setattr(kraftcheck.traces.formats, "__path__", [*kraftcheck.traces.formats.__path__, str(tmp_path)])
     known_formats.cache_clear()
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(kraftcheck.traces.formats, "__path__", [*kraftcheck.traces.formats.__path__, str(tmp_path)])
         (trace,) = traces_of(tmp_path, "numbers\n7\n8\n")
         assert trace.format is TraceFormat.A_NEW_ONE
         assert variables(trace) == [{"x": 7}, {"x": 8}]
         assert len(list(TraceFormat)) == 8
-    finally:
-        known_formats.cache_clear()
+    known_formats.cache_clear()
     assert len(list(TraceFormat)) == 7
     with pytest.raises(AttributeError):
         TraceFormat.A_NEW_ONE  # noqa: B018

@@ -22,9 +22,8 @@ from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.folder import Input, Output, inputs_of
 from kraftcheck.traces.pipeline.rows import Found, Reporter, changed
-from tests.conformance.models import TLC, bound
-from tests.conformance.tampering import tampered_walk
-from tests.conformance.test_counterexamples import MCReconfig
+from tests.support.tampering import tampered_walk
+from tests.support.tlc import TLC, MCReconfig, bound
 
 # What becomes of one file
 

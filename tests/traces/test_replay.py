@@ -138,7 +138,8 @@ def test_a_name_that_is_another_action_of_ours() -> None:
     assert replay.reason == "state 4 follows from state 3 by Enter by c1 on Grant, not by Leave as the trace says"
     assert found.why is not None
     assert found.why.startswith("Leave is not enabled:\n")
-    assert "me.phase is not Phase.HOLDING (me.phase = waiting), spec/examples/lock_service/__init__.py" in found.why
+    guard = "me.phase is not Phase.HOLDING (me.phase = waiting)"
+    assert f"{guard}, kraftcheck/spec/examples/lock_service/__init__.py" in found.why
 
 
 def test_a_name_that_is_no_action() -> None:

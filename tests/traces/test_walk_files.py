@@ -12,7 +12,7 @@ from kraftcheck.explorer.tables.searches.random_walks import Plan, simulate
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.corpus.walk_files import WalkWriter
 from kraftcheck.traces.replay.replayer import Replayer, Verdict
-from tests.kraft_model.searches import bound
+from tests.support.kraft_model.searches import bound
 
 CASES = [
     (name, config)

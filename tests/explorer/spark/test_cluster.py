@@ -15,12 +15,12 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.engine import explore
-from tests.conformance.models import COUNTS, TLC, bound
-from tests.explorer.spark.standalone import Standalone, cluster, kill
+from tests.support.explorer.comparison import ALIKE
+from tests.support.spark.standalone import Standalone, cluster, kill
+from tests.support.tlc import COUNTS, TLC, bound
 
 pytestmark = pytest.mark.spark
 
-ALIKE = ("result", "complete", "distinct_states", "generated_states", "depth", "actions", "trace_length")
 SETTINGS = (
     "spark.executor.memory=512m",
     "spark.driver.memory=512m",

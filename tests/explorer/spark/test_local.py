@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.models import COUNTS, LARGE, MODELS
-from tests.explorer.spark.test_cluster import ALIKE
-from tests.kraftcheck.conftest import Run, ping, run
-
-__all__ = ["ping", "run"]
+from tests.support.command_line import Run
+from tests.support.explorer.comparison import ALIKE
+from tests.support.tlc import COUNTS, LARGE, MODELS
 
 pytestmark = pytest.mark.spark
 

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.models import COUNTS, TLC
-from tests.kraftcheck.conftest import PING
-from tests.kraftcheck.test_check import heed_interrupts
+from tests.support.command_line import PING, heed_interrupts
+from tests.support.tlc import COUNTS, TLC
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

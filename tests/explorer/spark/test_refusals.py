@@ -10,11 +10,9 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from kraftcheck.explorer.spark import session
-from tests.conformance.models import COUNTS
-from tests.explorer.spark.standalone import free_port
-from tests.kraftcheck.conftest import PING, Run, run
-
-__all__ = ["run"]
+from tests.support.command_line import PING, Run
+from tests.support.spark.standalone import free_port
+from tests.support.tlc import COUNTS
 
 CONFIG = str(COUNTS / "two-voters.cfg")
 SPARK = ("check", "reconfig", "--engine", "spark", "--quiet", "--config")

@@ -22,14 +22,14 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
-from tests.conformance.models import TLC, bound
-from tests.explorer.random_protocols import Sample, sample
-from tests.explorer.test_memory import found
-from tests.explorer.test_reference import HOSTS, Voting
+from tests.support.explorer.comparison import found
+from tests.support.explorer.random_protocols import Sample, sample
+from tests.support.explorer.voting import HOSTS, Voting
+from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark.engine import SparkSearch
-from tests.explorer.spark.pretended import Lost, search
+from tests.support.spark.pretended import Lost, search
 
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.spark.engine import explore
 from kraftcheck.spec.language.protocol import Protocol
-from tests.explorer.spark.shipped import Shipped, differences, shipped
+from tests.support.spark.shipped import Shipped, differences, shipped
 
 pytestmark = pytest.mark.spark
 

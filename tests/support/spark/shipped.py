@@ -10,9 +10,9 @@ from kraftcheck.catalogue import find_model, shipped_models
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.spec.cfg.binding import Bound
-from tests.conformance.models import MODELS, TLC
-from tests.conformance.models import bound as tlc_bound
-from tests.kraft_model.searches import bound
+from tests.support.kraft_model.searches import bound
+from tests.support.tlc import MODELS, TLC
+from tests.support.tlc import bound as tlc_bound
 
 BEYOND = ("large", "published")
 """Configurations for a nightly run."""

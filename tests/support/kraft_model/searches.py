@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kraftcheck.catalogue import Model, find_config, find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
@@ -11,18 +9,7 @@ from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.cfg.binding import Bound, bind
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
-
-
-class Fault(NamedTuple):
-    """A variant, the property that it violates in the configuration that it names, the states of the shortest
-    counterexample, and the distinct states in which the model without it holds there: None where they are too many,
-    and it is searched as deep as the counterexample.
-    """
-
-    variant: str
-    property: str
-    length: int
-    base: int | None
+from tests.support.kraft_model.faults import Fault
 
 
 def bound(model: str, config: str | None = None, variant: str | None = None) -> Bound:

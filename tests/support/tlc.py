@@ -10,6 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.records import (
+    Error,
+    FetchDiverging,
+    RequestVoteResponse,
+    Role,
+    Server,
+    ServerState,
+    Shared,
+)
+from kraftcheck.spec import invariant
 from kraftcheck.spec.cfg.binding import Bound, bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 from kraftcheck.spec.language.protocol import Protocol
@@ -64,3 +74,39 @@ def states_of(text: str) -> list[tuple[str, dict[str, Value]]]:
 @lru_cache(maxsize=10_000)
 def _parsed(text: str) -> Value:
     return parse_value(text)
+
+
+class MCReconfig(Reconfig):
+    """Invariants that are false on purpose."""
+
+    @invariant
+    def no_value_acked(self, shared: Shared) -> bool:
+        return True not in shared.acked.values()
+
+    @invariant
+    def no_new_leader(self, me: Server) -> bool:
+        return not (me.state is ServerState.LEADER and me.current_epoch > 1)
+
+    @invariant
+    def no_observer_leader(self, me: Server) -> bool:
+        return not (me.state is ServerState.LEADER and me.role is Role.OBSERVER)
+
+    @invariant
+    def no_diverging(self, message: FetchDiverging) -> bool:
+        return False
+
+    @invariant
+    def no_joined_voter(self, me: Server) -> bool:
+        return not (me.id.disk_id > 0 and me.role is Role.VOTER)
+
+    @invariant
+    def no_fenced_vote(self, message: RequestVoteResponse) -> bool:
+        return message.error is not Error.FENCED_LEADER_EPOCH
+
+    @invariant
+    def no_resigned(self, me: Server) -> bool:
+        return me.state is not ServerState.RESIGNED
+
+    @invariant
+    def no_two_leaders(self, me: Server, peer: Server) -> bool:
+        return not (me.state is ServerState.LEADER and peer.state is ServerState.LEADER)

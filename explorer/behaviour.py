@@ -1,0 +1,54 @@
+"""Behaviours: which steps a path of states takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kraftcheck.explorer.result import TraceStep
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.state import State
+
+Behaviour = tuple[TraceStep, ...]
+
+
+def step_of(transition: Transition) -> TraceStep:
+    """Return a transition as a step of a behaviour."""
+    return TraceStep(transition.target, transition.action, transition.actor, transition.message)
+
+
+def behaviour_along(
+    semantics: Semantics,
+    path: Sequence[Any],
+    *,
+    actions: Sequence[str] | None = None,
+    starts: Iterable[State] | None = None,
+    class_of: Callable[[State], Any] | None = None,
+) -> Behaviour:
+    """Return a behaviour along a path, found by taking its steps with the reference semantics.
+
+    Parameters
+    ----------
+    semantics
+        The meaning of the protocol.
+    path
+        States, each of which leads to the next; or classes of states, such as orbits under symmetry.
+    actions
+        The name of the action of each step; by default the first action that leads on is taken.
+    starts
+        Where a path of classes may begin.
+    class_of
+        Returns the class of a state, for a path of classes.
+    """
+    first = path[0] if class_of is None else next(s for s in starts or () if class_of(s) == path[0])
+    steps = [TraceStep(first)]
+    for number, wanted in enumerate(path[1:]):
+        for transition in semantics.transitions(steps[-1].state):
+            if actions is not None and transition.action != actions[number]:
+                continue
+            if wanted == (transition.target if class_of is None else class_of(transition.target)):
+                steps.append(step_of(transition))
+                break
+        else:
+            raise AssertionError("the reference semantics has no step along this path")
+    return tuple(steps)

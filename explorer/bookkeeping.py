@@ -1,0 +1,158 @@
+"""The bookkeeping of a search, the same in every engine: its limits, its violations, its progress and its result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    INTERRUPTED,
+    Interrupted,
+    Options,
+    Progress,
+    Result,
+    TraceStep,
+    Verdict,
+    Violation,
+)
+
+
+class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
+    """The search is over before it is complete."""
+
+
+class Counts(NamedTuple):
+    """What a search has counted so far.
+
+    Attributes
+    ----------
+    distinct
+        Distinct states.
+    generated
+        Initial states and transitions.
+    actions
+        Times each action fired.
+    handler_calls
+        Times each action was called in Python.
+    """
+
+    distinct: int
+    generated: int
+    actions: dict[str, int]
+    handler_calls: dict[str, int]
+
+
+class Bookkeeping:
+    """Notes what a search finds, and ends it at its limits.
+
+    Parameters
+    ----------
+    options
+        The limits, and where progress is reported.
+    count
+        Returns the counts of the search as they are now.
+
+    Attributes
+    ----------
+    result
+        The result so far; its counts are those of the last `tally`.
+    violated
+        Names of the properties known to be violated.
+    earlier
+        Seconds that the search took before it was resumed.
+    """
+
+    def __init__(self, options: Options, count: Callable[[], Counts]) -> None:
+        self.options = options
+        self.result = Result()
+        self.violated: set[str] = set()
+        self.earlier = 0.0
+        self._count = count
+        self._began = time.monotonic()
+
+    def run(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
+        """Run a search; return its result.
+
+        Parameters
+        ----------
+        search
+            The search, which `Stop` may end.
+        notes
+            Returns what the user should know of how it went.
+
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        try:
+            search()
+        except Stop:
+            pass
+        except KeyboardInterrupt:
+            self.note_limit(INTERRUPTED)
+            raise Interrupted(self._conclude(notes)) from None
+        return self._conclude(notes)
+
+    def _conclude(self, notes: Callable[[], list[str]]) -> Result:
+        self.tally()
+        result = self.result
+        result.notes += notes()
+        if result.violations:
+            only = {violation.property for violation in result.violations} == {DEADLOCK}
+            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
+            result.complete = result.complete and self.options.keep_going
+        elif not result.complete:
+            result.verdict = Verdict.INCOMPLETE
+        return result
+
+    def tally(self) -> None:
+        """Bring the result's counts up to date."""
+        result, counts = self.result, self._count()
+        result.distinct_states, result.generated_states = counts.distinct, counts.generated
+        result.actions, result.handler_calls = counts.actions, counts.handler_calls
+        result.seconds = self.earlier + time.monotonic() - self._began
+
+    def report(self, frontier: int) -> None:
+        """Report the progress; `frontier` states are found and not yet expanded."""
+        self.tally()
+        result = self.result
+        if self.options.report is not None:
+            self.options.report(
+                Progress(
+                    result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds
+                )
+            )
+
+    def look_at_the_clock(self, frontier: int) -> None:
+        """End the search at the time limit; else report its progress."""
+        limit = self.options.time_limit
+        if limit is not None and time.monotonic() - self._began > limit:
+            self.stop_at("time_limit")
+        self.report(frontier)
+
+    def violation(self, name: str, trace: tuple[TraceStep, ...]) -> None:
+        """Note that a property is violated, unless it is known; end the search unless it goes on."""
+        if name in self.violated:
+            return
+        self.violated.add(name)
+        self.result.violations.append(Violation(name, trace))
+        if not self.options.keep_going:
+            raise Stop
+
+    def restore(self, violations: list[Violation], seconds: float) -> None:
+        """Take in what was found before the search was resumed, and the time it took."""
+        self.result.violations = violations
+        self.violated = {violation.property for violation in violations}
+        self.earlier = seconds
+
+    def note_limit(self, limit: str) -> None:
+        """Note what ended the search before it was complete."""
+        self.result.complete, self.result.limit = False, limit
+
+    def stop_at(self, limit: str) -> None:
+        """End the search at a limit."""
+        self.note_limit(limit)
+        raise Stop
