@@ -69,7 +69,6 @@ class Recovery(ReplicationActions, ClientActions, BrokerActions, ControllerActio
 
     network = Bag(loses="losses")
     symbols = SYMBOLS
-    variants_module = "kraftcheck.kraft_model.recovery.variants"
 
     def check_constants(self) -> None:
         """Refuse sets of brokers that are not among the brokers."""

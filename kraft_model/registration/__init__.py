@@ -62,7 +62,6 @@ class Registration(ToolActions, NodeActions, ActiveControllerActions, Protocol):
 
     network = Bag()
     symbols = SYMBOLS
-    variants_module = "kraftcheck.kraft_model.registration.variants"
 
     def check_constants(self) -> None:
         """Refuse sets of nodes that are not among the nodes, and levels that the nodes cannot have."""

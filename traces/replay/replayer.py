@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from os import PathLike, fspath
 
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
@@ -415,7 +415,7 @@ class _Walk:
 
 def _in_words(permutation: Permutation) -> str:
     """Say which values stand for which: the permutation leads from the trace's state to ours."""
-    moved = [f"{words(value)} stands for our {words(image)}" for value, image in permutation.items() if value != image]
+    moved = [f"{text_of(old)} stands for our {text_of(new)}" for old, new in permutation.items() if old != new]
     return ", ".join(moved)
 
 
