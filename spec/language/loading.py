@@ -11,9 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
 
-from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.spec.errors import InputError, ProtocolError, unknown
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.names import unknown
 
 PREFIX = "kraftcheck_user_"
 """Begins the names of modules made of users' files, so that a file called `json.py` replaces nothing."""
