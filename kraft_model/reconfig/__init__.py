@@ -52,7 +52,5 @@ class Reconfig(
 
     # Actions come in the order of the bases from last to first: the order of `Next` in the specification.
 
-    variants_module = "kraftcheck.kraft_model.reconfig.variants"
-
 
 __all__ = ["Reconfig"]
