@@ -31,26 +31,19 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.memory.MemoryPool;
+import org.apache.kafka.common.message.AddRaftVoterRequestData;
 import org.apache.kafka.common.message.ApiVersionsResponseData;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.metrics.Metrics;
-import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
-import org.apache.kafka.common.record.internal.ControlRecordType;
-import org.apache.kafka.common.record.internal.ControlRecordUtils;
-import org.apache.kafka.common.record.internal.Record;
-import org.apache.kafka.common.record.internal.RecordBatch;
-import org.apache.kafka.common.record.internal.Records;
 import org.apache.kafka.common.utils.LogContext;
-import org.apache.kafka.common.utils.MockTime;
 import org.apache.kafka.raft.internals.EpochElection;
 import org.apache.kafka.raft.internals.KRaftControlRecordStateMachine;
 import org.apache.kafka.raft.internals.StringSerde;
 import org.apache.kafka.server.common.KRaftVersion;
 import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.snapshot.RecordsSnapshotWriter;
-import org.apache.kafka.snapshot.SnapshotReader;
 import org.apache.kafka.snapshot.SnapshotWriter;
 import org.apache.kafka.snapshot.Snapshots;
 
@@ -81,12 +74,11 @@ public final class LockstepDriver {
         int endpoint = 1;
         int software = 1;
         MockLog log;
-        MockQuorumStateStore store;
-        final MockTime time = new MockTime(0, 1_000_000_000_000L, 0);
-        MockNetworkChannel channel;
-        MockMessageQueue queue;
+        LockstepParts.Ballot store;
+        final LockstepParts.Clock time = new LockstepParts.Clock();
+        LockstepParts.Wire channel;
+        LockstepParts.Inbox queue;
         KafkaRaftClient<String> client;
-        Listener listener;
         Random random;
 
         Replica(int id) {
@@ -100,7 +92,7 @@ public final class LockstepDriver {
         void format(boolean withVoters) throws Exception {
             directory += 1;
             log = new MockLog(new TopicPartition("metadata", 0), Uuid.METADATA_TOPIC_ID, new LogContext());
-            store = new MockQuorumStateStore();
+            store = new LockstepParts.Ballot();
             if (version > 0) {
                 RecordsSnapshotWriter.Builder builder = new RecordsSnapshotWriter.Builder()
                     .setTime(time)
@@ -117,17 +109,16 @@ public final class LockstepDriver {
         }
 
         void start() throws Exception {
-            channel = new MockNetworkChannel(correlations);
-            queue = new MockMessageQueue();
+            channel = new LockstepParts.Wire(correlations);
+            queue = new LockstepParts.Inbox();
             log.reopen();
-            Map<String, Object> settings = new HashMap<>();
+            Map<String, Object> settings = LockstepVersion.settings(autoJoin);
             settings.put(QuorumConfig.QUORUM_REQUEST_TIMEOUT_MS_CONFIG, PATIENCE_MS);
             settings.put(QuorumConfig.QUORUM_RETRY_BACKOFF_MS_CONFIG, 1);
             settings.put(QuorumConfig.QUORUM_ELECTION_TIMEOUT_MS_CONFIG, ELECTION_MS);
             settings.put(QuorumConfig.QUORUM_ELECTION_BACKOFF_MAX_MS_CONFIG, 0);
             settings.put(QuorumConfig.QUORUM_FETCH_TIMEOUT_MS_CONFIG, FETCH_MS);
             settings.put(QuorumConfig.QUORUM_LINGER_MS_CONFIG, 0);
-            settings.put(QuorumConfig.QUORUM_AUTO_JOIN_ENABLE_CONFIG, autoJoin);
             List<InetSocketAddress> bootstrap = new ArrayList<>();
             Map<Integer, InetSocketAddress> fixed = new TreeMap<>();
             for (Replica replica : replicas.values()) {
@@ -141,13 +132,12 @@ public final class LockstepDriver {
             random = new Random(id);
             client = new KafkaRaftClient<>(
                 OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, log, MemoryPool.NONE, time,
-                new MockExpirationService(time), 0, !brokers.contains(id), clusterId, bootstrap, endpoints(),
+                new LockstepParts.Patience(), 0, !brokers.contains(id), clusterId, bootstrap, endpoints(),
                 new SupportedVersionRange((short) 0, (short) software), new LogContext(), random,
                 new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
             );
-            listener = new Listener();
-            client.register(listener);
-            client.initialize(fixed, store, new Metrics(time), org.mockito.Mockito.mock(ExternalKRaftMetrics.class));
+            client.register(new LockstepVersion.Listener());
+            client.initialize(fixed, store, new Metrics(time), new LockstepParts.NoMetrics());
             settle();
         }
 
@@ -156,7 +146,7 @@ public final class LockstepDriver {
         }
 
         Endpoints endpoints() {
-            return Endpoints.fromInetSocketAddresses(Map.of(MockNetworkChannel.LISTENER_NAME, address()));
+            return Endpoints.fromInetSocketAddresses(Map.of(LockstepParts.Wire.LISTENER, address()));
         }
 
         /** Polls until there is nothing more to do at this time. */
@@ -167,7 +157,7 @@ public final class LockstepDriver {
                 boolean sent = collect();
                 String now = client.quorum().toString() + log.endOffset() + client.highWatermark();
                 if (!sent && queue.isEmpty() && now.equals(before)) {
-                    long wait = queue.lastPollTimeoutMs().orElse(0);
+                    long wait = queue.patience;
                     if (wait > 1) {
                         return;
                     }
@@ -180,7 +170,7 @@ public final class LockstepDriver {
 
         boolean collect() {
             boolean any = false;
-            for (RaftRequest.Outbound request : channel.drainSendQueue()) {
+            for (RaftRequest.Outbound request : channel.take()) {
                 Message message = new Message();
                 message.from = id;
                 message.to = idOf(request.destination().host());
@@ -229,15 +219,7 @@ public final class LockstepDriver {
             if (voted.isPresent()) {
                 node.set("voted", key(voted.get()));
             }
-            ArrayNode batches = node.putArray("log");
-            long at = log.startOffset();
-            while (at < log.endOffset().offset()) {
-                Records records = log.read(at, Isolation.UNCOMMITTED, Integer.MAX_VALUE).records;
-                for (RecordBatch batch : records.batches()) {
-                    batches.add(batch(batch));
-                    at = batch.nextOffset();
-                }
-            }
+            LockstepVersion.readLog(log, node.putArray("log"));
             node.put("start", log.startOffset());
             log.latestSnapshotId().ifPresent(found -> {
                 node.put("snapshot", found.offset());
@@ -281,24 +263,6 @@ public final class LockstepDriver {
         }
     }
 
-    /** A state machine that only reads on. */
-    private static final class Listener implements RaftClient.Listener<String> {
-        @Override
-        public void handleCommit(BatchReader<String> reader) {
-            reader.close();
-        }
-
-        @Override
-        public void handleLoadSnapshot(SnapshotReader<String> reader) {
-            reader.close();
-        }
-
-        @Override
-        public void handleLoadBootstrap(SnapshotReader<String> reader) {
-            reader.close();
-        }
-    }
-
     private final TreeMap<Integer, Replica> replicas = new TreeMap<>();
     private final List<Integer> voters = new ArrayList<>();
     private final List<Integer> brokers = new ArrayList<>();
@@ -337,41 +301,12 @@ public final class LockstepDriver {
         return uuid.getLeastSignificantBits();
     }
 
-    private static ArrayNode voters(VoterSet set) {
+    static ArrayNode voters(VoterSet set) {
         ArrayNode found = JSON.createArrayNode();
         set.voterNodes().stream().sorted(Comparator.comparing(v -> v.voterKey().id())).forEach(voter -> {
-            int port = voter.listeners().address(MockNetworkChannel.LISTENER_NAME).map(InetSocketAddress::getPort).orElse(0);
+            int port = voter.listeners().address(LockstepParts.Wire.LISTENER).map(InetSocketAddress::getPort).orElse(0);
             found.add(key(voter.voterKey()).add(port - FIRST_PORT));
         });
-        return found;
-    }
-
-    private static ObjectNode batch(RecordBatch batch) {
-        ObjectNode node = JSON.createObjectNode();
-        node.put("base", batch.baseOffset()).put("next", batch.nextOffset()).put("epoch", batch.partitionLeaderEpoch());
-        ArrayNode records = node.putArray("records");
-        for (Record record : batch) {
-            if (!batch.isControlBatch()) {
-                records.addObject().put("data", new String(bytes(record.value()), StandardCharsets.UTF_8));
-                continue;
-            }
-            ControlRecordType type = ControlRecordType.parse(record.key());
-            switch (type) {
-                case LEADER_CHANGE -> records.addObject()
-                    .put("leader", ControlRecordUtils.deserializeLeaderChangeMessage(record).leaderId());
-                case KRAFT_VERSION -> records.addObject()
-                    .put("version", ControlRecordUtils.deserializeKRaftVersionRecord(record).kRaftVersion());
-                case KRAFT_VOTERS -> records.addObject()
-                    .set("voters", voters(VoterSet.fromVotersRecord(ControlRecordUtils.deserializeVotersRecord(record))));
-                default -> records.addObject().put("other", type.name());
-            }
-        }
-        return node;
-    }
-
-    private static byte[] bytes(java.nio.ByteBuffer buffer) {
-        byte[] found = new byte[buffer.remaining()];
-        buffer.duplicate().get(found);
         return found;
     }
 
@@ -385,16 +320,7 @@ public final class LockstepDriver {
             node.put("request", message.asked);
         }
         if (message.data instanceof FetchResponseData fetch) {
-            ArrayNode batches = node.putArray("batches");
-            for (var topic : fetch.responses()) {
-                for (var partition : topic.partitions()) {
-                    if (partition.records() instanceof Records records) {
-                        for (RecordBatch batch : records.batches()) {
-                            batches.add(batch(batch));
-                        }
-                    }
-                }
-            }
+            LockstepVersion.readFetch(fetch, node.putArray("batches"));
         }
         return node;
     }
@@ -480,7 +406,7 @@ public final class LockstepDriver {
 
     private void ask(Replica to, ApiMessage data, Message message) {
         RaftRequest.Inbound inbound = new RaftRequest.Inbound(
-            MockNetworkChannel.LISTENER_NAME, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
+            LockstepParts.Wire.LISTENER, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
             to.time.milliseconds());
         inbound.completion.whenComplete((response, error) -> answer(message, response.data()));
         to.client.handle(inbound);
@@ -543,8 +469,9 @@ public final class LockstepDriver {
                 Message message = new Message();
                 message.from = 0;
                 message.to = id;
-                ask(replica, RaftUtil.addVoterRequest(clusterId, PATIENCE_MS,
-                    ReplicaKey.of(added.id, added.directoryId()), added.endpoints(), true), message);
+                ask(replica, new AddRaftVoterRequestData().setClusterId(clusterId).setTimeoutMs(PATIENCE_MS)
+                    .setVoterId(added.id).setVoterDirectoryId(added.directoryId())
+                    .setListeners(added.endpoints().toAddVoterRequest()), message);
             }
             case "remove-voter" -> {
                 Message message = new Message();
