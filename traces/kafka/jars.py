@@ -108,7 +108,7 @@ def _from_folder(folder: Path) -> list[Path]:
     jars = [jar for jar in jars if not jar.name.endswith(("-sources.jar", "-javadoc.jar"))]
     for wanted, what in ((CLIENT, "kafka-raft"), (KIT, "kafka-raft's test kit (classifier test or test-fixtures)")):
         if not any(_holds(jar, wanted) for jar in jars):
-            raise InputError(f"--kafka {folder}: expected a folder with the jar of {what}, found {len(jars)} other jars")
+            raise InputError(f"--kafka {folder}: expected the jar of {what} there, found {len(jars)} other jars")
     return jars
 
 
