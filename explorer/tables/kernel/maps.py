@@ -1,6 +1,5 @@
 """Maps of integers to integers: arrays of pairs with open addressing; a key of -1 is free."""
 
-
 from __future__ import annotations
 
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel.layout import GROW_MAP, M_GROW, MISSING
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.native import jit
 
 
-@inlined
+@jit
 def mix(key: Any) -> Any:
     """Spread the bits of a 64-bit number; a bijection."""
     x = np.uint64(key)
@@ -23,14 +22,14 @@ def mix(key: Any) -> Any:
     return x
 
 
-@inlined
+@jit
 def spread(key: Any) -> Any:
     """Spread the bits of a map's key; cheaper than `mix`, and enough for keys that are two ids."""
     x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(x ^ (x >> np.uint64(32)))
 
 
-@inlined
+@jit
 def find(pairs: Any, key: Any) -> Any:
     """Return the value of a key, or MISSING."""
     mask = np.int64(len(pairs) - 1)
@@ -44,7 +43,7 @@ def find(pairs: Any, key: Any) -> Any:
         i = (i + 1) & mask
 
 
-@inlined
+@jit
 def store(pairs: Any, key: Any, value: Any) -> bool:
     """Set the value of a key; return whether the key is new."""
     mask = np.int64(len(pairs) - 1)
@@ -59,7 +58,7 @@ def store(pairs: Any, key: Any, value: Any) -> bool:
     return True
 
 
-@inlined
+@jit
 def is_full(entries: Any, pairs: Any) -> Any:
     """Whether a map of so many entries must grow: small maps stay in the processor's caches."""
     return (entries + 2) * 4 > 3 * len(pairs)
@@ -79,7 +78,7 @@ def copy_map(pairs: Any, larger: Any) -> None:
             store(larger, pairs[i, 0], pairs[i, 1])
 
 
-@inlined
+@jit
 def crowded(meta: Any, which: Any, pairs: Any) -> bool:
     """Note one more entry of a map; True where the map must grow first."""
     if is_full(meta[which], pairs):
