@@ -21,7 +21,5 @@ from kraftcheck.kraft_model.quorum.upgrade import Upgrades
 class Quorum(Upgrades, Elections, Replication, Environment, Properties, Starts):
     """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""
 
-    variants_module = "kraftcheck.kraft_model.quorum.variants"
-
 
 __all__ = ["Quorum"]

@@ -180,5 +180,3 @@ class RecoveredNotTold(Recovery, variant="recovered-not-told"):
 
     def _tells_followers(self) -> bool:
         return False
-
-

@@ -87,7 +87,7 @@ class UncommittedOverlooked(Registration, variant="uncommitted-overlooked"):
     """Requests are checked against what is committed: two in a row unregister one controller twice."""
 
     def _image_to_check(self, shared: Shared) -> Image:
-        return image_of(self.snapshot(), shared.log[: shared.committed])
+        return self.committed_image(shared)
 
 
 class AnsweredAtOnce(Registration, variant="answered-at-once"):

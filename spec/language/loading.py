@@ -6,14 +6,13 @@ import sys
 import traceback
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
 
-from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.spec.errors import InputError, ProtocolError, unknown
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.names import unknown
 
 PREFIX = "kraftcheck_user_"
 """Begins the names of modules made of users' files, so that a file called `json.py` replaces nothing."""
@@ -69,9 +68,20 @@ def protocol_in(module: ModuleType) -> type[Protocol]:
 
 
 def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
-    """Return the variants of a protocol, by name; what users' files add to a protocol that is not theirs, they name."""
-    if protocol.variants_module is not None:
-        import_module(protocol.variants_module)
+    """Return the variants of a protocol, by name.
+
+    The module `variants` of the protocol's package is imported first, if there is one. A user's file may add variants
+    to a shipped protocol: these are left out, since users name them by their file.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, or one of its variants.
+    """
+    owner = next(base for base in protocol.__mro__ if "variants" in vars(base))
+    package = sys.modules.get(owner.__module__)
+    if hasattr(package, "__path__") and find_spec(f"{owner.__module__}.variants") is not None:
+        import_module(f"{owner.__module__}.variants")
     is_users = protocol.__module__.startswith(PREFIX)
     return {
         name: changed

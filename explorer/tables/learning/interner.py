@@ -50,6 +50,7 @@ from kraftcheck.explorer.tables.kernel.resolve import (
 )
 from kraftcheck.explorer.tables.learning.permutations import Images
 from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.calling import evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
@@ -350,7 +351,8 @@ class Vocabulary:
             self.messages.append(message)
             bad = 0
             for bit, prop in self.message_properties:
-                if isinstance(message, prop.kinds("message")) and not prop.holds(self.protocol, {"message": message}):
+                about = isinstance(message, prop.kinds("message"))
+                if about and not evaluate_property(self.protocol, prop, {"message": message}):
                     bad |= 1 << bit
             group = self.network.group(message)
             own = 0 if group is None else 1 + self.message(group)

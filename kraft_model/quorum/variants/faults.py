@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter
-from kraftcheck.kraft_model.quorum.records import (
-    Error,
+from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
-    Key,
-    Mode,
-    Nil,
-    Position,
-    Replica,
-    Shared,
-    Voter,
     VoteRequest,
     VoteResponse,
 )
+from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Position, Voter
+from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
 from kraftcheck.spec import ModelValue, Record, Step, Steps, become
 
