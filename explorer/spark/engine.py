@@ -21,11 +21,12 @@ from kraftcheck.explorer.spark.description import as_text, describe
 from kraftcheck.explorer.spark.driver_tasks import Here
 from kraftcheck.explorer.spark.id_registry import Registry
 from kraftcheck.explorer.spark.process import names_of, without_view
-from kraftcheck.explorer.spark.rows import bytes_a_state, owners, packing_of
+from kraftcheck.explorer.spark.rows import bytes_a_state, packing_of
 from kraftcheck.explorer.spark.session import Cluster
 from kraftcheck.explorer.spark.shared_folder import Piece, Shared, States, groups_of
 from kraftcheck.explorer.spark.tasks import STATES_DDL
 from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch
+from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.explorer.tables.python_checks import reason, split
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol

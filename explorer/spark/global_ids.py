@@ -26,10 +26,17 @@ from kraftcheck.explorer.spark.definitions import (
     SLOT,
     Definition,
 )
-from kraftcheck.explorer.spark.rows import least_images
-from kraftcheck.explorer.tables.kernel import layout as at
-from kraftcheck.explorer.tables.kernel import resolve as learning
-from kraftcheck.explorer.tables.kernel.layout import grown
+from kraftcheck.explorer.tables.kernel.layout import (
+    GROW_CONTENTS,
+    GROW_ROWS,
+    M_CONTENT_ITEMS,
+    M_CONTENTS,
+    M_GROW,
+    M_ROWS,
+    grown,
+)
+from kraftcheck.explorer.tables.kernel.resolve import intern_content, intern_row
+from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.spec.decoding import ClassName, Lexicon, decode
 from kraftcheck.spec.errors import InputError
@@ -229,8 +236,8 @@ class Names:
         )  # fmt: skip
 
     def _fit(self) -> None:
-        self._controls = grown(self._controls, int(self.learner.meta[at.M_ROWS]), UNKNOWN)
-        self._contents = grown(self._contents, int(self.learner.meta[at.M_CONTENTS]), UNKNOWN)
+        self._controls = grown(self._controls, int(self.learner.meta[M_ROWS]), UNKNOWN)
+        self._contents = grown(self._contents, int(self.learner.meta[M_CONTENTS]), UNKNOWN)
 
     # What is new here
 
@@ -352,24 +359,24 @@ def _noted(array: NDArray[np.int32], own: int, common: int) -> NDArray[np.int32]
 def _control_row(learner: Learner, values: list[int]) -> int:
     """Return the id that a process gives to a control row."""
     while True:
-        fresh = int(learner.meta[at.M_ROWS])
+        fresh = int(learner.meta[M_ROWS])
         if fresh < len(learner.a["rows"]):
             learner.a["rows"][fresh] = values
-            found = int(learning.intern_row(learner.tables, fresh))
+            found = int(intern_row(learner.tables, fresh))
             if found >= 0:
                 return found
-        learner.meta[at.M_GROW] |= at.GROW_ROWS
+        learner.meta[M_GROW] |= GROW_ROWS
         learner.grow()
 
 
 def _counted_content(learner: Learner, slot: int, items: list[tuple[int, int]]) -> int:
     """Return the id that a process gives to an inbox content made of counts of messages."""
     while True:
-        free = int(learner.meta[at.M_CONTENT_ITEMS])
+        free = int(learner.meta[M_CONTENT_ITEMS])
         if free + len(items) + 2 < len(learner.a["content_items"]):
             learner.a["content_items"][free : free + len(items)] = items
-            found = int(learning.intern_content(learner.tables, slot, len(items)))
+            found = int(intern_content(learner.tables, slot, len(items)))
             if found >= 0:
                 return found
-        learner.meta[at.M_GROW] |= at.GROW_CONTENTS
+        learner.meta[M_GROW] |= GROW_CONTENTS
         learner.grow()

@@ -13,7 +13,17 @@ from kraftcheck.explorer.spark.definitions import EVENT, Definition
 from kraftcheck.explorer.spark.global_ids import Names
 from kraftcheck.explorer.spark.shared_folder import Shared, States
 from kraftcheck.explorer.tables.engine import BATCH, TableSearch
-from kraftcheck.explorer.tables.kernel import expand as hot
+from kraftcheck.explorer.tables.kernel.expand import find_predecessor
+from kraftcheck.explorer.tables.kernel.layout import (
+    MANY_SUCCESSORS,
+    S_CODE,
+    S_DEADLOCK,
+    S_EVENTS,
+    S_NEEDS,
+    S_RETRY,
+    S_SEEN,
+    S_STEP_SEEN,
+)
 from kraftcheck.explorer.tables.states.visited import PARTITIONS, Partition
 from kraftcheck.spec.decoding import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
@@ -73,9 +83,9 @@ class Process:
         worker.fired[:] = 0
         worker.out_n[:] = 0
         worker.stats[:] = 0
-        for place, properties in ((hot.S_SEEN, learner.in_order), (hot.S_STEP_SEEN, learner.step_judged)):
+        for place, properties in ((S_SEEN, learner.in_order), (S_STEP_SEEN, learner.step_judged)):
             worker.stats[place] = sum(1 << bit for bit, prop in enumerate(properties) if prop.name in known)
-        worker.stats[hot.S_DEADLOCK] = int(DEADLOCK in known)
+        worker.stats[S_DEADLOCK] = int(DEADLOCK in known)
         search.partitions = [Partition(search.packing.words) for _ in range(PARTITIONS)]
         self.events = {}
 
@@ -88,9 +98,9 @@ class Process:
             which = np.arange(len(rows), dtype=np.int64)
             while len(which):
                 rows, which = search.expand(rows, which)
-                for index, kind, mask in worker.events[: worker.stats[hot.S_EVENTS]].tolist():
+                for index, kind, mask in worker.events[: worker.stats[S_EVENTS]].tolist():
                     self._note(part[index], kind, mask)
-                worker.stats[hot.S_EVENTS] = 0
+                worker.stats[S_EVENTS] = 0
                 yield from search.collect()
 
     def _note(self, state: Any, kind: int, mask: int) -> None:
@@ -110,9 +120,9 @@ class Process:
                 found = [self._leading_to(image, rows) for image in wanted]
                 if max(found) >= 0:
                     return part[left[min(index for index in found if index >= 0)]]
-                if worker.stats[hot.S_CODE] == hot.MANY_SUCCESSORS:
+                if worker.stats[S_CODE] == MANY_SUCCESSORS:
                     worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
-                again = worker.retry[: worker.stats[hot.S_RETRY]].copy()
+                again = worker.retry[: worker.stats[S_RETRY]].copy()
                 search.learn(rows, [worker])
                 rows, left = rows[again], left[again]
         return None
@@ -120,10 +130,10 @@ class Process:
     def _leading_to(self, target: Any, rows: States) -> int:
         """Return which of some rows is the first to lead to another, or -1; those not known yet are noted."""
         worker = self.search.pool[0]
-        worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = worker.stats[hot.S_CODE] = 0
+        worker.stats[S_RETRY] = worker.stats[S_NEEDS] = worker.stats[S_CODE] = 0
         tables = self.search.learner.tables
         return int(
-            hot.find_predecessor(tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats)
+            find_predecessor(tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats)
         )
 
     def _images(self, row: States) -> States:

@@ -22,15 +22,14 @@ from kraftcheck.explorer.spark.rows import (
     first_of_each,
     from_bytes,
     in_order,
-    look_up,
-    owners,
     packed,
     packing_of,
     to_bytes,
     unpacked,
 )
 from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, Shared, States
-from kraftcheck.explorer.tables.states.archive import mark
+from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
+from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.explorer.tables.states.visited import Packing, Partition
 
 Arguments = dict[str, Any]

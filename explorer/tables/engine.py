@@ -26,12 +26,26 @@ from kraftcheck.explorer.result import (
     Verdict,
     Violation,
 )
-from kraftcheck.explorer.tables.kernel import expand as hot
-from kraftcheck.explorer.tables.kernel import layout as at
-from kraftcheck.explorer.tables.kernel import resolve as learning
+from kraftcheck.explorer.tables.kernel.expand import expand_batch
+from kraftcheck.explorer.tables.kernel.hash_set import insert_rows
+from kraftcheck.explorer.tables.kernel.layout import (
+    M_GROW,
+    M_MISSES,
+    M_ROWS,
+    MANY_SUCCESSORS,
+    S_CODE,
+    S_DONE,
+    S_EVENTS,
+    S_NEEDS,
+    S_RETRY,
+    STATS_SIZE,
+)
+from kraftcheck.explorer.tables.kernel.packing import pack_all
+from kraftcheck.explorer.tables.kernel.resolve import resolve
+from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import SlowChecks, split
-from kraftcheck.explorer.tables.states.visited import PARTITIONS, Packing, Partition, insert_rows, packing, repacked
+from kraftcheck.explorer.tables.states.visited import PARTITIONS, Packing, Partition, packing, repacked
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -97,7 +111,7 @@ class Worker:
 
     def __init__(self, actions: int) -> None:
         self.fired = np.zeros(actions, np.int64)
-        self.stats = np.zeros(hot.STATS_SIZE, np.int64)
+        self.stats = np.zeros(STATS_SIZE, np.int64)
         self.retry = np.zeros(BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.needs = np.zeros((1 << 14, 6), np.int64)
@@ -165,7 +179,7 @@ class TableSearch:
     def next_packing(self) -> Packing | None:
         """Return another packing where an id no longer fits its field."""
         learner = self.learner
-        counts = [int(learner.meta[at.M_ROWS]), *learner.a["slot_contents"][: learner.width - 1].tolist()]
+        counts = [int(learner.meta[M_ROWS]), *learner.a["slot_contents"][: learner.width - 1].tolist()]
         needed = [max(1, int(count).bit_length()) for count in counts]
         width = self.packing.width
         if len(width) == len(needed) and all(n <= w for n, w in zip(needed, width, strict=True)):
@@ -199,7 +213,7 @@ class TableSearch:
         """Put rows into a worker's buffers, each where its partition is."""
         parts, words = np.zeros(len(rows), np.int64), np.zeros((len(rows), layout.words + 1), np.uint64)
         column = rows.shape[1] - self.learner.width
-        hot.pack_all(self.learner.tables, layout.position, layout.width, rows, column, words, parts)
+        pack_all(self.learner.tables, layout.position, layout.width, rows, column, words, parts)
         counts = np.bincount(parts, minlength=PARTITIONS)
         room = max(worker.out.shape[1], int(counts.max()))
         if worker.out.shape[1:] != (room, rows.shape[1]):
@@ -220,8 +234,8 @@ class TableSearch:
         worker = self.pool[0]
         result = np.zeros((len(rows), 2 * rows.shape[1]), np.int32)
         while True:
-            worker.stats[hot.S_NEEDS] = 0
-            if not hot.identify_all(self.learner.tables, rows, result, worker.needs, worker.stats):
+            worker.stats[S_NEEDS] = 0
+            if not identify_all(self.learner.tables, rows, result, worker.needs, worker.stats):
                 return result
             self.learn(rows, [worker])
 
@@ -245,13 +259,13 @@ class TableSearch:
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
                 worker.fit(len(part), self.learner.width, self.copies, self.packing.words + 1)
-                worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
+                worker.stats[S_RETRY] = worker.stats[S_NEEDS] = 0
             self._together(partial(self._run, rows, parts), len(parts))
             retry = []
             for worker, part in zip(workers, parts, strict=True):
-                retry.append(worker.retry[: worker.stats[hot.S_RETRY]].copy())
-                left = part[worker.stats[hot.S_DONE] :] if worker.stats[hot.S_CODE] else part[:0]
-                if worker.stats[hot.S_CODE] == hot.MANY_SUCCESSORS:
+                retry.append(worker.retry[: worker.stats[S_RETRY]].copy())
+                left = part[worker.stats[S_DONE] :] if worker.stats[S_CODE] else part[:0]
+                if worker.stats[S_CODE] == MANY_SUCCESSORS:
                     worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
                 if len(left):
                     rest.append(left)
@@ -266,7 +280,7 @@ class TableSearch:
 
     def _run(self, rows: Rows, parts: list[NDArray[np.int64]], number: int) -> None:
         worker = self.pool[number]
-        hot.expand_batch(
+        expand_batch(
             self.learner.tables, rows, parts[number], worker.succ, self.packing.position, self.packing.width,
             worker.out, worker.words, worker.out_n, worker.fired, worker.retry, worker.events, worker.needs,
             worker.stats, self.options.deadlock,
@@ -276,14 +290,14 @@ class TableSearch:
         """Make what the workers found missing, asking Python where need be."""
         learner = self.learner
         for worker in workers:
-            done, count = 0, int(worker.stats[hot.S_NEEDS])
+            done, count = 0, int(worker.stats[S_NEEDS])
             while done < count:
-                done = int(learning.resolve(learner.tables, worker.needs, done, count))
-                if learner.meta[at.M_MISSES] and (done < count or worker is workers[-1]):
+                done = int(resolve(learner.tables, worker.needs, done, count))
+                if learner.meta[M_MISSES] and (done < count or worker is workers[-1]):
                     learner.answer(rows)
-                if learner.meta[at.M_GROW]:
+                if learner.meta[M_GROW]:
                     learner.grow()
-        if learner.meta[at.M_MISSES]:
+        if learner.meta[M_MISSES]:
             learner.answer(rows)
 
     def _together(self, work: Callable[[int], None], count: int) -> None:
@@ -408,8 +422,8 @@ class TableSearch:
         """Turn what the kernel noted into violations, in the order of the states."""
         noted: list[tuple[int, ...]] = []
         for worker in self.pool:
-            noted += map(tuple, worker.events[: worker.stats[hot.S_EVENTS]].tolist())
-            worker.stats[hot.S_EVENTS] = 0
+            noted += map(tuple, worker.events[: worker.stats[S_EVENTS]].tolist())
+            worker.stats[S_EVENTS] = 0
         for index, kind, mask in sorted(noted):
             self._event(rows, index, kind, mask)
 

@@ -13,9 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.identity import permuted
-from kraftcheck.explorer.tables.kernel import layout as at
-from kraftcheck.explorer.tables.kernel import resolve as learning
-from kraftcheck.explorer.tables.kernel.layout import C_BAD, C_N, C_NUMBER, C_SLOT, C_START, R_IDENTITY, R_START, grown
+from kraftcheck.explorer.tables.kernel.layout import (
+    C_BAD,
+    C_N,
+    C_NUMBER,
+    C_SLOT,
+    C_START,
+    M_CONTENT_ITEMS,
+    M_CONTENTS,
+    M_ROWS,
+    R_IDENTITY,
+    R_START,
+    grown,
+)
+from kraftcheck.explorer.tables.kernel.resolve import rehash_contents, rehash_rows
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
 from kraftcheck.spec.decoding import ClassName, Lexicon, decode
@@ -173,9 +184,9 @@ class Dictionary:
             len(learner.locals),
             len(learner.messages),
             tuple(map(len, learner.shared_values)),
-            int(learner.meta[at.M_CONTENTS]),
-            int(learner.meta[at.M_CONTENT_ITEMS]),
-            int(learner.meta[at.M_ROWS]),
+            int(learner.meta[M_CONTENTS]),
+            int(learner.meta[M_CONTENT_ITEMS]),
+            int(learner.meta[M_ROWS]),
         )
 
     def _values(self) -> list[tuple[int, Value]]:
@@ -224,9 +235,9 @@ class Dictionary:
         a["content_table"] = np.full(max(len(a["content_table"]), 2 * capacity), -1, np.int32)
         a["permuted_contents"] = np.full((capacity, a["permuted_contents"].shape[1]), -1, np.int32)
         a["inbox_views"] = np.full((len(a["inbox_views"]), capacity), -1, np.int32)
-        learner.meta[at.M_CONTENTS] = n
-        learner.meta[at.M_CONTENT_ITEMS] = len(items)
-        learning.rehash_contents(learner.tables)
+        learner.meta[M_CONTENTS] = n
+        learner.meta[M_CONTENT_ITEMS] = len(items)
+        rehash_contents(learner.tables)
 
     def _load_learned(self, inboxes: list[tuple[int, Value]]) -> None:
         """Set the inbox contents that are values, and their images, which are among them."""
@@ -257,8 +268,8 @@ class Dictionary:
         a["row_info"] = info
         a["permuted_rows"] = np.full((capacity, a["permuted_rows"].shape[1]), -1, np.int32)
         a["row_table"] = np.full(max(len(a["row_table"]), 2 * capacity), -1, np.int32)
-        learner.meta[at.M_ROWS] = n
-        learning.rehash_rows(learner.tables)
+        learner.meta[M_ROWS] = n
+        rehash_rows(learner.tables)
 
 
 def _identities(rows: NDArray[np.int32], hidden: NDArray[np.bool_]) -> NDArray[np.int64]:

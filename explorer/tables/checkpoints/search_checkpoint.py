@@ -9,7 +9,7 @@ from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.explorer.tables.checkpoints.folder import STATES, Checkpoint
 from kraftcheck.explorer.tables.checkpoints.interned_values import Dictionary
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.explorer.tables.kernel import expand as hot
+from kraftcheck.explorer.tables.kernel.layout import S_DEADLOCK, S_SEEN, S_STEP_SEEN
 from kraftcheck.explorer.tables.states.files import Damaged
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.spec.decoding import DecodingError, decode, reachable_classes
@@ -124,14 +124,14 @@ class Keeper:
         """Tell the kernel which properties it need not report again."""
         search, learner = self.search, self.search.learner
         for place, properties in (
-            (hot.S_SEEN, learner.in_order),
-            (hot.S_STEP_SEEN, learner.step_judged),
+            (S_SEEN, learner.in_order),
+            (S_STEP_SEEN, learner.step_judged),
         ):
             seen = sum(1 << bit for bit, prop in enumerate(properties) if prop.name in search.violated)
             for worker in search.pool:
                 worker.stats[place] = seen
         for worker in search.pool:
-            worker.stats[hot.S_DEADLOCK] = int(DEADLOCK in search.violated)
+            worker.stats[S_DEADLOCK] = int(DEADLOCK in search.violated)
 
     def check_distinct(self, found: int) -> None:
         """Raise InputError where the levels do not hold so many different states."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftcheck.explorer.tables.kernel import expand as hot
-from kraftcheck.explorer.tables.kernel import resolve as learning
+from kraftcheck.explorer.tables.kernel.expand import expand_batch
+from kraftcheck.explorer.tables.kernel.resolve import resolve
 
-KERNEL: tuple[Any, ...] = (hot.expand_batch, learning.resolve)
+KERNEL: tuple[Any, ...] = (expand_batch, resolve)
 """What takes longest to compile; the rest is called by it, or small."""
 
 

@@ -5,7 +5,7 @@ kernel only reads the tables, so that threads can run it side by side; what it d
 `kernel.resolve` makes it.
 """
 
-# ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
+
 from __future__ import annotations
 
 from typing import Any
@@ -39,14 +39,17 @@ from kraftcheck.explorer.tables.kernel.directory import (
 from kraftcheck.explorer.tables.kernel.layout import (
     ACTION,
     BAD,
+    BUNDLE_BITS,
+    BUNDLE_MASK,
     C_BAD,
     C_N,
-    C_NUMBER,
     C_START,
     CONSUMES,
     COUNT,
     DELTA,
     FIRST,
+    FLAG_SHIFT,
+    FULL,
     JUDGED,
     KIND,
     LEAF,
@@ -54,22 +57,31 @@ from kraftcheck.explorer.tables.kernel.layout import (
     M_PERMUTATIONS,
     M_SLOT_BASE,
     M_SLOTS,
+    MANY_SUCCESSORS,
     ME,
+    MISSING,
     NEED_BUNDLE,
     NEED_CHANGED,
-    NEED_IMAGES,
-    NEED_IMAGES_OF,
     NEED_JUDGED,
     NEED_OPERATED,
     NEED_PATH,
     NEED_STEPS,
+    NO_ROOM,
+    OK,
     PEER,
     PRUNED,
     R_BAD,
     R_FLAGS,
-    R_IDENTITY,
     R_N,
     R_START,
+    ROW_MASK,
+    S_CODE,
+    S_DEADLOCK,
+    S_DONE,
+    S_GENERATED,
+    S_RETRY,
+    S_SEEN,
+    S_STEP_SEEN,
     SHARED,
     STEP_BAD,
     STEP_PRUNED,
@@ -79,47 +91,11 @@ from kraftcheck.explorer.tables.kernel.layout import (
     B,
     N,
 )
+from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-
-REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
-FLAG_SHIFT = 40
-ROW_MASK = (1 << 40) - 1
-PARTITION_BITS = 6
-BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
-BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
-
-
-@inlined
-def mix(key: Any) -> Any:
-    """Spread the bits of a 64-bit number; a bijection."""
-    x = np.uint64(key)
-    x ^= x >> np.uint64(32)
-    x *= np.uint64(0xD6E8FEB86659FD93)
-    x ^= x >> np.uint64(32)
-    x *= np.uint64(0xD6E8FEB86659FD93)
-    x ^= x >> np.uint64(32)
-    return x
-
-
-@inlined
-def spread(key: Any) -> Any:
-    """Spread the bits of a map's key; cheaper than `mix`, and enough for keys that are two ids."""
-    x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64(x ^ (x >> np.uint64(32)))
-
-
-@inlined
-def find(pairs: Any, key: Any) -> Any:
-    """Return the value of a key, or MISSING."""
-    mask = np.int64(len(pairs) - 1)
-    i = spread(key) & mask
-    while True:
-        k = pairs[i, 0]
-        if k == key:
-            return pairs[i, 1]
-        if k == -1:
-            return MISSING
-        i = (i + 1) & mask
+from kraftcheck.explorer.tables.kernel.notes import need, note
+from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
+from kraftcheck.explorer.tables.kernel.symmetry import canonical
 
 
 @inlined
@@ -154,62 +130,6 @@ def walk(
         node = find(branches, (node << 32) | answer)
         if node < 0:
             return MISSING
-
-
-@inlined
-def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> None:
-    w, s = position >> 6, position & 63
-    words[place, w] |= value << np.uint64(s)
-    if s + width > 64:
-        words[place, w + 1] |= value >> np.uint64(64 - s)
-
-
-@inlined
-def hash_words(words: Any, place: Any) -> Any:
-    """Hash the packed words of a place, the rest (the last one) left out."""
-    h = mix(words[place, 0] ^ np.uint64(0x9E3779B97F4A7C15))
-    for w in range(1, words.shape[1] - 1):
-        h = mix(h ^ words[place, w])
-    return h
-
-
-@inlined
-def owner_of(words: Any, place: Any) -> Any:
-    """Return the partition that owns packed words."""
-    return np.int64(hash_words(words, place) >> np.uint64(64 - PARTITION_BITS))
-
-
-@inlined
-def pack(
-    row_info: Any, contents: Any, position: Any, width: Any, states: Any, at: Any, column: Any, words: Any, place: Any
-) -> None:
-    """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
-    for w in range(words.shape[1]):
-        words[place, w] = np.uint64(0)
-    for f in range(len(position)):
-        field = np.int64(states[at, column + f])
-        value = np.uint64(row_info[field, R_IDENTITY] if f == 0 else contents[field, C_NUMBER])
-        put_bits(words, place, position[f], width[f], value)
-
-
-@inlined
-def need(needs: Any, stats: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
-    """Note what is missing; once the list is full, the state is simply tried again."""
-    n = stats[S_NEEDS]
-    if n < len(needs):
-        needs[n, 0] = kind
-        needs[n, 1] = a
-        needs[n, 2] = b
-        needs[n, 3] = c
-        needs[n, 4] = d
-        needs[n, 5] = e
-        stats[S_NEEDS] = n + 1
-
-
-# Places in a worker's `stats`.
-S_GENERATED, S_RETRY, S_EVENTS, S_DONE, S_CODE, S_SEEN, S_STEP_SEEN, S_DEADLOCK, S_NEEDS, S_SLOT = range(10)
-STATS_SIZE = 16
-OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2
 
 
 @inlined
@@ -380,54 +300,6 @@ def expand(t: Any, states: Any, at: Any, succ: Any, needs: Any, stats: Any) -> A
     return MISSING if missing else n
 
 
-@inlined
-def canonical(
-    permutations: Any, row_info: Any, permuted_rows: Any, permuted_contents: Any, permuted_slots: Any, states: Any,
-    at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any, needs: Any, stats: Any,
-) -> Any:  # fmt: skip
-    """Write the least of a state's images under the symmetry group to best[place, to:]; False where one is not known.
-
-    The state stands in states[at, column:]; `image` has room for as many columns.
-    """
-    row = row_info[states[at, column], R_IDENTITY]
-    known = True
-    if permuted_rows[row, 0] < 0:
-        need(needs, stats, NEED_IMAGES, row, 0, 0, 0, 0)
-        known = False
-    for c in range(1, columns):
-        content = np.int64(states[at, column + c])
-        if known and content != 0 and permuted_contents[content, 0] < 0:
-            need(needs, stats, NEED_IMAGES_OF, content, 0, 0, 0, 0)
-            known = False
-    for g in range(permutations if known else 0):
-        image[0] = permuted_rows[row, g]
-        if g > 0 and image[0] > best[place, to]:
-            continue
-        for c in range(1, columns):
-            content = np.int64(states[at, column + c])
-            image[1 + permuted_slots[g, c - 1]] = 0 if content == 0 else permuted_contents[content, g]
-        smaller = g == 0 or image[0] < best[place, to]
-        if not smaller:
-            for c in range(1, columns):
-                if image[c] != best[place, to + c]:
-                    smaller = image[c] < best[place, to + c]
-                    break
-        if smaller:
-            for c in range(columns):
-                best[place, to + c] = image[c]
-    return known
-
-
-@inlined
-def note(events: Any, stats: Any, state: Any, kind: Any, mask: Any) -> None:
-    at = stats[S_EVENTS]
-    if at < len(events):
-        events[at, 0] = state
-        events[at, 1] = kind
-        events[at, 2] = mask
-        stats[S_EVENTS] = at + 1
-
-
 @jit
 def expand_batch(
     t: Any, states: Any, which: Any, succ: Any, position: Any, width: Any, out: Any, out_words: Any, out_n: Any,
@@ -511,41 +383,6 @@ def expand_batch(
             fullest = max(fullest, at + 1)
         stats[S_GENERATED] += n
     stats[S_DONE] = len(which)
-
-
-@jit
-def pack_all(
-    t: Any, position: Any, width: Any, states: Any, column: Any, words: Any, owner: Any
-) -> None:
-    """Write the packed identity of each state, which stands from a column on, and the partition that owns it."""
-    contents, row_info = contents_of(t), row_info_of(t)
-    position, width, states = bare(position), bare(width), bare(states)
-    words, owner = bare(words), bare(owner)
-    for i in range(len(states)):
-        pack(row_info, contents, position, width, states, i, column, words, i)
-        owner[i] = owner_of(words, i)
-
-
-@jit
-def identify_all(t: Any, states: Any, out: Any, needs: Any, stats: Any) -> Any:
-    """Write each state's canonical image beside it; the number of states whose images are not known."""
-    meta, row_info = meta_of(t), row_info_of(t)
-    permuted_rows, permuted_contents = permuted_rows_of(t), permuted_contents_of(t)
-    permuted_slots = permuted_slots_of(t)
-    states, out, needs, stats = bare(states), bare(out), bare(needs), bare(stats)
-    columns = states.shape[1]
-    own_image = np.zeros(columns, np.int32)
-    image = bare(own_image)
-    unknown = 0
-    for i in range(len(states)):
-        for c in range(columns):
-            out[i, c] = states[i, c]
-        if not canonical(
-            meta[M_PERMUTATIONS], row_info, permuted_rows, permuted_contents, permuted_slots, states, i, 0, columns,
-            out, i, columns, image, needs, stats,
-        ):  # fmt: skip
-            unknown += 1
-    return unknown
 
 
 @jit

@@ -38,6 +38,18 @@ NEED_STEPS, NEED_BUNDLE, NEED_CHANGED, NEED_OPERATED, NEED_JUDGED, NEED_PATH, NE
 # What must grow before the kernel can go on.
 GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_MISSES, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
 
+# What a function returns in the place of an id, and how values of maps are put together.
+REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
+FLAG_SHIFT = 40
+ROW_MASK = (1 << 40) - 1
+BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
+BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
+
+# Places in a worker's `stats`.
+S_GENERATED, S_RETRY, S_EVENTS, S_DONE, S_CODE, S_SEEN, S_STEP_SEEN, S_DEADLOCK, S_NEEDS, S_SLOT = range(10)
+STATS_SIZE = 16
+OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2
+
 # Limits of the encoding: ids that are packed into the keys of maps, and bits of masks.
 KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES = 1 << 24, 30, 18
 

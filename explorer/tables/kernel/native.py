@@ -37,7 +37,7 @@ def _cache_folder() -> str:
     Numba looks at a function's own file only, but a constant of another one is compiled in as well.
     """
     digest = blake2b(digest_size=8)
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     with suppress(OSError, RuntimeError):

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout as at
 from kraftcheck.explorer.tables.kernel.directory import (
     assignments_of,
     branches_of,
@@ -51,26 +50,18 @@ from kraftcheck.explorer.tables.kernel.directory import (
     step_properties_of,
     views_of,
 )
-from kraftcheck.explorer.tables.kernel.expand import (
-    BUNDLE_BITS,
-    FLAG_SHIFT,
-    FULL,
-    MISSING,
-    REFUSED,
-    ROW_MASK,
-    find,
-    mix,
-    spread,
-    walk,
-)
+from kraftcheck.explorer.tables.kernel.expand import walk
 from kraftcheck.explorer.tables.kernel.layout import (
     BAD,
+    BUNDLE_BITS,
     C_BAD,
     C_N,
     C_NUMBER,
     C_SLOT,
     C_START,
     DELTA,
+    FLAG_SHIFT,
+    FULL,
     GROW_BUNDLES,
     GROW_CONTENTS,
     GROW_ITEMS,
@@ -80,9 +71,27 @@ from kraftcheck.explorer.tables.kernel.layout import (
     JUDGED,
     KIND,
     LEAF,
+    M_BOUNDS,
+    M_BUNDLE_ITEMS,
+    M_BUNDLES,
+    M_CONTENT_ITEMS,
+    M_CONTENTS,
+    M_DELTAS,
+    M_GROW,
+    M_MISSES,
+    M_OPERATIONS,
+    M_PERMUTATIONS,
+    M_PROPERTIES,
+    M_ROOTS,
+    M_ROW_ITEMS,
+    M_ROWS,
+    M_SLOT_BASE,
+    M_SLOTS,
+    M_STEP_PROPERTIES,
     MISS_OPERATION,
     MISS_PATH,
     MISS_ROOTS,
+    MISSING,
     NEED_BUNDLE,
     NEED_CHANGED,
     NEED_IMAGES,
@@ -97,66 +106,19 @@ from kraftcheck.explorer.tables.kernel.layout import (
     R_IDENTITY,
     R_N,
     R_START,
+    REFUSED,
+    ROW_MASK,
     STEP_BAD,
     STEP_PRUNED,
     UNKNOWN,
     A,
     N,
 )
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
-
-M_ROWS, M_ROW_ITEMS, M_BUNDLES, M_BUNDLE_ITEMS = at.M_ROWS, at.M_ROW_ITEMS, at.M_BUNDLES, at.M_BUNDLE_ITEMS
-M_CONTENTS, M_CONTENT_ITEMS, M_MISSES, M_GROW = at.M_CONTENTS, at.M_CONTENT_ITEMS, at.M_MISSES, at.M_GROW
-M_OPERATIONS, M_DELTAS, M_SLOTS, M_SLOT_BASE = at.M_OPERATIONS, at.M_DELTAS, at.M_SLOTS, at.M_SLOT_BASE
-M_PROPERTIES, M_STEP_PROPERTIES, M_ROOTS = at.M_PROPERTIES, at.M_STEP_PROPERTIES, at.M_ROOTS
+from kraftcheck.explorer.tables.kernel.maps import crowded, find, is_full, mix, store
+from kraftcheck.explorer.tables.kernel.native import jit
 
 LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
 CLEARS = np.int64(-3)  # the same: a group of messages is taken out
-
-
-@inlined
-def store(pairs: Any, key: Any, value: Any) -> bool:
-    """Set the value of a key; return whether the key is new."""
-    mask = np.int64(len(pairs) - 1)
-    i = spread(key) & mask
-    while pairs[i, 0] != -1:
-        if pairs[i, 0] == key:
-            pairs[i, 1] = value
-            return False
-        i = (i + 1) & mask
-    pairs[i, 0] = key
-    pairs[i, 1] = value
-    return True
-
-
-@inlined
-def is_full(entries: Any, pairs: Any) -> Any:
-    """Whether a map of so many entries must grow: small maps stay in the processor's caches."""
-    return (entries + 2) * 4 > 3 * len(pairs)
-
-
-@jit
-def put(pairs: Any, key: Any, value: Any) -> Any:
-    """Set the value of a key, for Python; return whether the key is new."""
-    return store(pairs, key, value)
-
-
-@jit
-def copy_map(pairs: Any, larger: Any) -> None:
-    """Enter every pair of one map into another."""
-    for i in range(len(pairs)):
-        if pairs[i, 0] != -1:
-            store(larger, pairs[i, 0], pairs[i, 1])
-
-
-@inlined
-def crowded(meta: Any, which: Any, pairs: Any) -> bool:
-    """Note one more entry of a map; True where the map must grow first."""
-    if is_full(meta[which], pairs):
-        meta[M_GROW] |= GROW_MAP
-        return True
-    meta[which] += 1
-    return False
 
 
 @jit
@@ -703,8 +665,8 @@ def make_row_images(t: Any, row: Any) -> Any:
     if permuted_rows[row, 0] >= 0:
         return np.int64(0)
     base, slots = meta[M_SLOT_BASE], meta[M_SLOTS]
-    bounds = meta[at.M_BOUNDS]
-    for g in range(meta[at.M_PERMUTATIONS] - 1, -1, -1):
+    bounds = meta[M_BOUNDS]
+    for g in range(meta[M_PERMUTATIONS] - 1, -1, -1):
         fresh = meta[M_ROWS]
         if fresh + 2 >= rows.shape[0]:
             meta[M_GROW] |= GROW_ROWS
@@ -740,7 +702,7 @@ def make_content_images(t: Any, content: Any) -> Any:
     if permuted_contents[content, 0] >= 0:
         return np.int64(0)
     start, n = np.int64(contents[content, C_START]), np.int64(contents[content, C_N])
-    for g in range(meta[at.M_PERMUTATIONS] - 1, -1, -1):
+    for g in range(meta[M_PERMUTATIONS] - 1, -1, -1):
         free = meta[M_CONTENT_ITEMS]
         if free + n + 2 >= len(content_items):
             meta[M_GROW] |= GROW_CONTENTS

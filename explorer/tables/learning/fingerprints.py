@@ -12,45 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel import layout as at
-from kraftcheck.explorer.tables.kernel.expand import mix
-from kraftcheck.explorer.tables.kernel.layout import C_N, C_START, M_BOUNDS, M_SLOT_BASE, M_SLOTS, grown
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.fingerprint import name_contents, name_rows
+from kraftcheck.explorer.tables.kernel.layout import M_CONTENTS, M_ROWS, grown
 from kraftcheck.explorer.tables.learning.interner import Vocabulary
 from kraftcheck.spec.values import Value, encode
 
 Hashes = NDArray[np.uint64]
-
-
-@jit
-def name_rows(
-    meta: Any, rows: Any, of_shared: Any, of_slots: Any, of_locals: Any, first: Any, last: Any, of_rows: Any
-) -> None:
-    """Write the names of control rows: of what is spent, of the shared fields, of each replica with its id."""
-    bounds, base = meta[M_BOUNDS], meta[M_SLOT_BASE]
-    for row in range(first, last):
-        name = np.uint64(0)
-        for c in range(bounds):
-            name += mix((c + 1) << 32 | np.int64(rows[row, c]))
-        for c in range(bounds, base):
-            name += of_shared[c - bounds, rows[row, c]]
-        for s in range(meta[M_SLOTS]):
-            if rows[row, base + s] != 0:
-                name += mix(of_slots[s] ^ of_locals[rows[row, base + s]])
-        of_rows[row] = name
-
-
-@jit
-def name_contents(
-    contents: Any, content_items: Any, of_messages: Any, first: Any, last: Any, of_contents: Any
-) -> None:
-    """Write the names of inbox contents that are counts of messages."""
-    for content in range(first, last):
-        name = np.uint64(0)
-        start = np.int64(contents[content, C_START])
-        for k in range(start, start + contents[content, C_N]):
-            name += mix(of_messages[content_items[k, 0]] ^ mix(np.int64(content_items[k, 1]) + 1))
-        of_contents[content] = name
 
 
 class StableNames:
@@ -85,7 +52,7 @@ class StableNames:
             for number in range(self._shared[column], len(values)):
                 self._of_shared[column, number] = name_of((column, values[number]))
             self._shared[column] = len(values)
-        rows, contents = int(known.meta[at.M_ROWS]), int(known.meta[at.M_CONTENTS])
+        rows, contents = int(known.meta[M_ROWS]), int(known.meta[M_CONTENTS])
         self.of_rows = grown(self.of_rows, rows)
         name_rows(
             known.meta, a["rows"], self._of_shared, self._of_slots, self._of_locals, self._rows, rows, self.of_rows

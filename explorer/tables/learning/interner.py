@@ -11,10 +11,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.identity import permutation_group, permuted
-from kraftcheck.explorer.tables.kernel import layout as at
-from kraftcheck.explorer.tables.kernel import resolve as learning
-from kraftcheck.explorer.tables.kernel.layout import COLUMNS, Tables, grown, new_map
+from kraftcheck.explorer.tables.kernel.layout import (
+    COLUMNS,
+    GROW_BUNDLES,
+    GROW_CONTENTS,
+    GROW_ITEMS,
+    GROW_MAP,
+    GROW_ROWS,
+    KEY_LIMIT,
+    M_BOUNDS,
+    M_BRANCHES,
+    M_BUNDLES,
+    M_CONTENT_ITEMS,
+    M_CONTENTS,
+    M_DELTAS,
+    M_GROW,
+    M_OPERATIONS,
+    M_PERMUTATIONS,
+    M_ROOTS,
+    M_ROWS,
+    M_SLOT_BASE,
+    M_SLOTS,
+    META_SIZE,
+    Tables,
+    grown,
+    new_map,
+)
+from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.native import ENTRY
+from kraftcheck.explorer.tables.kernel.resolve import (
+    CLEARS,
+    LEARNED,
+    identify,
+    intern_content,
+    intern_row,
+    rehash_contents,
+    rehash_rows,
+)
 from kraftcheck.explorer.tables.learning.permutations import Images
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.property import Property
@@ -28,11 +61,11 @@ LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the p
 WHOLE = 0  # the view that is the local state itself
 ROOM = {"rows": 10, "row_info": 10, "row_items": 12, "contents": 11, "content_items": 14, "bundle_items": 14}
 MAPS = {
-    "branches": at.M_BRANCHES,
-    "roots": at.M_ROOTS,
-    "operated": at.M_OPERATIONS,
-    "changed": at.M_DELTAS,
-    "bundles": at.M_BUNDLES,
+    "branches": M_BRANCHES,
+    "roots": M_ROOTS,
+    "operated": M_OPERATIONS,
+    "changed": M_DELTAS,
+    "bundles": M_BUNDLES,
 }
 
 
@@ -109,13 +142,13 @@ class Vocabulary:
             self.a[name] = new_map(1 << 10)
         for name in ("row_table", "content_table"):
             self.a[name] = np.full(1 << 12, -1, np.int32)
-        self.meta = self.a["meta"] = np.zeros(at.META_SIZE, np.int64)
+        self.meta = self.a["meta"] = np.zeros(META_SIZE, np.int64)
         self.a["views"] = np.zeros((1, 64), np.int32)
         self.a["inbox_views"] = np.full((1, len(self.a["contents"])), -1, np.int32)
         self.a["misses"] = np.zeros((MISS_ROOM, COLUMNS["misses"]), np.int64)
-        self.meta[at.M_CONTENTS] = 1  # content 0 is the empty inbox
+        self.meta[M_CONTENTS] = 1  # content 0 is the empty inbox
         order = len(self.group)
-        self.meta[at.M_PERMUTATIONS] = order
+        self.meta[M_PERMUTATIONS] = order
         self.a["permuted_rows"] = np.full((len(self.a["rows"]), order), -1, np.int32)
         self.a["permuted_contents"] = np.full((len(self.a["contents"]), order), -1, np.int32)
         self.a["network_operations"] = np.zeros((max(1, len(self.network_operations)), 64), np.int32)
@@ -156,36 +189,36 @@ class Vocabulary:
 
     def _put(self, name: str, key: int, value: int) -> None:
         """Set a map's value."""
-        if learning.is_full.py_func(self.meta[MAPS[name]], self.a[name]):
+        if is_full.py_func(self.meta[MAPS[name]], self.a[name]):
             self._grow_map(name)
-        if learning.put(self.a[name], np.int64(key), np.int64(value)):
+        if put(self.a[name], np.int64(key), np.int64(value)):
             self.meta[MAPS[name]] += 1
 
     def _grow_map(self, name: str) -> None:
         size = len(self.a[name])
         larger = new_map((4 if size < LARGE_MAP else 2) * size)
-        learning.copy_map(self.a[name], larger)
+        copy_map(self.a[name], larger)
         self.a[name] = larger
 
     def grow(self) -> None:
         """Make room where the kernel said that something is full."""
-        wanted = int(self.meta[at.M_GROW])
-        self.meta[at.M_GROW] = 0
+        wanted = int(self.meta[M_GROW])
+        self.meta[M_GROW] = 0
         a = self.a
-        if wanted & at.GROW_MAP:
+        if wanted & GROW_MAP:
             for name, count in MAPS.items():
-                if learning.is_full.py_func(self.meta[count], a[name]):
+                if is_full.py_func(self.meta[count], a[name]):
                     self._grow_map(name)
-        if wanted & at.GROW_ITEMS:
+        if wanted & GROW_ITEMS:
             self._double("row_items")
-        if wanted & at.GROW_ROWS:
-            if len(a["rows"]) < 4 * self.meta[at.M_ROWS] + 16:
+        if wanted & GROW_ROWS:
+            if len(a["rows"]) < 4 * self.meta[M_ROWS] + 16:
                 self._double("rows", "row_info", "permuted_rows")
             if len(a["row_table"]) < 2 * len(a["rows"]):
                 a["row_table"] = np.full(2 * len(a["row_table"]), -1, np.int32)
-                learning.rehash_rows(self.tables)
-        if wanted & at.GROW_CONTENTS:
-            if len(a["contents"]) < 4 * self.meta[at.M_CONTENTS] + 16:
+                rehash_rows(self.tables)
+        if wanted & GROW_CONTENTS:
+            if len(a["contents"]) < 4 * self.meta[M_CONTENTS] + 16:
                 self._double("contents", "permuted_contents")
                 wider = np.full((len(a["inbox_views"]), len(a["contents"])), -1, np.int32)
                 wider[:, : a["inbox_views"].shape[1]] = a["inbox_views"]
@@ -193,8 +226,8 @@ class Vocabulary:
             self._double("content_items")
             if len(a["content_table"]) < 2 * len(a["contents"]):
                 a["content_table"] = np.full(2 * len(a["content_table"]), -1, np.int32)
-                learning.rehash_contents(self.tables)
-        if wanted & at.GROW_BUNDLES:
+                rehash_contents(self.tables)
+        if wanted & GROW_BUNDLES:
             self._double("bundle_items")
 
     def _double(self, *names: str) -> None:
@@ -209,7 +242,7 @@ class Vocabulary:
         if found is None:
             found = self.slots[key] = len(self.slots)
             self._set("slot_contents", found, 0)
-            self.meta[at.M_SLOTS] = len(self.slots)
+            self.meta[M_SLOTS] = len(self.slots)
             self._widen()
             self._images("permuted_slots", 0, 1, found, key, self.slot)
         return found
@@ -251,7 +284,7 @@ class Vocabulary:
             self.a["rows"] = wider
             self.a["hidden"] = grown(self.a["hidden"], columns)
             self.a["row_table"][:] = -1
-            learning.rehash_rows(self.tables)
+            rehash_rows(self.tables)
         self.slot_added()
 
     def slot_added(self) -> None:
@@ -338,12 +371,12 @@ class Vocabulary:
         if found is None:
             found = self.operations[name, message] = len(self.operation_names)
             self.operation_names.append((name, message))
-            within(found, at.KEY_LIMIT, "network operations")
+            within(found, KEY_LIMIT, "network operations")
             record = self.messages[message]
             rule = self.network.rule(name, record)
-            counting = (rule.absent, rule.change, rule.least, rule.forgets) if rule else (learning.LEARNED, 0, 0, 0)
+            counting = (rule.absent, rule.change, rule.least, rule.forgets) if rule else (LEARNED, 0, 0, 0)
             if rule and rule.clears:
-                counting = (learning.CLEARS, 0, 0, 0)
+                counting = (CLEARS, 0, 0, 0)
             self._set("operations", found, (self.slot(record.dest), message, *counting))
         return found
 
@@ -356,13 +389,13 @@ class Vocabulary:
             return self._learned_content(slot, inbox)
         items = sorted((self.message(m), c) for m, c in self.network.to_counts(inbox).items())
         while True:
-            free = int(self.meta[at.M_CONTENT_ITEMS])
+            free = int(self.meta[M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(self.a["content_items"]):
                 self.a["content_items"][free : free + len(items)] = items
-                found = int(learning.intern_content(self.tables, slot, len(items)))
+                found = int(intern_content(self.tables, slot, len(items)))
                 if found >= 0:
                     return found
-            self.meta[at.M_GROW] |= at.GROW_CONTENTS
+            self.meta[M_GROW] |= GROW_CONTENTS
             self.grow()
 
     def _learned_content(self, slot: int, inbox: Value) -> int:
@@ -371,9 +404,9 @@ class Vocabulary:
             return found
         deliverable = {self.message(message) for message in self.network.deliverable(inbox)}
         known = {self.message(message) for message in self.network.known(inbox)}
-        found, free = int(self.meta[at.M_CONTENTS]), int(self.meta[at.M_CONTENT_ITEMS])
+        found, free = int(self.meta[M_CONTENTS]), int(self.meta[M_CONTENT_ITEMS])
         while found + 2 >= len(self.a["contents"]) or free + len(known) + 2 >= len(self.a["content_items"]):
-            self.meta[at.M_GROW] |= at.GROW_CONTENTS
+            self.meta[M_GROW] |= GROW_CONTENTS
             self.grow()
         bad = 0
         for k, message in enumerate(sorted(known)):
@@ -381,8 +414,8 @@ class Vocabulary:
             bad |= int(self.a["messages"][message, 1])
         self.a["slot_contents"][slot] += 1
         self.a["contents"][found] = slot, self.a["slot_contents"][slot], free, len(known), bad
-        self.meta[at.M_CONTENTS] = found + 1
-        self.meta[at.M_CONTENT_ITEMS] = free + len(known)
+        self.meta[M_CONTENTS] = found + 1
+        self.meta[M_CONTENT_ITEMS] = free + len(known)
         self.learned_contents[slot, inbox] = found
         self.content_values[found] = inbox
         for g, permutation in enumerate(self.group if len(self.group) > 1 else ()):
@@ -411,7 +444,7 @@ class Vocabulary:
 
     def _identified(self, row: int) -> int:
         """Return a control row, of which it is settled which one stands for it under a VIEW."""
-        while learning.identify(self.tables, row) < 0:
+        while identify(self.tables, row) < 0:
             self.grow()
         return row
 
@@ -422,8 +455,8 @@ class Vocabulary:
         self.shared_ids = [{} for _ in self.shared_names]
         self.shared_values = [[] for _ in self.shared_names]
         base = len(self.bounds) + len(self.shared_names)
-        self.meta[at.M_SLOT_BASE] = base
-        self.meta[at.M_BOUNDS] = len(self.bounds)
+        self.meta[M_SLOT_BASE] = base
+        self.meta[M_BOUNDS] = len(self.bounds)
         self.a["permuted_shared"] = np.zeros((max(1, len(self.group) * len(self.shared_names)), 64), np.int32)
         self.a["rows"] = np.zeros((len(self.a["rows"]), base), np.int32)
         for column, name in enumerate(self.bounds):
@@ -437,13 +470,13 @@ class Vocabulary:
 
     def _row(self, values: list[int]) -> int:
         while True:
-            fresh = int(self.meta[at.M_ROWS])
+            fresh = int(self.meta[M_ROWS])
             if fresh < len(self.a["rows"]):
                 self.a["rows"][fresh] = values
-                found = int(learning.intern_row(self.tables, fresh))
+                found = int(intern_row(self.tables, fresh))
                 if found >= 0:
                     return found
-            self.meta[at.M_GROW] |= at.GROW_ROWS
+            self.meta[M_GROW] |= GROW_ROWS
             self.grow()
 
     def decode_state(self, row: Any) -> State:

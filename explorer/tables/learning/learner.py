@@ -14,9 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.purity import PurityTest
-from kraftcheck.explorer.tables.kernel import layout as at
-from kraftcheck.explorer.tables.kernel.expand import MISSING, REFUSED
-from kraftcheck.explorer.tables.kernel.layout import INBOX_VIEW, LEAF, ME, PEER, SHARED, UNKNOWN, VIEW, grown
+from kraftcheck.explorer.tables.kernel.layout import (
+    INBOX_VIEW,
+    KEY_LIMIT,
+    KIND,
+    LEAF,
+    M_MISSES,
+    M_NETWORK_STEPS,
+    M_PROPERTIES,
+    M_STEP_PROPERTIES,
+    ME,
+    MISS_OPERATION,
+    MISS_PATH,
+    MISS_ROOTS,
+    MISSING,
+    MOST_PROPERTIES,
+    MOST_STEP_PROPERTIES,
+    PEER,
+    REFUSED,
+    SHARED,
+    UNKNOWN,
+    VIEW,
+    grown,
+)
 from kraftcheck.explorer.tables.learning.interner import WHOLE, Vocabulary, within
 from kraftcheck.explorer.tables.learning.reads import LocalReader, Path, Question, SharedReader
 from kraftcheck.spec.errors import ActionError
@@ -72,8 +92,8 @@ class Learner(Vocabulary):
     ) -> None:
         self.judged = (*properties, *constraints)
         self.step_judged = (*step_properties, *action_constraints)
-        within(len(self.judged) + len(message_properties), at.MOST_PROPERTIES, "properties of states")
-        within(len(self.step_judged), at.MOST_STEP_PROPERTIES, "properties of steps")
+        within(len(self.judged) + len(message_properties), MOST_PROPERTIES, "properties of states")
+        within(len(self.step_judged), MOST_STEP_PROPERTIES, "properties of steps")
         self.in_order = (*self.judged, *message_properties)
         super().__init__(protocol, tuple(enumerate(self.in_order))[len(self.judged) :], view, symmetry)
         self.purity = PurityTest(protocol) if check_actions else None
@@ -90,11 +110,11 @@ class Learner(Vocabulary):
             self._set("properties", i, (self._property_root(prop), kind, int(i >= len(properties))))
         for i, prop in enumerate(self.step_judged):
             self._set("step_properties", i, (self._property_root(prop), int(i >= len(step_properties))))
-        self.meta[at.M_PROPERTIES] = len(self.judged)
-        self.meta[at.M_STEP_PROPERTIES] = len(self.step_judged)
+        self.meta[M_PROPERTIES] = len(self.judged)
+        self.meta[M_STEP_PROPERTIES] = len(self.step_judged)
         self._delta((), ())
         own = list(self.network.own_operations())
-        self.meta[at.M_NETWORK_STEPS] = len(own)
+        self.meta[M_NETWORK_STEPS] = len(own)
         for j, (name, _, spends) in enumerate(own):
             outcome = self._outcome(self.action_index[name], 0, False, [])
             self._set("network_steps", j, (outcome, self._delta((), self._spending(Step(spends=spends)))))
@@ -116,7 +136,7 @@ class Learner(Vocabulary):
             if node == root:
                 del self.branches[node, answer]
                 self._put("branches", node << 32 | answer, int(MISSING))
-        self.a["nodes"][root, at.KIND] = UNKNOWN
+        self.a["nodes"][root, KIND] = UNKNOWN
 
     # Answers
 
@@ -128,15 +148,15 @@ class Learner(Vocabulary):
         states
             The rows that were being expanded; a miss that depends on inboxes names one of them.
         """
-        n = int(self.meta[at.M_MISSES])
+        n = int(self.meta[M_MISSES])
         asked = dict.fromkeys(map(tuple, self.a["misses"][:n].tolist()))
-        self.meta[at.M_MISSES] = 0
+        self.meta[M_MISSES] = 0
         for kind, a, b, c, d, e in asked:
-            if kind == at.MISS_ROOTS:
+            if kind == MISS_ROOTS:
                 self._answer_roots(a, b)
-            elif kind == at.MISS_PATH:
+            elif kind == MISS_PATH:
                 self._answer_path(a, b, c, d, e, states)
-            elif kind == at.MISS_OPERATION:
+            elif kind == MISS_OPERATION:
                 self._answer_operation(a, b)
 
     def _answer_roots(self, local: int, number: int) -> None:
@@ -351,7 +371,7 @@ class Learner(Vocabulary):
         node = root
         for (kind, a, b), answer in path:
             current = self.a["nodes"][node].tolist()
-            if current[at.KIND] == UNKNOWN:
+            if current[KIND] == UNKNOWN:
                 self.a["nodes"][node] = kind, a, b, 0
             elif current[:3] != [kind, a, b]:
                 self._impure(about)
@@ -360,7 +380,7 @@ class Learner(Vocabulary):
                 child = self.branches[node, answer] = self._node()
                 self._put("branches", node << 32 | answer, child)
             node = child
-        if self.a["nodes"][node, at.KIND] not in (UNKNOWN, LEAF):
+        if self.a["nodes"][node, KIND] not in (UNKNOWN, LEAF):
             self._impure(about)
         return node
 
@@ -402,7 +422,7 @@ class Learner(Vocabulary):
         found = self.deltas.get((assigned, spending))
         if found is None:
             found = self.deltas[assigned, spending] = len(self.deltas)
-            within(found, at.KEY_LIMIT, "different changes")
+            within(found, KEY_LIMIT, "different changes")
             first = self._extend("assignments", assigned)
             spent = self._extend("spendings", spending)
             self._set("deltas", found, (first, len(assigned), spent, len(spending)))

@@ -10,7 +10,8 @@ import numpy as np
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import INTERRUPTED, Options, Result, TraceStep
 from kraftcheck.explorer.tables.engine import BATCH, Rows, Stop
-from kraftcheck.explorer.tables.kernel import expand as hot
+from kraftcheck.explorer.tables.kernel.expand import find_predecessor
+from kraftcheck.explorer.tables.kernel.layout import S_NEEDS, S_RETRY
 from kraftcheck.explorer.tables.states.spilling import SpillingSearch
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -219,13 +220,13 @@ class BreadthFirst(SpillingSearch):
             while len(rows):
                 target, rows = self.widened(target[None])[0], self.widened(rows)
                 worker.fit(len(rows), learner.width, self.copies, self.packing.words + 1)
-                worker.stats[hot.S_RETRY] = worker.stats[hot.S_NEEDS] = 0
-                found = hot.find_predecessor(
+                worker.stats[S_RETRY] = worker.stats[S_NEEDS] = 0
+                found = find_predecessor(
                     learner.tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats
                 )
                 if found >= 0:
                     return rows[found]
-                again = worker.retry[: worker.stats[hot.S_RETRY]].copy()
+                again = worker.retry[: worker.stats[S_RETRY]].copy()
                 self.learn(rows, [worker])
                 rows = rows[again]
         raise AssertionError("a visited state has no predecessor in the level before")

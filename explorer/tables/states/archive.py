@@ -12,53 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.directory import contents_of, row_info_of
-from kraftcheck.explorer.tables.kernel.expand import pack
-from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.hash_set import mark
+from kraftcheck.explorer.tables.kernel.packing import repack
 from kraftcheck.explorer.tables.states.files import GrowingFile
-from kraftcheck.explorer.tables.states.visited import PARTITIONS, Packing, Partition, home_of, locate, repack
+from kraftcheck.explorer.tables.states.visited import PARTITIONS, Packing, Partition
 
 Words = NDArray[np.uint64]
 Flags = NDArray[np.uint8]
 WORD_BYTES = 8
 CHUNK = 1 << 14  # entries read at a time
-
-
-@jit
-def mark(keys: Any, places: Any, words: Any, known: Any) -> None:
-    """Note which entries of a partition are among these packed words."""
-    keys, places, words, known = bare(keys), bare(places), bare(words), bare(known)
-    capacity = len(places)
-    for i in range(len(words)):
-        at = locate(keys, places, words, i, home_of(words, i, capacity))
-        if at >= 0:
-            known[at] = 1
-
-
-@jit
-def sift(
-    t: Any, position: Any, width: Any, rows: Any, identity: Any, which: Any, keys: Any, places: Any, known: Any,
-    fresh: Any, words: Any,
-) -> Any:  # fmt: skip
-    """Find which of rows[which] are not known; write their numbers and their packed words, return how many.
-
-    All are entries of the partition; what identifies a row stands from column `identity` on.
-    """
-    contents, row_info = contents_of(t), row_info_of(t)
-    position, width, rows, which, known = bare(position), bare(width), bare(rows), bare(which), bare(known)
-    keys, places, fresh, words = bare(keys), bare(places), bare(fresh), bare(words)
-    capacity, n = len(places), 0
-    for i in which:
-        pack(row_info, contents, position, width, rows, i, identity, words, n)
-        if not known[locate(keys, places, words, n, home_of(words, n, capacity))]:
-            fresh[n] = i
-            n += 1
-    return n
 
 
 def empty(partition: Partition) -> None:

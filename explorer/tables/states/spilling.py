@@ -9,11 +9,12 @@ import numpy as np
 
 from kraftcheck.explorer.result import Options, TraceStep
 from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch
-from kraftcheck.explorer.tables.kernel import expand as hot
-from kraftcheck.explorer.tables.states.archive import Archive, Flags, empty, sift
+from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, sift
+from kraftcheck.explorer.tables.kernel.packing import pack_all
+from kraftcheck.explorer.tables.states.archive import Archive, Flags, empty
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Budget
-from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, MAX_LOAD, PARTITIONS, Partition
+from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, PARTITIONS, Partition
 from kraftcheck.spec.language.protocol import Protocol
 
 SETTLED = 1 << 14  # candidates looked at together
@@ -120,7 +121,7 @@ class SpillingSearch(TableSearch):
         tables, layout, identity = self.learner.tables, self.packing, pairs.shape[1] - self.learner.width
         parts = np.zeros(len(rows), np.int64)
         packed = np.empty((len(rows), layout.words + 1), np.uint64)
-        hot.pack_all(tables, layout.position, layout.width, pairs, identity, packed, parts)
+        pack_all(tables, layout.position, layout.width, pairs, identity, packed, parts)
         order = np.argsort(parts, kind="stable")
         ends = np.searchsorted(parts[order], np.arange(PARTITIONS + 1))
         fresh, words = np.empty(len(rows), np.int64), np.empty((len(rows), layout.words + 1), np.uint64)

@@ -9,24 +9,20 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 "Robin Hood Hashing" (1986).
 """
 
-# ruff: noqa: D103
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.expand import PARTITION_BITS, hash_words, owner_of, put_bits
+from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_words
 from kraftcheck.explorer.tables.kernel.layout import Ints
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.packing import PARTITION_BITS, repack
 
 PARTITIONS = 1 << PARTITION_BITS
 FIRST_CAPACITY = 1 << 10
-MAX_LOAD = 0.8
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.35  # small partitions grow fast; large ones little, to save memory
-AHEAD = 16  # entries looked up together
-MAX_DISPLACEMENT = 254
 
 
 class Packing(NamedTuple):
@@ -56,180 +52,6 @@ def packing(widths: list[int], rest_bits: int) -> Packing:
         at += widths[field]
     words = max(1, -(-(at - rest_bits) // 64))
     return Packing(position, np.array(widths, np.int32), words)
-
-
-@inlined
-def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
-    w, s = position >> 6, position & 63
-    value = words[place, w] >> np.uint64(s)
-    if s + width > 64:
-        value |= words[place, w + 1] << np.uint64(64 - s)
-    return value & ((np.uint64(1) << np.uint64(width)) - np.uint64(1))
-
-
-@inlined
-def base_place(h: Any, capacity: Any) -> Any:
-    return np.int64(((h & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
-
-
-@inlined
-def home_of(words: Any, place: Any, capacity: Any) -> Any:
-    """Return where packed words belong in a partition of a capacity, if it is free."""
-    home = base_place(hash_words(words, place), capacity) + np.int64(words[place, words.shape[1] - 1])
-    return home - capacity if home >= capacity else home
-
-
-@inlined
-def holds(keys: Any, at: Any, words: Any, place: Any) -> Any:
-    """Whether an entry has these words; that its rest is theirs follows from where it stands."""
-    same = True
-    for w in range(words.shape[1] - 1):
-        same &= keys[at, w] == words[place, w]
-    return same
-
-
-@inlined
-def locate(keys: Any, places: Any, words: Any, place: Any, home: Any) -> Any:
-    """Return where packed words stand, or -1."""
-    at, distance, result = home, np.int64(1), np.int64(-1)
-    while True:
-        found = np.int64(places[at])
-        if found < distance:
-            break
-        if found == distance and holds(keys, at, words, place):
-            result = at
-            break
-        distance += 1
-        at += 1
-        if at == len(places):
-            at = 0
-    return result
-
-
-@inlined
-def insert(keys: Any, places: Any, words: Any, place: Any, home: Any, most: Any) -> Any:
-    """Insert packed words; return their place, -1 where they are there, -2 where a displacement exceeds `most`.
-
-    An entry may have further columns behind its words; they move with it, and are the caller's to set.
-    """
-    capacity = len(places)
-    at, distance, result = home, np.int64(1), np.int64(0)
-    while True:
-        found = np.int64(places[at])
-        if found < distance:
-            break
-        if found == distance and holds(keys, at, words, place):
-            result = np.int64(-1)
-            break
-        distance += 1
-        at += 1
-        if at == capacity:
-            at = 0
-    if result == 0 and distance > most:
-        result = np.int64(-2)
-    if result == 0:
-        end = at  # everything from here to the next free place moves by one
-        while places[end] != 0:
-            if places[end] >= most:
-                result = np.int64(-2)
-                break
-            end += 1
-            if end == capacity:
-                end = 0
-        if result == 0:
-            while end != at:
-                before = end - 1 if end > 0 else capacity - 1
-                for w in range(keys.shape[1]):
-                    keys[end, w] = keys[before, w]
-                places[end] = places[before] + 1
-                end = before
-            for w in range(words.shape[1] - 1):
-                keys[at, w] = words[place, w]
-            places[at] = distance
-            result = at
-    return result
-
-
-@jit
-def insert_rows(
-    rows: Any, words: Any, first: Any, last: Any, columns: Any, count: Any, keys: Any, places: Any, new: Any, new_n: Any
-) -> Any:
-    """Insert the packed words of states; copy the first columns of those that are new to `new`.
-
-    Returns how far it came (less than `last` where the partition must grow first), the entries and the new ones.
-    """
-    rows, words, keys, places, new = bare(rows), bare(words), bare(keys), bare(places), bare(new)
-    own_homes = np.zeros(AHEAD, np.int64)
-    homes = bare(own_homes)
-    capacity = len(places)
-    limit = np.int64(capacity * MAX_LOAD)
-    start = np.int64(first)
-    touched = np.uint64(0)
-    while start < last:
-        end = min(start + AHEAD, last)
-        for i in range(start, end):  # these reads do not wait for one another: what they fetch is there afterwards
-            home = home_of(words, i, capacity)
-            homes[i - start] = home
-            touched |= keys[home, 0] | np.uint64(places[home])
-        for i in range(start, end):
-            if count >= limit:
-                return i, count, new_n, touched
-            code = insert(keys, places, words, i, homes[i - start], MAX_DISPLACEMENT)
-            if code == -2:
-                return i, count, new_n, touched
-            if code >= 0:
-                count += 1
-                for c in range(columns):
-                    new[new_n, c] = rows[i, c]
-                new_n += 1
-        start = end
-    return last, count, new_n, touched
-
-
-@jit
-def entries(keys: Any, places: Any, words: Any) -> Any:
-    """Write the packed words of every entry of a partition, the rest included; return how many there are."""
-    keys, places, words = bare(keys), bare(places), bare(words)
-    stored, capacity, n = words.shape[1] - 1, len(places), 0
-    for at in range(capacity):
-        if places[at] == 0:
-            continue
-        for w in range(stored):
-            words[n, w] = keys[at, w]
-        home = at - (np.int64(places[at]) - 1)
-        if home < 0:
-            home += capacity
-        rest = home - base_place(hash_words(words, n), capacity)
-        if rest < 0:
-            rest += capacity
-        words[n, stored] = np.uint64(rest)
-        n += 1
-    return n
-
-
-@jit
-def repack(words: Any, position: Any, width: Any, again: Any, new_position: Any, new_width: Any, owner: Any) -> None:
-    """Write packed words anew with other fields, and the partition that owns each."""
-    words, again, owner = bare(words), bare(again), bare(owner)
-    position, width, new_position, new_width = bare(position), bare(width), bare(new_position), bare(new_width)
-    for i in range(len(words)):
-        for f in range(len(position)):
-            put_bits(again, i, new_position[f], new_width[f], take_bits(words, i, position[f], width[f]))
-        owner[i] = owner_of(again, i)
-
-
-@jit
-def insert_words(keys: Any, places: Any, words: Any, first: Any, count: Any) -> Any:
-    """Insert packed words from `first` on; return how far it came, less than all where there is no room."""
-    keys, places, words = bare(keys), bare(places), bare(words)
-    capacity = len(places)
-    limit = np.int64(capacity * MAX_LOAD)
-    for i in range(first, len(words)):
-        if count + i - first >= limit:
-            return i
-        if insert(keys, places, words, i, home_of(words, i, capacity), MAX_DISPLACEMENT) == -2:
-            return i
-    return len(words)
 
 
 class Partition:

@@ -14,17 +14,9 @@ from kraftcheck.explorer.spark import definitions as values
 from kraftcheck.explorer.spark import id_registry as registry
 from kraftcheck.explorer.spark.definitions import CONTROL, INBOX, LOCAL, MESSAGE, SHARED, SLOT, Definition
 from kraftcheck.explorer.spark.id_registry import CollisionError, Registry
-from kraftcheck.explorer.spark.rows import (
-    bytes_a_state,
-    from_bytes,
-    in_order,
-    owners,
-    packed,
-    packing_of,
-    to_bytes,
-    unpacked,
-)
+from kraftcheck.explorer.spark.rows import bytes_a_state, from_bytes, in_order, packed, packing_of, to_bytes, unpacked
 from kraftcheck.explorer.spark.shared_folder import Piece, Shared
+from kraftcheck.explorer.tables.kernel.packing import owners
 
 N1, N2 = Definition(SLOT, 0, b"n1"), Definition(SLOT, 0, b"n2")
 A, B = Definition(LOCAL, 0, b"a"), Definition(LOCAL, 0, b"b")

@@ -1,0 +1,211 @@
+"""A set of packed words: Robin Hood hashing with quotients."""
+
+# ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel.directory import contents_of, row_info_of
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.packing import hash_words, pack
+
+MAX_LOAD = 0.8
+AHEAD = 16  # entries looked up together
+MAX_DISPLACEMENT = 254
+
+
+
+@inlined
+def base_place(h: Any, capacity: Any) -> Any:
+    return np.int64(((h & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
+
+
+@inlined
+def home_of(words: Any, place: Any, capacity: Any) -> Any:
+    """Return where packed words belong in a partition of a capacity, if it is free."""
+    home = base_place(hash_words(words, place), capacity) + np.int64(words[place, words.shape[1] - 1])
+    return home - capacity if home >= capacity else home
+
+
+@inlined
+def holds(keys: Any, at: Any, words: Any, place: Any) -> Any:
+    """Whether an entry has these words; that its rest is theirs follows from where it stands."""
+    same = True
+    for w in range(words.shape[1] - 1):
+        same &= keys[at, w] == words[place, w]
+    return same
+
+
+@inlined
+def locate(keys: Any, places: Any, words: Any, place: Any, home: Any) -> Any:
+    """Return where packed words stand, or -1."""
+    at, distance, result = home, np.int64(1), np.int64(-1)
+    while True:
+        found = np.int64(places[at])
+        if found < distance:
+            break
+        if found == distance and holds(keys, at, words, place):
+            result = at
+            break
+        distance += 1
+        at += 1
+        if at == len(places):
+            at = 0
+    return result
+
+
+@inlined
+def insert(keys: Any, places: Any, words: Any, place: Any, home: Any, most: Any) -> Any:
+    """Insert packed words; return their place, -1 where they are there, -2 where a displacement exceeds `most`.
+
+    An entry may have further columns behind its words; they move with it, and are the caller's to set.
+    """
+    capacity = len(places)
+    at, distance, result = home, np.int64(1), np.int64(0)
+    while True:
+        found = np.int64(places[at])
+        if found < distance:
+            break
+        if found == distance and holds(keys, at, words, place):
+            result = np.int64(-1)
+            break
+        distance += 1
+        at += 1
+        if at == capacity:
+            at = 0
+    if result == 0 and distance > most:
+        result = np.int64(-2)
+    if result == 0:
+        end = at  # everything from here to the next free place moves by one
+        while places[end] != 0:
+            if places[end] >= most:
+                result = np.int64(-2)
+                break
+            end += 1
+            if end == capacity:
+                end = 0
+        if result == 0:
+            while end != at:
+                before = end - 1 if end > 0 else capacity - 1
+                for w in range(keys.shape[1]):
+                    keys[end, w] = keys[before, w]
+                places[end] = places[before] + 1
+                end = before
+            for w in range(words.shape[1] - 1):
+                keys[at, w] = words[place, w]
+            places[at] = distance
+            result = at
+    return result
+
+
+@jit
+def insert_rows(
+    rows: Any, words: Any, first: Any, last: Any, columns: Any, count: Any, keys: Any, places: Any, new: Any, new_n: Any
+) -> Any:
+    """Insert the packed words of states; copy the first columns of those that are new to `new`.
+
+    Returns how far it came (less than `last` where the partition must grow first), the entries and the new ones.
+    """
+    rows, words, keys, places, new = bare(rows), bare(words), bare(keys), bare(places), bare(new)
+    own_homes = np.zeros(AHEAD, np.int64)
+    homes = bare(own_homes)
+    capacity = len(places)
+    limit = np.int64(capacity * MAX_LOAD)
+    start = np.int64(first)
+    touched = np.uint64(0)
+    while start < last:
+        end = min(start + AHEAD, last)
+        for i in range(start, end):  # these reads do not wait for one another: what they fetch is there afterwards
+            home = home_of(words, i, capacity)
+            homes[i - start] = home
+            touched |= keys[home, 0] | np.uint64(places[home])
+        for i in range(start, end):
+            if count >= limit:
+                return i, count, new_n, touched
+            code = insert(keys, places, words, i, homes[i - start], MAX_DISPLACEMENT)
+            if code == -2:
+                return i, count, new_n, touched
+            if code >= 0:
+                count += 1
+                for c in range(columns):
+                    new[new_n, c] = rows[i, c]
+                new_n += 1
+        start = end
+    return last, count, new_n, touched
+
+
+@jit
+def entries(keys: Any, places: Any, words: Any) -> Any:
+    """Write the packed words of every entry of a partition, the rest included; return how many there are."""
+    keys, places, words = bare(keys), bare(places), bare(words)
+    stored, capacity, n = words.shape[1] - 1, len(places), 0
+    for at in range(capacity):
+        if places[at] == 0:
+            continue
+        for w in range(stored):
+            words[n, w] = keys[at, w]
+        home = at - (np.int64(places[at]) - 1)
+        if home < 0:
+            home += capacity
+        rest = home - base_place(hash_words(words, n), capacity)
+        if rest < 0:
+            rest += capacity
+        words[n, stored] = np.uint64(rest)
+        n += 1
+    return n
+
+
+@jit
+def insert_words(keys: Any, places: Any, words: Any, first: Any, count: Any) -> Any:
+    """Insert packed words from `first` on; return how far it came, less than all where there is no room."""
+    keys, places, words = bare(keys), bare(places), bare(words)
+    capacity = len(places)
+    limit = np.int64(capacity * MAX_LOAD)
+    for i in range(first, len(words)):
+        if count + i - first >= limit:
+            return i
+        if insert(keys, places, words, i, home_of(words, i, capacity), MAX_DISPLACEMENT) == -2:
+            return i
+    return len(words)
+
+
+@jit
+def mark(keys: Any, places: Any, words: Any, known: Any) -> None:
+    """Note which entries of a partition are among these packed words."""
+    keys, places, words, known = bare(keys), bare(places), bare(words), bare(known)
+    capacity = len(places)
+    for i in range(len(words)):
+        at = locate(keys, places, words, i, home_of(words, i, capacity))
+        if at >= 0:
+            known[at] = 1
+
+
+@jit
+def sift(
+    t: Any, position: Any, width: Any, rows: Any, identity: Any, which: Any, keys: Any, places: Any, known: Any,
+    fresh: Any, words: Any,
+) -> Any:  # fmt: skip
+    """Find which of rows[which] are not known; write their numbers and their packed words, return how many.
+
+    All are entries of the partition; what identifies a row stands from column `identity` on.
+    """
+    contents, row_info = contents_of(t), row_info_of(t)
+    position, width, rows, which, known = bare(position), bare(width), bare(rows), bare(which), bare(known)
+    keys, places, fresh, words = bare(keys), bare(places), bare(fresh), bare(words)
+    capacity, n = len(places), 0
+    for i in which:
+        pack(row_info, contents, position, width, rows, i, identity, words, n)
+        if not known[locate(keys, places, words, n, home_of(words, n, capacity))]:
+            fresh[n] = i
+            n += 1
+    return n
+
+
+@jit
+def look_up(keys: Any, places: Any, words: Any, flags: Any, found: Any) -> None:
+    """Write for each of these packed words, all of which are entries of a partition, the flag at its place."""
+    keys, places, words, flags, found = bare(keys), bare(places), bare(words), bare(flags), bare(found)
+    for i in range(len(words)):
+        found[i] = flags[locate(keys, places, words, i, home_of(words, i, len(places)))]

@@ -1,0 +1,119 @@
+"""States as packed words: the bits of their ids side by side."""
+
+# ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel.directory import contents_of, row_info_of
+from kraftcheck.explorer.tables.kernel.layout import C_NUMBER, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.maps import mix
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+
+PARTITION_BITS = 6
+
+
+
+@inlined
+def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> None:
+    w, s = position >> 6, position & 63
+    words[place, w] |= value << np.uint64(s)
+    if s + width > 64:
+        words[place, w + 1] |= value >> np.uint64(64 - s)
+
+
+@inlined
+def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
+    w, s = position >> 6, position & 63
+    value = words[place, w] >> np.uint64(s)
+    if s + width > 64:
+        value |= words[place, w + 1] << np.uint64(64 - s)
+    return value & ((np.uint64(1) << np.uint64(width)) - np.uint64(1))
+
+
+@inlined
+def hash_words(words: Any, place: Any) -> Any:
+    """Hash the packed words of a place, the rest (the last one) left out."""
+    h = mix(words[place, 0] ^ np.uint64(0x9E3779B97F4A7C15))
+    for w in range(1, words.shape[1] - 1):
+        h = mix(h ^ words[place, w])
+    return h
+
+
+@inlined
+def owner_of(words: Any, place: Any) -> Any:
+    """Return the partition that owns packed words."""
+    return np.int64(hash_words(words, place) >> np.uint64(64 - PARTITION_BITS))
+
+
+@inlined
+def pack(
+    row_info: Any, contents: Any, position: Any, width: Any, states: Any, at: Any, column: Any, words: Any, place: Any
+) -> None:
+    """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
+    for w in range(words.shape[1]):
+        words[place, w] = np.uint64(0)
+    for f in range(len(position)):
+        field = np.int64(states[at, column + f])
+        value = np.uint64(row_info[field, R_IDENTITY] if f == 0 else contents[field, C_NUMBER])
+        put_bits(words, place, position[f], width[f], value)
+
+
+@jit
+def pack_all(
+    t: Any, position: Any, width: Any, states: Any, column: Any, words: Any, owner: Any
+) -> None:
+    """Write the packed identity of each state, which stands from a column on, and the partition that owns it."""
+    contents, row_info = contents_of(t), row_info_of(t)
+    position, width, states = bare(position), bare(width), bare(states)
+    words, owner = bare(words), bare(owner)
+    for i in range(len(states)):
+        pack(row_info, contents, position, width, states, i, column, words, i)
+        owner[i] = owner_of(words, i)
+
+
+@jit
+def repack(words: Any, position: Any, width: Any, again: Any, new_position: Any, new_width: Any, owner: Any) -> None:
+    """Write packed words anew with other fields, and the partition that owns each."""
+    words, again, owner = bare(words), bare(again), bare(owner)
+    position, width, new_position, new_width = bare(position), bare(width), bare(new_position), bare(new_width)
+    for i in range(len(words)):
+        for f in range(len(position)):
+            put_bits(again, i, new_position[f], new_width[f], take_bits(words, i, position[f], width[f]))
+        owner[i] = owner_of(again, i)
+
+
+@jit
+def pack_states(states: Any, position: Any, width: Any, words: Any) -> None:
+    """Write the packed words of states; the words must be zero."""
+    states, position, width, words = bare(states), bare(position), bare(width), bare(words)
+    for i in range(len(states)):
+        for f in range(states.shape[1]):
+            put_bits(words, i, position[f], width[f], np.uint64(states[i, f]))
+
+
+@jit
+def unpack_states(words: Any, position: Any, width: Any, states: Any) -> None:
+    """Write the states of packed words."""
+    states, position, width, words = bare(states), bare(position), bare(width), bare(words)
+    for i in range(len(states)):
+        for f in range(states.shape[1]):
+            states[i, f] = take_bits(words, i, position[f], width[f])
+
+
+@jit
+def owners(states: Any, parts: Any, owner: Any) -> None:
+    """Write the partition, out of so many, that owns each state.
+
+    It follows from the ids alone, whatever the packing; a replica that appears later changes nothing, as its empty
+    inbox has the number 0 and counts for nothing.
+    """
+    states, owner = bare(states), bare(owner)
+    for i in range(len(states)):
+        h = np.uint64(0)
+        for f in range(states.shape[1]):
+            if states[i, f] != 0:
+                h += mix((np.uint64(f + 1) << np.uint64(32)) | np.uint64(states[i, f]))
+        owner[i] = np.int64(((mix(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))

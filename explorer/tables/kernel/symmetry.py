@@ -1,0 +1,119 @@
+"""The image of a state that stands for its orbit."""
+
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel.directory import (
+    meta_of,
+    permuted_contents_of,
+    permuted_rows_of,
+    permuted_slots_of,
+    row_info_of,
+)
+from kraftcheck.explorer.tables.kernel.layout import M_PERMUTATIONS, NEED_IMAGES, NEED_IMAGES_OF, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.notes import need
+
+
+@inlined
+def canonical(
+    permutations: Any, row_info: Any, permuted_rows: Any, permuted_contents: Any, permuted_slots: Any, states: Any,
+    at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any, needs: Any, stats: Any,
+) -> Any:  # fmt: skip
+    """Write the least of a state's images under the symmetry group to best[place, to:]; False where one is not known.
+
+    The state stands in states[at, column:]; `image` has room for as many columns.
+    """
+    row = row_info[states[at, column], R_IDENTITY]
+    known = True
+    if permuted_rows[row, 0] < 0:
+        need(needs, stats, NEED_IMAGES, row, 0, 0, 0, 0)
+        known = False
+    for c in range(1, columns):
+        content = np.int64(states[at, column + c])
+        if known and content != 0 and permuted_contents[content, 0] < 0:
+            need(needs, stats, NEED_IMAGES_OF, content, 0, 0, 0, 0)
+            known = False
+    for g in range(permutations if known else 0):
+        image[0] = permuted_rows[row, g]
+        if g > 0 and image[0] > best[place, to]:
+            continue
+        for c in range(1, columns):
+            content = np.int64(states[at, column + c])
+            image[1 + permuted_slots[g, c - 1]] = 0 if content == 0 else permuted_contents[content, g]
+        smaller = g == 0 or image[0] < best[place, to]
+        if not smaller:
+            for c in range(1, columns):
+                if image[c] != best[place, to + c]:
+                    smaller = image[c] < best[place, to + c]
+                    break
+        if smaller:
+            for c in range(columns):
+                best[place, to + c] = image[c]
+    return known
+
+
+@jit
+def identify_all(t: Any, states: Any, out: Any, needs: Any, stats: Any) -> Any:
+    """Write each state's canonical image beside it; the number of states whose images are not known."""
+    meta, row_info = meta_of(t), row_info_of(t)
+    permuted_rows, permuted_contents = permuted_rows_of(t), permuted_contents_of(t)
+    permuted_slots = permuted_slots_of(t)
+    states, out, needs, stats = bare(states), bare(out), bare(needs), bare(stats)
+    columns = states.shape[1]
+    own_image = np.zeros(columns, np.int32)
+    image = bare(own_image)
+    unknown = 0
+    for i in range(len(states)):
+        for c in range(columns):
+            out[i, c] = states[i, c]
+        if not canonical(
+            meta[M_PERMUTATIONS], row_info, permuted_rows, permuted_contents, permuted_slots, states, i, 0, columns,
+            out, i, columns, image, needs, stats,
+        ):  # fmt: skip
+            unknown += 1
+    return unknown
+
+
+@jit
+def least_images(
+    rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, permuted_rows: Any, permuted_contents: Any,
+    permuted_slots: Any, image: Any, least: Any,
+) -> None:  # fmt: skip
+    """Write for each state the least of its images under the symmetry group, by ids that are the same everywhere.
+
+    `rows` and the images of their parts have the ids of this process; `controls`, `contents` and `slots` say what these
+    are elsewhere. All images must be known. A part without an id is negative, and so less than any other. What counts
+    first is what a view shows: `classes` numbers that by control row.
+    """
+    rows, controls, contents, slots, least = bare(rows), bare(controls), bare(contents), bare(slots), bare(least)
+    classes = bare(classes)
+    permuted_rows, permuted_contents = bare(permuted_rows), bare(permuted_contents)
+    permuted_slots, image = bare(permuted_slots), bare(image)
+    for i in range(len(rows)):
+        least_shown = np.int64(0)
+        for g in range(permuted_rows.shape[1]):
+            control = np.int64(controls[permuted_rows[rows[i, 0], g]])
+            shown = np.int64(classes[control]) if control >= 0 else control
+            if g > 0 and shown > least_shown:
+                continue
+            image[:] = 0
+            image[0] = control
+            for c in range(1, rows.shape[1]):
+                content = np.int64(rows[i, c])
+                if content != 0:
+                    image[1 + slots[permuted_slots[g, c - 1]]] = contents[permuted_contents[content, g]]
+            smaller = g == 0 or shown < least_shown
+            if not smaller:
+                smaller = control < least[i, 0]
+                for c in range(1, len(image)):
+                    if image[c] != least[i, c]:
+                        smaller = image[c] < least[i, c]
+                        break
+            if smaller:
+                least[i, :] = image
+                least_shown = shown
