@@ -5,4 +5,4 @@ folder by its name.
 """
 
 if __name__ != "kraftcheck.kraft_model":
-    raise ImportError("this package is kraftcheck.kraft_model: import that")
+    raise ImportError("this package is kraftcheck.kraft_model: import that", name=__name__)
