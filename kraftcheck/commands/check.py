@@ -18,9 +18,9 @@ from kraftcheck.reporting.progress import meter
 from kraftcheck.reporting.summary import WARNING, print_lines, report
 from kraftcheck.spec.cfg.binding import Bound, bind
 from kraftcheck.spec.cfg.config import override, parse_setting
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.loading import line_to_blame
+from kraftcheck.spec.loading.user_files import line_to_blame
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -220,9 +220,9 @@ def _search(job: Job, view: StateView | None, arguments: argparse.Namespace) -> 
             asked = bool(arguments.engine or arguments.workers or arguments.memory or folder_of(arguments))
             return *search(job.engine, job.bound.protocol, options, asked=asked), None
         from kraftcheck.explorer.graph import explore_graph
-        from kraftcheck.reporting.tlc_trace import state_text
+        from kraftcheck.traces.formats.tlc_log import state_text
 
-        return job.engine, *explore_graph(job.bound.protocol, options, lambda state: state_text(view, state))
+        return job.engine, *explore_graph(job.bound.protocol, options, lambda state: state_text(view.variables(state)))
     except Interrupted as interrupted:
         return job.engine, interrupted.result, None
     except KeyboardInterrupt:  # before the search began
@@ -250,7 +250,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
         (HEAD, f"{job.model.name}{variant}"),
         (PLAIN, f", configuration {job.config_name}, engine {job.engine}, {how or options.search}"),
     ]
-    constants = ", ".join(f"{name} = {words(value)}" for name, value in protocol.constant_values().items())
+    constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
     checked = [prop.name for prop in options.properties] + (["deadlock"] if options.deadlock else [])
     yield [(FAINT, f"checked: {', '.join(checked)}")] if checked else [(WARNING, "Warning: nothing is checked")]
