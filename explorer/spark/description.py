@@ -12,9 +12,9 @@ from typing import Any
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.decoding import Lexicon, decode
-from kraftcheck.spec.language.loading import PREFIX, load
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.user_files import PREFIX, load
 from kraftcheck.spec.values import ModelValue, encode
 
 Description = dict[str, Any]

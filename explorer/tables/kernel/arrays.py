@@ -8,27 +8,38 @@ without an owner. The group keeps its arrays alive, and must not be given others
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils as llvm_utilities
-from numba.core import types
+from numba.core import cgutils, extending, imputils, types
 from numba.core.datamodel import models
-from numba.core.extending import NativeValue, register_model, typeof_impl, unbox
-from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.np import numpy_support
-from numba.np.arrayobj import populate_array
-from numpy.typing import NDArray
+from numba.core.typing import templates
+from numba.np import arrayobj, numpy_support
 
-cgutils: Any = llvm_utilities  # what Numba exports without annotations
+_extending: Any = extending  # what Numba exports without annotations
+_lower_attribute: Any = imputils.lower_getattr_generic
+_infer_attribute: Any = templates.infer_getattr
+_AttributeTemplate: Any = templates.AttributeTemplate
+_PrimitiveModel: Any = models.PrimitiveModel
+_Type: Any = types.Type
+_arrays: Any = arrayobj
+_ir: Any = vars(cgutils)["ir"]
+_NUMBER = _ir.IntType(64)
+
 MOST_DIMENSIONS = 3
 ENTRY = 1 + MOST_DIMENSIONS  # numbers in the directory for each array: its address, then its shape
 
 
-class array:  # noqa: N801 - it reads as a declaration
-    """Declares an array of a group.
+class Declared(NamedTuple):
+    """A declared array: its place in the directory, the type of its numbers, its dimensions (-1: any length)."""
+
+    number: int
+    kind: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+def array(kind: type[np.generic], *shape: int) -> Any:
+    """Declare an array of a group.
 
     Parameters
     ----------
@@ -37,45 +48,36 @@ class array:  # noqa: N801 - it reads as a declaration
     shape
         Its dimensions but the first; -1 where a length may change.
     """
-
-    def __init__(self, kind: type[np.generic], *shape: int) -> None:
-        self.kind = np.dtype(kind)
-        self.shape = (-1, *shape)
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        declared = owner.__dict__.get("declared")
-        if declared is None:
-            declared = {}
-            owner.declared = declared  # type: ignore[attr-defined]
-        self.number = len(declared)
-        declared[name] = self
-
-    def __get__(self, group: Any, owner: type) -> NDArray[Any]:
-        found: NDArray[Any] = group.held[self.number]
-        return found
-
-    def __set__(self, group: Any, given: NDArray[Any]) -> None:
-        if given.dtype != self.kind or given.ndim != len(self.shape) or not given.flags.c_contiguous:
-            found = f"{given.dtype} {given.shape}"
-            raise TypeError(f"expected a contiguous array of {self.kind} {self.shape}, found {found}")
-        group.held[self.number] = given
-        group.directory[self.number, : 1 + given.ndim] = given.ctypes.data, *given.shape
+    return Declared(0, np.dtype(kind), (-1, *shape))
 
 
 class Arrays:
-    """A group of arrays. Subclasses declare each with `array`; one class in a line of inheritance does."""
+    """A group of arrays. A subclass declares each by `array`; its own subclasses declare no more."""
 
-    declared: dict[str, array]
+    declared: dict[str, Declared]
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Declared)}
+        if own:
+            cls.declared = {name: value._replace(number=number) for number, (name, value) in enumerate(own.items())}
 
     def __init__(self) -> None:
-        self.held: list[NDArray[Any] | None] = [None] * len(self.declared)
         self.directory = np.zeros((len(self.declared), ENTRY), np.int64)
         self.address = self.directory.ctypes.data
         for name, declared in self.declared.items():
             setattr(self, name, np.zeros([max(length, 0) for length in declared.shape], declared.kind))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        declared = self.declared.get(name)
+        if declared is not None:
+            if value.dtype != declared.kind or value.ndim != len(declared.shape) or not value.flags.c_contiguous:
+                expected = f"expected a contiguous array of {declared.kind} {declared.shape}"
+                raise TypeError(f"{name}: {expected}, found {value.dtype} {value.shape}")
+            self.directory[declared.number, : 1 + value.ndim] = value.ctypes.data, *value.shape
+        object.__setattr__(self, name, value)
 
-class ArraysType(types.Type):  # type: ignore[misc]
+
+class ArraysType(_Type):  # type: ignore[misc]
     """The type of a group in compiled code."""
 
     def __init__(self, declaring: type[Arrays]) -> None:
@@ -83,32 +85,32 @@ class ArraysType(types.Type):  # type: ignore[misc]
         super().__init__(f"{declaring.__module__}.{declaring.__qualname__}")
 
 
-@typeof_impl.register(Arrays)  # type: ignore[misc]
+@_extending.typeof_impl.register(Arrays)  # type: ignore[untyped-decorator]
 def _type_of(group: Arrays, _context: Any) -> Any:
     declaring = next(cls for cls in type(group).__mro__ if "declared" in cls.__dict__)
     return ArraysType(declaring)
 
 
-@register_model(ArraysType)  # type: ignore[misc]
-class _Pointer(models.PrimitiveModel):  # type: ignore[misc]
+@_extending.register_model(ArraysType)
+class _Pointer(_PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, ir.IntType(64).as_pointer())
+        super().__init__(manager, kind, _NUMBER.as_pointer())
 
 
-@unbox(ArraysType)  # type: ignore[misc]
+@_extending.unbox(ArraysType)  # type: ignore[untyped-decorator]
 def _unbox(_kind: Any, group: Any, c: Any) -> Any:
     address = c.pyapi.object_getattr_string(group, "address")
     number = c.pyapi.long_as_longlong(address)
     c.pyapi.decref(address)
-    return NativeValue(c.builder.inttoptr(number, ir.IntType(64).as_pointer()))
+    return _extending.NativeValue(c.builder.inttoptr(number, _NUMBER.as_pointer()))
 
 
-def _array_type(declared: array) -> Any:
+def _array_type(declared: Declared) -> Any:
     return types.Array(numpy_support.from_dtype(declared.kind), len(declared.shape), "C")
 
 
-@infer_getattr
-class _Attributes(AttributeTemplate):  # type: ignore[misc]
+@_infer_attribute
+class _Attributes(_AttributeTemplate):  # type: ignore[misc]
     key = ArraysType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:
@@ -116,26 +118,26 @@ class _Attributes(AttributeTemplate):  # type: ignore[misc]
         return None if declared is None else _array_type(declared)
 
 
-@lower_getattr_generic(ArraysType)  # type: ignore[misc]
+@_lower_attribute(ArraysType)  # type: ignore[untyped-decorator]
 def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
     """Make a bare array of an entry in the directory, which does not change while compiled code runs."""
     declared = kind.declaring.declared[name]
 
     def number(place: int) -> Any:
-        at = builder.gep(directory, [ir.Constant(ir.IntType(64), ENTRY * declared.number + place)])
+        at = builder.gep(directory, [_ir.Constant(_NUMBER, ENTRY * declared.number + place)])
         loaded = builder.load(at)
         loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
         return loaded
 
     result = context.make_array(_array_type(declared))(context, builder)
-    size = ir.Constant(ir.IntType(64), declared.kind.itemsize)
+    size = _ir.Constant(_NUMBER, declared.kind.itemsize)
     shape = [
-        number(1 + axis) if length < 0 else ir.Constant(ir.IntType(64), length)
+        number(1 + axis) if length < 0 else _ir.Constant(_NUMBER, length)
         for axis, length in enumerate(declared.shape)
     ]
     strides = [size]
     for length in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
     data = builder.inttoptr(number(0), result.data.type)
-    populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    _arrays.populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
     return result._getvalue()

@@ -10,7 +10,7 @@ from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, home_of, insert, locate, read_entry
 from kraftcheck.explorer.tables.kernel.layout import M_PERMUTATIONS, MISSING, S_DONE, S_EVENTS, STATS_SIZE
-from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.worker import is_kept, note_deadlock
@@ -20,26 +20,31 @@ S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # where the last state's succe
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
-class DepthFirstArrays(Arrays):
-    """A depth-first search under way."""
+class StackArrays(Arrays):
+    """The states that are to be expanded."""
 
-    stack = array(np.int32, -1)  # states that are to be expanded
+    states = array(np.int32, -1)
     depths = array(np.int32)  # of each, from 1 on
-    keys = array(np.uint64, -1)  # of the set: packed words, and the least depth at which the state was met
-    places = array(np.uint16)
+
+
+class DepthSetArrays(Arrays):
+    """The states that were met."""
+
+    keys = array(np.uint64, -1)  # packed words, and behind them the least depth at which the state was met
+    places = array(np.uint16)  # how far each entry stands from its home; 0 where there is none
 
 
 @jit
 def descend(
-    t: Any, worker: Any, search: Any, packing: Any, top: Any, count: Any, limit: Any, deadlocks: Any, turn: Any
+    t: Any, worker: Any, stack: Any, met: Any, packing: Any, top: Any, count: Any, limit: Any, deadlocks: Any, turn: Any
 ) -> Any:
     """Pop and expand states until something stops it; return why, the top of the stack and the states in the set.
 
     The worker's states are the path to the one that is expanded, by depth.
     """
-    stack, depths, path, keys, places = search.stack, search.depths, worker.states, search.keys, search.places
+    depths, path, keys, places = stack.depths, worker.states, met.keys, met.places
     stats, succ = worker.stats, worker.succ
-    columns, stored = stack.shape[1], keys.shape[1] - 1
+    columns, stored = path.shape[1], keys.shape[1] - 1
     own_words, own_image = np.zeros((1, stored + 1), np.uint64), np.zeros((2, columns), np.int32)
     words, image = bare(own_words), bare(own_image)
     room = np.int64(len(places) * MAX_LOAD)
@@ -47,13 +52,13 @@ def descend(
     while top > 0:
         if expanded >= turn:
             return TURN_OVER, top, count
-        if top + len(succ) >= len(stack) or depths[top - 1] + 1 >= len(path):
+        if top + len(succ) >= len(depths) or depths[top - 1] + 1 >= len(path):
             return STACK_FULL, top, count
         if count + len(succ) >= room:
             return SET_FULL, top, count
         depth = np.int64(depths[top - 1])
         for c in range(columns):
-            path[depth, c] = stack[top - 1, c]
+            path[depth, c] = stack.states[top - 1, c]
         if limit > 0:
             if depth >= limit:
                 stats[S_DONE] = 1  # something was cut off
@@ -92,7 +97,7 @@ def descend(
                 continue
             keys[place, stored] = np.uint64(depth + 1)
             for c in range(columns):
-                stack[top, c] = succ[k, 2 + c]
+                stack.states[top, c] = succ[k, 2 + c]
             depths[top] = depth + 1
             top += 1
         if stats[S_EVENTS]:
@@ -100,7 +105,7 @@ def descend(
     return DONE, top, count
 
 
-@jit
+@inlined
 def identify(
     t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any
 ) -> Any:
@@ -115,15 +120,12 @@ def identify(
 
 
 @jit
-def enter(t: Any, search: Any, packing: Any, rows: Any, column: Any) -> Any:
-    """Insert states, which stand in rows from a column on, at depth 1; return how many are new."""
-    rows, keys, places = bare(rows), search.keys, search.places
-    own_words = np.zeros((1, keys.shape[1]), np.uint64)
-    words = bare(own_words)
+def enter(met: Any, words: Any) -> Any:
+    """Insert packed states at depth 1; return how many are new."""
+    keys, places, words = met.keys, met.places, bare(words)
     count = 0
-    for i in range(len(rows)):
-        pack(t, packing, rows, i, column, words, 0)
-        place = insert(keys, places, words, 0, home_of(words, 0, len(places)), MAX_PLACE)
+    for i in range(len(words)):
+        place = insert(keys, places, words, i, home_of(words, i, len(places)), MAX_PLACE)
         if place >= 0:
             keys[place, keys.shape[1] - 1] = 1
             count += 1
@@ -131,14 +133,14 @@ def enter(t: Any, search: Any, packing: Any, rows: Any, column: Any) -> Any:
 
 
 @jit
-def move(keys: Any, places: Any, old: Any, new_keys: Any, new_places: Any, new: Any) -> None:
-    """Insert every entry of one set into another, which may be packed differently."""
-    keys, places, new_keys, new_places = bare(keys), bare(places), bare(new_keys), bare(new_places)
+def move(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
+    """Insert the states of one set into another, which may be packed differently."""
+    keys, places, new_keys, new_places = met.keys, met.places, other.keys, other.places
     own_words, own_again = np.zeros((1, keys.shape[1]), np.uint64), np.zeros((1, new_keys.shape[1]), np.uint64)
     words, again = bare(own_words), bare(own_again)
     for at in range(len(places)):
         if places[at] != 0:
             read_entry(keys, places, at, words, 0)
-            repack_one(words, 0, old, again, 0, new)
+            repack_one(words, 0, packing, again, 0, new_packing)
             place = insert(new_keys, new_places, again, 0, home_of(again, 0, len(new_places)), MAX_PLACE)
             new_keys[place, new_keys.shape[1] - 1] = keys[at, keys.shape[1] - 1]

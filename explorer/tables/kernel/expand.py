@@ -28,14 +28,14 @@ from kraftcheck.explorer.tables.kernel.layout import (
     N,
 )
 from kraftcheck.explorer.tables.kernel.maps import find
-from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.tries import walk
 from kraftcheck.explorer.tables.kernel.worker import is_kept, miss, note_deadlock, try_again
 
 
-@jit
+@inlined
 def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
     """Return the control row after a delta, with the step's flags above it; REFUSED or MISSING."""
     if delta == 0:
@@ -46,7 +46,7 @@ def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
     return found
 
 
-@jit
+@inlined
 def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after an operation; REFUSED or MISSING."""
     found = find(t.operated, (inbox << 24) | op)
@@ -55,7 +55,7 @@ def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     return found
 
 
-@jit
+@inlined
 def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
     """Write the successor of an outcome at place `n`; return the next place, or FULL.
 
@@ -87,7 +87,7 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any
     return n + 1
 
 
-@jit
+@inlined
 def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
     """Write the successor of an outcome whose next control row is still to be found; `rest`: see `expand_inbox`."""
     goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, layout.DELTA]))

@@ -6,28 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.native import bare, jit
-from kraftcheck.explorer.tables.kernel.packing import hash_words, pack
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.packing import hash_words
 
 MAX_LOAD = 0.8
 AHEAD = 16  # entries looked up together
 MAX_DISPLACEMENT = 254
 
 
-@jit
+@inlined
 def base_place(h: Any, capacity: Any) -> Any:
     """Return the place that a hash falls to."""
     return np.int64(((h & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
 
 
-@jit
+@inlined
 def home_of(words: Any, place: Any, capacity: Any) -> Any:
     """Return where packed words belong in a partition of a capacity, if it is free."""
     home = base_place(hash_words(words, place), capacity) + np.int64(words[place, words.shape[1] - 1])
     return home - capacity if home >= capacity else home
 
 
-@jit
+@inlined
 def holds(keys: Any, at: Any, words: Any, place: Any) -> Any:
     """Whether an entry has these words; that its rest is theirs follows from where it stands."""
     same = True
@@ -36,7 +36,7 @@ def holds(keys: Any, at: Any, words: Any, place: Any) -> Any:
     return same
 
 
-@jit
+@inlined
 def locate(keys: Any, places: Any, words: Any, place: Any, home: Any) -> Any:
     """Return where packed words stand, or -1."""
     at, distance, result = home, np.int64(1), np.int64(-1)
@@ -54,7 +54,7 @@ def locate(keys: Any, places: Any, words: Any, place: Any, home: Any) -> Any:
     return result
 
 
-@jit
+@inlined
 def insert(keys: Any, places: Any, words: Any, place: Any, home: Any, most: Any) -> Any:
     """Insert packed words; return their place, -1 where they are there, -2 where a displacement exceeds `most`.
 
@@ -134,7 +134,7 @@ def insert_rows(
     return last, count, new_n, touched
 
 
-@jit
+@inlined
 def read_entry(keys: Any, places: Any, at: Any, words: Any, n: Any) -> None:
     """Write the packed words of the entry at a place, the rest included."""
     stored, capacity = words.shape[1] - 1, len(places)
@@ -185,26 +185,6 @@ def mark(keys: Any, places: Any, words: Any, known: Any) -> None:
         at = locate(keys, places, words, i, home_of(words, i, capacity))
         if at >= 0:
             known[at] = 1
-
-
-@jit
-def sift(
-    t: Any, packing: Any, rows: Any, identity: Any, which: Any, keys: Any, places: Any, known: Any, fresh: Any,
-    words: Any,
-) -> Any:  # fmt: skip
-    """Find which of rows[which] are not known; write their numbers and their packed words, return how many.
-
-    All are entries of the partition; what identifies a row stands from column `identity` on.
-    """
-    rows, which, known = bare(rows), bare(which), bare(known)
-    keys, places, fresh, words = bare(keys), bare(places), bare(fresh), bare(words)
-    capacity, n = len(places), 0
-    for i in which:
-        pack(t, packing, rows, i, identity, words, n)
-        if not known[locate(keys, places, words, n, home_of(words, n, capacity))]:
-            fresh[n] = i
-            n += 1
-    return n
 
 
 @jit

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel.layout import GROW_MAP, M_GROW, MISSING
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
 
-@jit
+@inlined
 def mix(key: Any) -> Any:
     """Spread the bits of a 64-bit number; a bijection."""
     x = np.uint64(key)
@@ -22,14 +22,14 @@ def mix(key: Any) -> Any:
     return x
 
 
-@jit
+@inlined
 def spread(key: Any) -> Any:
     """Spread the bits of a map's key; cheaper than `mix`, and enough for keys that are two ids."""
     x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(x ^ (x >> np.uint64(32)))
 
 
-@jit
+@inlined
 def find(pairs: Any, key: Any) -> Any:
     """Return the value of a key, or MISSING."""
     mask = np.int64(len(pairs) - 1)
@@ -43,7 +43,7 @@ def find(pairs: Any, key: Any) -> Any:
         i = (i + 1) & mask
 
 
-@jit
+@inlined
 def store(pairs: Any, key: Any, value: Any) -> bool:
     """Set the value of a key; return whether the key is new."""
     mask = np.int64(len(pairs) - 1)
@@ -58,7 +58,7 @@ def store(pairs: Any, key: Any, value: Any) -> bool:
     return True
 
 
-@jit
+@inlined
 def is_full(entries: Any, pairs: Any) -> Any:
     """Whether a map of so many entries must grow: small maps stay in the processor's caches."""
     return (entries + 2) * 4 > 3 * len(pairs)
@@ -78,7 +78,7 @@ def copy_map(pairs: Any, larger: Any) -> None:
             store(larger, pairs[i, 0], pairs[i, 1])
 
 
-@jit
+@inlined
 def crowded(meta: Any, which: Any, pairs: Any) -> bool:
     """Note one more entry of a map; True where the map must grow first."""
     if is_full(meta[which], pairs):

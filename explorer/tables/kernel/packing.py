@@ -9,7 +9,7 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.layout import C_NUMBER, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.maps import mix
-from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
 PARTITION_BITS = 6
 
@@ -21,7 +21,7 @@ class PackingArrays(Arrays):
     width = array(np.int32)  # bits of each field
 
 
-@jit
+@inlined
 def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> None:
     """Set the bits of a field, which are 0."""
     w, s = position >> 6, position & 63
@@ -30,7 +30,7 @@ def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> N
         words[place, w + 1] |= value >> np.uint64(64 - s)
 
 
-@jit
+@inlined
 def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
     """Return the value of a field."""
     w, s = position >> 6, position & 63
@@ -40,7 +40,7 @@ def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
     return value & ((np.uint64(1) << np.uint64(width)) - np.uint64(1))
 
 
-@jit
+@inlined
 def hash_words(words: Any, place: Any) -> Any:
     """Hash the packed words of a place, the rest (the last one) left out."""
     h = mix(words[place, 0] ^ np.uint64(0x9E3779B97F4A7C15))
@@ -49,13 +49,13 @@ def hash_words(words: Any, place: Any) -> Any:
     return h
 
 
-@jit
+@inlined
 def owner_of(words: Any, place: Any) -> Any:
     """Return the partition that owns packed words."""
     return np.int64(hash_words(words, place) >> np.uint64(64 - PARTITION_BITS))
 
 
-@jit
+@inlined
 def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
     """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
     for w in range(words.shape[1]):
@@ -84,7 +84,7 @@ def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
         owner[i] = owner_of(again, i)
 
 
-@jit
+@inlined
 def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) -> None:
     """Write one state's packed words anew; fields that are new are empty."""
     for w in range(again.shape[1]):

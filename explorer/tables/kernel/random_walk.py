@@ -10,7 +10,7 @@ from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.layout import FULL, MANY_SUCCESSORS, MISSING, OK, S_CODE
 from kraftcheck.explorer.tables.kernel.maps import mix
-from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.worker import verdict
 
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
@@ -74,7 +74,7 @@ def draw_seeds(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> N
         chosen[w] = np.int64(((mix(seeds[w]) >> np.uint64(32)) * np.uint64(starts)) >> np.uint64(32))
 
 
-@jit
+@inlined
 def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
     """Write the numbers of the successors that are not pruned, by their fingerprints; return how many there are."""
     fitting = 0
@@ -95,7 +95,7 @@ def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, ke
     return fitting
 
 
-@jit
+@inlined
 def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
     """Return what comes behind the first `refused` of a random order: each of the others is as likely as any."""
     for q in range(refused + 1):
@@ -105,7 +105,7 @@ def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
     return order[refused]
 
 
-@jit
+@inlined
 def note_broken(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
     """Note where a walk violates properties, unless it did before."""
     for p in range(bits if mask else 0):

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel.layout import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
-from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.worker import miss
 
 
-@jit
+@inlined
 def canonical(
     t: Any, worker: Any, states: Any, at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any
 ) -> Any:

@@ -21,10 +21,10 @@ from kraftcheck.explorer.tables.kernel.layout import (
     B,
 )
 from kraftcheck.explorer.tables.kernel.maps import find
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
 
-@jit
+@inlined
 def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, states: Any, at: Any) -> Any:
     """Follow a trie to a leaf or an unknown node; a branch not laid yet, or an inbox not asked for, is MISSING.
 

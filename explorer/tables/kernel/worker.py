@@ -9,7 +9,7 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel import layout
 from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.layout import BAD, PRUNED, STEP_BAD, STEP_PRUNED
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.native import inlined
 
 
 class WorkerArrays(Arrays):
@@ -32,7 +32,7 @@ class SuccessorArrays(Arrays):
     counts = array(np.int64)
 
 
-@jit
+@inlined
 def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     """Note a cache miss; once the list is full, the state is simply tried again."""
     worker.stats[layout.S_MISSED] = 1
@@ -46,14 +46,14 @@ def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
         worker.stats[layout.S_MISSES] = n + 1
 
 
-@jit
+@inlined
 def try_again(worker: Any, state: Any) -> None:
     """Note that a state met a cache miss."""
     worker.retry[worker.stats[layout.S_RETRY]] = state
     worker.stats[layout.S_RETRY] += 1
 
 
-@jit
+@inlined
 def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
     """Note something to report about a state."""
     n = worker.stats[layout.S_EVENTS]
@@ -64,7 +64,7 @@ def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
         worker.stats[layout.S_EVENTS] = n + 1
 
 
-@jit
+@inlined
 def verdict(t: Any, succ: Any, k: Any) -> Any:
     """Return masks of the properties that successor k, and the step to it, violate, and whether it is pruned."""
     row = succ[k, 2]
@@ -76,7 +76,7 @@ def verdict(t: Any, succ: Any, k: Any) -> Any:
     return bad, over, step_flags & STEP_PRUNED != 0 or flags & PRUNED != 0
 
 
-@jit
+@inlined
 def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor k of a state and note what it violates for the first time; False where it is pruned."""
     stats = worker.stats
@@ -91,7 +91,7 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     return not pruned
 
 
-@jit
+@inlined
 def note_deadlock(worker: Any, state: Any) -> None:
     """Note that a state has no successor, unless one was found before."""
     if not worker.stats[layout.S_DEADLOCK]:

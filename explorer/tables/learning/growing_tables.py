@@ -94,10 +94,10 @@ class GrowingTables(Tables):
 
     def put(self, name: str, key: int, value: int) -> None:
         """Set the value of a key in a map."""
-        if is_full.py_func(self.meta[MAPS[name]], getattr(self, name)):
+        count = MAPS[name]
+        if is_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
-        if put(getattr(self, name), np.int64(key), np.int64(value)):
-            self.meta[MAPS[name]] += 1
+        self.meta[count] += put(getattr(self, name), key, value)
 
     def _grow_map(self, name: str) -> None:
         array = getattr(self, name)

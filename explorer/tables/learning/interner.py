@@ -98,6 +98,11 @@ class Interner:
         """Return how many ids each column of a state's row has: control rows, then each slot's inbox contents."""
         return [int(self.tables.meta[layout.M_ROWS]), *self.tables.slot_contents[: len(self.slots)].tolist()]
 
+    def totals(self) -> tuple[int, int, int]:
+        """Return the numbers of inbox contents, of all their items, and of control rows."""
+        contents, items, rows = self.tables.meta[[layout.M_CONTENTS, layout.M_CONTENT_ITEMS, layout.M_ROWS]].tolist()
+        return contents, items, rows
+
     # Values
 
     def slot(self, key: Value) -> int:
@@ -290,7 +295,7 @@ class Interner:
         return result
 
     def control_row(self, values: list[int]) -> int:
-        """Return the id of a control row: what is spent, the ids of the shared fields and of each slot's local state."""
+        """Return the id of a control row: what is spent, ids of the shared fields and of each slot's local state."""
         tables = self.tables
         while True:
             fresh = int(tables.meta[layout.M_ROWS])

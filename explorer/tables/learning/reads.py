@@ -8,7 +8,6 @@ from typing import Any
 from kraftcheck.spec.values import Record, Value, field_names
 
 
-
 class SharedReader:
     """Reads like the shared record, and notes each field when it is first read.
 

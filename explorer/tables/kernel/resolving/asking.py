@@ -9,10 +9,10 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel import layout
 from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.maps import crowded, find, store
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
 
-@jit
+@inlined
 def full(t: Any, what: Any) -> Any:
     """Note what must grow before the kernel can go on."""
     t.meta[layout.M_GROW] |= what
