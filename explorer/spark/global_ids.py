@@ -25,16 +25,7 @@ from kraftcheck.explorer.spark.definitions import (
     SLOT,
     Definition,
 )
-from kraftcheck.explorer.tables.kernel.layout import (
-    GROW_CONTENTS,
-    GROW_ROWS,
-    M_CONTENT_ITEMS,
-    M_CONTENTS,
-    M_GROW,
-    M_ROWS,
-    grown,
-)
-from kraftcheck.explorer.tables.kernel.resolve import intern_content, intern_row
+from kraftcheck.explorer.tables.kernel.layout import M_CONTENTS, M_ROWS, grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.spec.decoding import ClassName, Lexicon, decode
@@ -181,7 +172,7 @@ class GlobalIds:
         for slot, local in enumerate(numbers[base:]):
             replicas[self.slots.own[slot]] = self.locals.own[local]
         number = len(self.controls.own)
-        self.controls.add(_control_row(learner, [*numbers[:first], *shared, *replicas]))
+        self.controls.add(learner.control_row([*numbers[:first], *shared, *replicas]))
         self._classes = grown(self._classes, number + 1)
         self._classes[number] = self._class_number(numbers) if self.viewed else number
 
@@ -199,7 +190,7 @@ class GlobalIds:
             own = learner.content(own_slot, decode(encoding, self.lexicon))
         else:
             messages = [self.messages.own[number] for number in numbers[::2]]
-            own = _counted_content(learner, own_slot, sorted(zip(messages, numbers[1::2], strict=True)))
+            own = learner.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
         self._contents.note(own, len(self._contents_of[slot]))
         self._contents_of[slot].append(own)
 
@@ -267,29 +258,3 @@ class GlobalIds:
                 images = self.learner.a["permuted_contents" if column else "permuted_rows"][new]
                 new = np.unique(images)
             noted.update(new.tolist())
-
-
-def _control_row(learner: Learner, values: list[int]) -> int:
-    """Return the id that a process gives to a control row."""
-    while True:
-        fresh = int(learner.meta[M_ROWS])
-        if fresh < len(learner.a["rows"]):
-            learner.a["rows"][fresh] = values
-            found = int(intern_row(learner.tables, fresh))
-            if found >= 0:
-                return found
-        learner.meta[M_GROW] |= GROW_ROWS
-        learner.grow()
-
-
-def _counted_content(learner: Learner, slot: int, items: list[tuple[int, int]]) -> int:
-    """Return the id that a process gives to an inbox content made of counts of messages."""
-    while True:
-        free = int(learner.meta[M_CONTENT_ITEMS])
-        if free + len(items) + 2 < len(learner.a["content_items"]):
-            learner.a["content_items"][free : free + len(items)] = items
-            found = int(intern_content(learner.tables, slot, len(items)))
-            if found >= 0:
-                return found
-        learner.meta[M_GROW] |= GROW_CONTENTS
-        learner.grow()
