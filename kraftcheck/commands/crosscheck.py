@@ -32,7 +32,7 @@ from kraftcheck.traces.replay.states import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.crosscheck.tlc import Limits, Run
+    from kraftcheck.traces.crosscheck.tlc import TlcProgress, TlcReport
 
 EQUAL, DIFFERENT = 0, 1
 VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
@@ -175,7 +175,7 @@ def _with_spec(job: _Job, spec: Path, compare_states: int, workers: int) -> Outc
         tlc.parse(tool, copy)
         counted = _counted(job)
         dump = folder / "graph.dot" if counted.distinct_states <= compare_states else None
-        done = _watched(job, lambda report: tlc.run(tool, copy, config, tlc.How(options, dump, workers), report))
+        done = _watched(job, lambda report: tlc.run(tool, copy, config, tlc.TlcOptions(options, dump, workers), report))
         if done.violated is not None:
             replayer = Replayer(job.bound.protocol, init=job.bound.init, symmetry=job.bound.symmetry)
             outcome = Outcome(counted, counterexamples=list(replayer.replay(done.log)))
@@ -202,12 +202,12 @@ def _counted(job: _Job) -> Result:
         shown.close()
 
 
-def _watched(job: _Job, work: Callable[[Callable[[Limits], None]], Run]) -> Run:
+def _watched(job: _Job, work: Callable[[Callable[[TlcProgress], None]], TlcReport]) -> TlcReport:
     """Run TLC, showing its progress."""
     shown = meter(quiet=job.quiet)
     began = time.monotonic()
 
-    def report(limits: Limits) -> None:
+    def report(limits: TlcProgress) -> None:
         seconds = time.monotonic() - began
         shown.show(Progress(limits.distinct, limits.generated, limits.depth, limits.left, seconds))
 

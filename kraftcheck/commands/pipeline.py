@@ -12,7 +12,7 @@ from kraftcheck.catalogue import Model, find_config, find_model
 from kraftcheck.commands.check import guarded
 from kraftcheck.commands.lenient_binding import bind_leniently
 from kraftcheck.commands.outputs import require_writable, write_json
-from kraftcheck.commands.replay import CONFORMS, DIVERGES, NOTHING_READ
+from kraftcheck.commands.replay import CONFORMS, DIVERGES, NOTHING_READ, WORDS
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
 from kraftcheck.reporting.changes import NEW, OLD, PLAIN
@@ -22,8 +22,8 @@ from kraftcheck.reporting.summary import WARNING, print_lines
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.folder import Output, inputs_of
-from kraftcheck.traces.pipeline.pipeline import Pipeline, Summary
+from kraftcheck.traces.pipeline.driver import Pipeline, Summary
+from kraftcheck.traces.pipeline.output import PipelineFolder, inputs_of
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,7 +56,7 @@ def _run(model: Model, arguments: argparse.Namespace) -> int:
     config = override(config, [parse_setting(text, config) for text in arguments.set])
     bound, warnings = bind_leniently(model.protocol, config, whole_space=False)
     print_lines([(WARNING, f"Warning: {text}")] for text in warnings)
-    with Output(out, _identity(bound.protocol, bound.init, bound.symmetry)) as output:
+    with PipelineFolder(out, _identity(bound.protocol, bound.init, bound.symmetry)) as output:
         summary = _replay(model, arguments, bound, inputs, output)
     print_lines(told(summary, quiet=arguments.quiet))
     if arguments.json:
@@ -64,7 +64,7 @@ def _run(model: Model, arguments: argparse.Namespace) -> int:
     return exit_code(summary)
 
 
-def _replay(model: Model, arguments: argparse.Namespace, bound: Any, inputs: Any, output: Output) -> Summary:
+def _replay(model: Model, arguments: argparse.Namespace, bound: Any, inputs: Any, output: PipelineFolder) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 
     limit = DEFAULT_LIMIT if arguments.max_size is None else arguments.max_size
@@ -128,8 +128,7 @@ def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
         yield [(OLD, "unreadable"), (PLAIN, f": {file}{place}: {_first_line(message)}")]
     if summary.never_taken:
         yield [(WARNING, f"Warning: no trace ever took {', '.join(summary.never_taken)}")]
-    words = {"conforms": "conform", "diverges": "diverge", "unreadable": "cannot be read"}
-    parts = [f"{count:,} {words[verdict]}" for verdict, count in summary.verdicts.items()]
+    parts = [f"{count:,} {WORDS[verdict]}" for verdict, count in summary.verdicts.items()]
     yield [
         (HEAD, f"{summary.traces:,} traces"),
         (NEW if exit_code(summary) == 0 else PLAIN, f": {', '.join(parts) or 'none'}"),

@@ -18,10 +18,13 @@ from kraftcheck.reporting.summary import WARNING, print_lines
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.traces.replay.differences import Difference
 from kraftcheck.traces.replay.divergence import Divergence, Enabled
-from kraftcheck.traces.replay.replayer import Replay, Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
 
 CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
 """Exit codes."""
+
+WORDS = {"conforms": "conform", "diverges": "diverge", "unreadable": "cannot be read"}
+"""What a summary says of several traces with a verdict."""
 
 LONGEST = 110
 """Characters of a value, or of a list, that the report shows; the JSON has all."""
@@ -81,9 +84,9 @@ def _replay(model: Model, arguments: argparse.Namespace) -> int:
 def exit_code(replays: Iterable[Replay]) -> int:
     """Return the exit code: 0 where all conform, 2 where nothing could be read, 1 otherwise."""
     verdicts = {replay.verdict for replay in replays}
-    if verdicts == {Verdict.UNREADABLE}:
+    if verdicts == {ReplayVerdict.UNREADABLE}:
         return NOTHING_READ
-    return CONFORMS if verdicts == {Verdict.CONFORMS} else DIVERGES
+    return CONFORMS if verdicts == {ReplayVerdict.CONFORMS} else DIVERGES
 
 
 def as_json(replay: Replay) -> dict[str, Any]:
@@ -117,7 +120,7 @@ def as_json(replay: Replay) -> dict[str, Any]:
 
 
 def _show(replay: Replay, *, quiet: bool) -> None:
-    if replay.verdict is Verdict.UNREADABLE:
+    if replay.verdict is ReplayVerdict.UNREADABLE:
         print(f"kraftcheck: error: {replay.problem}", file=sys.stderr)
     else:
         print_lines(told(replay, quiet=quiet))
@@ -202,7 +205,6 @@ def cut(text: str) -> str:
 
 
 def _summary(replays: list[Replay]) -> Line:
-    counts = {verdict: sum(replay.verdict is verdict for replay in replays) for verdict in Verdict}
-    words = {Verdict.CONFORMS: "conform", Verdict.DIVERGES: "diverge", Verdict.UNREADABLE: "cannot be read"}
-    parts = [f"{count:,} {words[verdict]}" for verdict, count in counts.items() if count]
+    counts = {verdict: sum(replay.verdict is verdict for replay in replays) for verdict in ReplayVerdict}
+    parts = [f"{count:,} {WORDS[verdict]}" for verdict, count in counts.items() if count]
     return [(HEAD, f"{len(replays):,} traces"), (PLAIN, f": {', '.join(parts)}")]
