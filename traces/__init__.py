@@ -8,7 +8,7 @@ from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 if __name__ != "kraftcheck.traces":
-    raise ImportError("this package is kraftcheck.traces: import that")
+    raise ImportError("this package is kraftcheck.traces: import that", name=__name__)
 
 __all__ = [
     "Ending",

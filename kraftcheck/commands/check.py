@@ -20,7 +20,7 @@ from kraftcheck.spec.cfg.binding import Bound, bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.loading import line_to_blame
+from kraftcheck.spec.loading.user_files import line_to_blame
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
