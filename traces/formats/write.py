@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike, fspath
 from typing import Literal, TextIO, cast
 
@@ -76,17 +76,28 @@ def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterato
     yield "Error: The behavior up to this point is:\n"
     for state in trace.states:
         label = "Initial predicate" if state.number == 1 else _label(state.action, state.parameters, state.location)
-        lines = [f"State {state.number}: <{label}>\n"]
-        mark = "/\\ " if len(state.variables) > 1 else ""
-        for name, value in state.variables.items():
-            lines.append(f"{mark}{name} = {format_value(value, style=style, sort=sort)}\n")
-        yield "".join(lines) + "\n"
+        yield f"State {state.number}: <{label}>\n{variables_as_text(state.variables, style=style, sort=sort)}\n\n"
     if trace.ending is not None:
         if trace.ending.back_to is None:
             yield f"State {len(trace.states) + 1}: Stuttering\n"
         else:
             label = _label(trace.ending.action, None, trace.ending.location)
             yield f"Back to state {trace.ending.back_to}: <{label}>\n\n"
+
+
+def variables_as_text(variables: Mapping[str, Value], *, style: Style = "tlc", sort: bool = True) -> str:
+    """Return the variables of a state as TLC prints them: a conjunct each.
+
+    Parameters
+    ----------
+    variables
+        Their typed values, by name.
+    style, sort
+        See `kraftcheck.spec.tla.formatting.format_value`.
+    """
+    mark = "/\\ " if len(variables) > 1 else ""  # TLC leaves it out where there is one variable
+    values = {name: format_value(value, style=style, sort=sort) for name, value in variables.items()}
+    return "\n".join(f"{mark}{name} = {text}" for name, text in values.items())
 
 
 def _label(action: str | None, parameters: str | None, location: Location | None) -> str:
