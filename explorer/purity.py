@@ -19,6 +19,7 @@ from typing import Any
 
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Record, Value, encode
@@ -95,7 +96,7 @@ class PurityTest:
         """
         before = _encoded(me, message)
         with Watch() as watch:
-            steps = action.call(self._protocol, me, message, given)
+            steps = call_action(self._protocol, action, me, message, given)
         if watch.found is not None:
             raise ActionError(action, self._protocol, me, message, f"is not pure: it calls {watch.found}")
         if _encoded(me, message) != before:
@@ -118,7 +119,7 @@ class PurityTest:
             self._compare(*self._made.pop())
 
     def _compare(self, action: Action, me: Any, message: Any, given: Mapping[str, Value], found: set[bytes]) -> None:
-        if set(map(encode, action.call(self._protocol, me, message, given))) != found:
+        if set(map(encode, call_action(self._protocol, action, me, message, given))) != found:
             raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS)
 
 

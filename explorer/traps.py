@@ -15,10 +15,9 @@ import networkx as nx
 from kraftcheck.explorer.graph import state_graph
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Search, TraceStep
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.names import unknown
 
 
 @dataclass(frozen=True)

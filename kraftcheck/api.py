@@ -11,11 +11,10 @@ from kraftcheck.engines import search as run_search
 from kraftcheck.explorer.result import Options, Progress, Result, Search, TraceStep, Violation
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
-from kraftcheck.spec.names import unknown
 
 
 def check(

@@ -1,4 +1,4 @@
-"""The models that can be named: those that are shipped, and classes in a user's file."""
+"""Finds models, variants and configurations by the names that users give: shipped ones, or classes in their files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import NamedTuple
 
 from kraftcheck.spec.cfg.config import ModelConfig, Named, Position, read_config
-from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.loading import load, protocol_in, variant, variants_of
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.names import unknown
+from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
+from kraftcheck.spec.loading.user_files import load
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
-"""Packages of models. Each package in them that has a folder `configs` is a model; its name has `-` for `_`."""
+"""The packages in which shipped models are: see `models_in`."""
 
 TIERS = ("smoke", "default", "large")
 """Configurations that every shipped model has."""
@@ -75,16 +74,23 @@ class Model(NamedTuple):
         return name if name in self.configurations else None
 
 
-@cache
 def shipped_models() -> dict[str, str]:
-    """Return the module of each shipped model, by the model's name. A model is found because its folder is there."""
-    found = {}
-    for home in HOMES:
-        for module in iter_modules(import_module(home).__path__, f"{home}."):
-            folder = Path(str(module.module_finder.path)) / module.name.rpartition(".")[2]  # type: ignore[union-attr]
-            if module.ispkg and (folder / "configs").is_dir():
-                found[folder.name.replace("_", "-")] = module.name
-    return found
+    """Return the module of each shipped model, by the model's name."""
+    return {name: module for home in HOMES for name, module in models_in(home).items()}
+
+
+@cache
+def models_in(home: str) -> dict[str, str]:
+    """Return the module of each model of a package, by the model's name. No model is imported.
+
+    Parameters
+    ----------
+    home
+        The package. A model is a package in it that has a folder `configs`; its name has `-` for `_`.
+    """
+    packages = [init.parent for folder in import_module(home).__path__ for init in Path(folder).glob("*/__init__.py")]
+    names = sorted(package.name for package in packages if (package / "configs").is_dir())
+    return {name.replace("_", "-"): f"{home}.{name}" for name in names}
 
 
 def find_model(name: str, variant_name: str | None = None) -> Model:

@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.names import unknown
+from kraftcheck.spec.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.result import Options, Result

@@ -15,8 +15,8 @@ from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import Bound, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.loading import line_to_blame
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.user_files import line_to_blame
 
 
 class Job(NamedTuple):

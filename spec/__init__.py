@@ -16,7 +16,7 @@ from kraftcheck.spec.language.step import Step, Steps, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
 
 if __name__ != "kraftcheck.spec":
-    raise ImportError("this package is kraftcheck.spec: import that")
+    raise ImportError("this package is kraftcheck.spec: import that", name=__name__)
 
 __all__ = [
     "Action",

@@ -1,16 +1,16 @@
-"""Values in a few words, for people."""
+"""Values as short text for people."""
 
 from __future__ import annotations
 
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
 
 
-def words(value: Value) -> str:
-    """Return a value as short text: what reports, reasons and counterexamples show.
+def text_of(value: Value) -> str:
+    """Return a value as reports, reasons and counterexamples show it.
 
-    A record is shown by its `__str__` where its class has one of its own, as the identity of a server does.
+    A record is shown by its `__str__` if its class defines one, as the identity of a server does.
 
-    >>> words(frozenset({2, 1})), words((True, "a")), words(Map({1: 2}))
+    >>> text_of(frozenset({2, 1})), text_of((True, "a")), text_of(Map({1: 2}))
     ('{1, 2}', '[TRUE, "a"]', '{1: 2}')
     """
     kind = type(value)
@@ -19,12 +19,21 @@ def words(value: Value) -> str:
     if kind is str:
         return f'"{value}"'
     if kind is frozenset:
-        return "{" + ", ".join(map(words, ordered(value))) + "}"
+        return "{" + ", ".join(map(text_of, ordered(value))) + "}"
     if kind is tuple:
-        return "[" + ", ".join(map(words, value)) + "]"
+        return "[" + ", ".join(map(text_of, value)) + "]"
     if isinstance(value, Map):
-        return "{" + ", ".join(f"{words(key)}: {words(value[key])}" for key in ordered(value)) + "}"
+        return "{" + ", ".join(f"{text_of(key)}: {text_of(value[key])}" for key in ordered(value)) + "}"
     if isinstance(value, Record) and not any("__str__" in vars(base) for base in kind.__mro__[:-1]):
-        fields = [f"{name}={words(getattr(value, name))}" for name in field_names(kind)]
+        fields = [f"{name}={text_of(getattr(value, name))}" for name in field_names(kind)]
         return f"{kind.__name__}({', '.join(fields)})"
     return str(value)
+
+
+def cut(text: str, width: int) -> str:
+    """Return text of at most `width` characters, with `...` for what does not fit.
+
+    >>> cut("NoIllegalState", 8)
+    'NoIll...'
+    """
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Union, get_args, get_origin
 
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
 
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
@@ -34,8 +35,7 @@ def _plural(phrase: str) -> str:
 
 def describe_value(value: Value) -> str:
     """Return a few words for what a value is, with the value where it is short."""
-    text = repr(value)
-    shown = text if len(text) <= 60 else text[:57] + "..."
+    shown = cut(repr(value), 60)
     kind = type(value)
     if kind is bool:
         return str(value).upper()

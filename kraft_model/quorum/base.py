@@ -16,28 +16,18 @@ from kraftcheck.kraft_model.quorum.log import (
     voter_of,
     voters_in,
 )
-from kraftcheck.kraft_model.quorum.records import (
-    SYMBOLS,
-    UNKNOWN_DIRECTORY,
-    Admin,
+from kraftcheck.kraft_model.quorum.messages import (
     AdminResponse,
     Answers,
-    Change,
     EndQuorumEpochRequest,
-    Error,
     FetchRequest,
-    Key,
-    Mode,
-    Nil,
-    Operation,
     PreVotes,
-    Replica,
-    Shared,
     UpdateVoterResponse,
-    Voter,
     VoteRequest,
     group_of,
 )
+from kraftcheck.kraft_model.quorum.records import SYMBOLS, UNKNOWN_DIRECTORY, Error, Key, Mode, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, resigned, restarted, unattached
 from kraftcheck.spec import (
     Bag,
@@ -249,9 +239,7 @@ class QuorumBase(Protocol):
             return following(me, leader, epoch)
         return me
 
-    def common_response(
-        self, me: Replica, error: Error, leader: ModelValue | Nil, epoch: int
-    ) -> tuple[Replica, bool]:
+    def common_response(self, me: Replica, error: Error, leader: ModelValue | Nil, epoch: int) -> tuple[Replica, bool]:
         """Return the replica after what every response may tell, and whether nothing is left to handle.
 
         KIP-595, "Leader Election and Discovery"; what Kafka does with each error before it looks at the rest.

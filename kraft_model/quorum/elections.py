@@ -15,28 +15,27 @@ from kraftcheck.kraft_model.quorum.log import (
     others,
     voter_of,
 )
-from kraftcheck.kraft_model.quorum.records import (
-    UNKNOWN_DIRECTORY,
-    Admin,
-    Batch,
+from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
+    Batch,
     Error,
     Key,
     KRaftVersion,
     LeaderChange,
     Mode,
     Nil,
-    Replica,
-    Shared,
-    Term,
     Voter,
-    VoteRequest,
-    VoteResponse,
     Voters,
 )
+from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared, Term
 from kraftcheck.kraft_model.quorum.transitions import (
     after_lost_pre_vote,
     candidate,
@@ -313,14 +312,12 @@ class Elections(QuorumBase):
         if me.mode is not Mode.LEADER:
             return
         for key in others(me):
-            yield self.taken(
-                me, me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False
-            ).spend("retries")
+            yield self.taken(me, me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False).spend(
+                "retries"
+            )
 
     @on(BeginQuorumEpochRequest)
-    def handle_begin_quorum_epoch_request(
-        self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared
-    ) -> Steps:
+    def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
         """Any replica follows the leader of an epoch that is not older, whether voters or not.
 
         KIP-853, "BeginQuorumEpoch". It does so also where the request was meant for the disk that it had before, which

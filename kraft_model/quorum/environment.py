@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.log import matches
-from kraftcheck.kraft_model.quorum.records import Admin, Batch, Data, Mode, Replica, Shared
+from kraftcheck.kraft_model.quorum.records import Batch, Data, Mode
+from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import resigned, stopped
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 

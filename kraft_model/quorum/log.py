@@ -13,12 +13,12 @@ from kraftcheck.kraft_model.quorum.records import (
     Key,
     KRaftVersion,
     Position,
-    Replica,
     Voter,
     VoterAdded,
     VoterRemoved,
     Voters,
 )
+from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import ordered
 
 Log = tuple[Batch, ...]

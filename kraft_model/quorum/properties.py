@@ -17,7 +17,8 @@ from kraftcheck.kraft_model.quorum.log import (
     voter_sets,
     voters_in,
 )
-from kraftcheck.kraft_model.quorum.records import Admin, Key, Mode, Nil, Replica, Shared
+from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil
+from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.log import end_offset_for_epoch, is_voter, matches, truncated
-from kraftcheck.kraft_model.quorum.records import (
-    Error,
+from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    Key,
-    Mode,
-    Nil,
-    Position,
-    Replica,
-    Shared,
 )
+from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Position
+from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.spec import Record, Step, Steps, internal, on, ordered
 
@@ -100,9 +95,7 @@ class Replication(QuorumBase):
     ) -> FetchResponse:
         """The answer without records."""
         shown = self.shown_high_watermark(me) if error is Error.NONE else 0
-        return FetchResponse(
-            me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source
-        )
+        return FetchResponse(me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source)
 
     def served(self, me: Replica, after: Replica, request: FetchRequest) -> FetchResponse:
         """The answer with records, from the leader as it is after noting the fetch."""

@@ -7,7 +7,8 @@ connections. A vote is kept as long as the epoch is (KAFKA-17641), also by a rep
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, own_votes
-from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Key, Mode, Nil, Replica
+from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Key, Mode, Nil
+from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import Map, ModelValue
 
 VOLATILE = {

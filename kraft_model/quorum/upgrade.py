@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import is_voter, matches, voter_of
-from kraftcheck.kraft_model.quorum.records import (
-    Change,
-    Error,
-    Key,
-    KRaftVersion,
-    Mode,
-    Nil,
-    Operation,
-    Replica,
-    Shared,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-    Voter,
-)
+from kraftcheck.kraft_model.quorum.messages import UpdateVoterRequest, UpdateVoterResponse
+from kraftcheck.kraft_model.quorum.records import Error, Key, KRaftVersion, Mode, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.voters import Outcome, VoterChanges
 from kraftcheck.spec import Steps, internal, on
 

@@ -6,30 +6,29 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
 from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter, keys, last_voters_record, matches
-from kraftcheck.kraft_model.quorum.records import (
-    UNKNOWN_DIRECTORY,
+from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
-    Admin,
     AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
-    Batch,
-    Change,
     DescribeQuorumResponse,
+    RemoveVoterRequest,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
+    Batch,
     Error,
     Key,
     KRaftVersion,
     Mode,
     Nil,
     Operation,
-    RemoveVoterRequest,
-    Replica,
-    Shared,
     Voter,
     VoterAdded,
     VoterRemoved,
     Voters,
 )
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 Outcome = tuple[Replica, list[Record], Error | None]
@@ -169,9 +168,7 @@ class VoterChanges(QuorumBase):
         """Whether this replica, of this directory id, has fetched up to the leader's log end (step 5)."""
         return me.offsets.get(key, -1) >= len(me.log)
 
-    def append_voters(
-        self, me: Replica, voters: frozenset[Voter], change: Change, *before: KRaftVersion
-    ) -> Replica:
+    def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: KRaftVersion) -> Replica:
         """The leader with a VotersRecord, which it uses at once, and waits to commit with the new majority."""
         log = (*me.log, Batch(me.epoch, (*before, self.change_record(me, voters))))
         return self.with_log(me, log, flushes=True).but(change=change.but(offset=len(log)))

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from kraftcheck.kraft_model.reconfig.base import ReconfigBase
 from kraftcheck.kraft_model.reconfig.records import Server, ServerId
-from kraftcheck.spec import ConstantError, ModelValue, State, ordered
+from kraftcheck.spec import ConstantError, State, ordered
 from kraftcheck.spec.language.starts import Take, scenario, take
 
 
-class ReconfigScenarios:
-    """The named starts; mixed into `Reconfig`."""
-
-    hosts: frozenset[ModelValue]
-    init_cluster_size: int
+class ReconfigStarts(ReconfigBase):
+    """The named starts."""
 
     @scenario
     def competing_removals(self) -> Iterator[Take]:
@@ -96,4 +94,4 @@ def _has_started(server: ServerId) -> Callable[[State], bool]:
     return lambda state: server in state.replicas
 
 
-__all__ = ["ReconfigScenarios"]
+__all__ = ["ReconfigStarts"]

@@ -1,13 +1,13 @@
 """Variants of `Reconfig`: what one of its actions must have meant, and seeded faults.
 
 A fault breaks one rule and is caught by one of the five invariants. Which one, and within which bounds, is in
-`configs/reconfig.fault.<variant>.cfg`, with how far `Reconfig` itself was seen to hold there. KAFKA-n is the issue in
+`configs/fault.<variant>.cfg`, with how far `Reconfig` itself was seen to hold there. KAFKA-n is the issue in
 Apache Kafka's tracker where Kafka had the fault, or where the rule comes from.
 """
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.reconfig import Membership, Reconfig
+from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.log import most_recent_config
 from kraftcheck.kraft_model.reconfig.records import (
     FetchRequest,
@@ -19,6 +19,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerId,
     ServerState,
 )
+from kraftcheck.kraft_model.reconfig.restarts import Membership
 from kraftcheck.kraft_model.reconfig.transitions import ILLEGAL, Outcome
 from kraftcheck.spec import Step, Steps, become, consume
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.partition import image
+from kraftcheck.kraft_model.recovery.base import RecoveryBase
+from kraftcheck.kraft_model.recovery.partition import high_watermark, image
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -30,13 +31,8 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class BrokerActions:
-    """What brokers do, apart from serving clients and replicas; mixed into `Recovery`."""
-
-    brokers: frozenset[ModelValue]
-    mode: Mode
-    old_brokers: frozenset[ModelValue]
-    old_ibp: frozenset[ModelValue]
+class BrokerActions(RecoveryBase):
+    """What brokers do, apart from serving clients and replicas."""
 
     # Being told
 
@@ -108,12 +104,7 @@ class BrokerActions:
             )
             return become(now).send(*_given_up(me))
         moved_on = partition.partition_epoch > me.partition.partition_epoch
-        return self._acknowledge(
-            me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared
-        )
-
-    def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        raise NotImplementedError
+        return self._acknowledge(me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared)
 
     # Recovering
 
@@ -198,9 +189,7 @@ class BrokerActions:
         return frozenset(message.source for message in messages if isinstance(message, AlterPartitionRequest))
 
     @internal(reads=requested)
-    def resend_alter_partition(
-        self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]
-    ) -> Steps:
+    def resend_alter_partition(self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]) -> Steps:
         """Leader: it hears nothing of a request that is no longer under way, and sends it again.
 
         An answer to the first copy is then too late. Source: Kafka, AlterPartitionManager (requests time out, and the
@@ -313,19 +302,6 @@ class BrokerActions:
             yield consume(me)
             return
         yield consume(me).reply(answer)
-
-
-def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
-    """Return up to where all replicas of an ISR have what the leader has, as far as it knows.
-
-    Parameters
-    ----------
-    me
-        The leader.
-    isr
-        The in-sync replicas to count; the leader is one of them.
-    """
-    return min([len(me.log), *[me.ends.get(member, 0) for member in isr if member != me.id]])
 
 
 def _given_up(me: Broker) -> list[ClientResponse]:

@@ -20,7 +20,7 @@ from kraftcheck.reporting.resume_hint import how_to_go_on
 from kraftcheck.reporting.summary import header
 from kraftcheck.running import run_job, tell
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.formats.write import variables_as_text
+from kraftcheck.traces.formats.tlc_log import state_text
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -84,7 +84,7 @@ def _with_graph(job: Job, arguments: argparse.Namespace) -> tuple[str, Result]:
     graphs: list[Graph] = []
 
     def work(options: Options) -> tuple[str, Result]:
-        result, graph = explore_graph(job.protocol, options, lambda state: variables_as_text(view.variables(state)))
+        result, graph = explore_graph(job.protocol, options, lambda state: state_text(view.variables(state)))
         graphs.append(graph)
         return job.engine, result
 

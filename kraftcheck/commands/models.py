@@ -12,7 +12,7 @@ from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines
-from kraftcheck.spec.language.loading import summary
+from kraftcheck.spec.loading.protocols import summary
 
 WIDTH = 100
 

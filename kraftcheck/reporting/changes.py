@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.reporting.lines import NEW, OLD, PLAIN, Part
 from kraftcheck.reporting.wording import fields, is_shown_by_fields
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -60,9 +60,9 @@ def changes(protocol: Protocol, before: State, after: State) -> list[Change]:
     for key in ordered(after.replicas):
         old, new = before.replicas.get(key), after.replicas[key]
         if old is None:
-            found.append(Change(words(key), ((NEW, f"+ {fields_set(new)}"),)))
+            found.append(Change(text_of(key), ((NEW, f"+ {fields_set(new)}"),)))
         else:
-            found += difference(words(key), old, new)
+            found += difference(text_of(key), old, new)
     found += difference("shared", before.shared, after.shared)
     limits = {c.attribute: (c.name, getattr(protocol, c.attribute)) for c in protocol.constants.values() if c.is_bound}
     for bound, used in after.spent.items():
@@ -74,7 +74,7 @@ def changes(protocol: Protocol, before: State, after: State) -> list[Change]:
 
 def initial(state: State) -> list[Change]:
     """Return what an initial state is: the replicas, and each field with its values and who has them."""
-    found = [Change("replicas", ((PLAIN, ", ".join(map(words, ordered(state.replicas)))),))]
+    found = [Change("replicas", ((PLAIN, ", ".join(map(text_of, ordered(state.replicas)))),))]
     kinds: dict[type[Record], list[Record]] = {}
     for key in ordered(state.replicas):
         kinds.setdefault(type(state.replicas[key]), []).append(state.replicas[key])
@@ -84,7 +84,7 @@ def initial(state: State) -> list[Change]:
             if name != "id":
                 found.append(Change(prefix + name, ((PLAIN, _who_has_what(name, replicas)),)))
     for name in field_names(type(state.shared)):
-        found.append(Change(f"shared.{name}", ((PLAIN, words(getattr(state.shared, name))),)))
+        found.append(Change(f"shared.{name}", ((PLAIN, text_of(getattr(state.shared, name))),)))
     return found
 
 
@@ -92,7 +92,7 @@ def _who_has_what(name: str, replicas: list[Record]) -> str:
     """Return the values of a field, each with the ids of the replicas that have it, unless all have the same."""
     holders: dict[str, list[str]] = {}
     for replica in replicas:
-        holders.setdefault(words(getattr(replica, name)), []).append(words(replica.id))  # type: ignore[attr-defined]
+        holders.setdefault(text_of(getattr(replica, name)), []).append(text_of(replica.id))  # type: ignore[attr-defined]
     if len(holders) == 1:
         return next(iter(holders))
     return "; ".join(f"{value} ({', '.join(ids)})" for value, ids in holders.items())
@@ -122,8 +122,8 @@ def difference(path: str, old: Value, new: Value) -> Iterator[Change]:
     elif isinstance(new, Map):
         yield from _map_difference(path, old, new)
     elif isinstance(new, frozenset):
-        gained = [(NEW, f"+{words(item)}") for item in ordered(new - old)]
-        lost = [(OLD, f"-{words(item)}") for item in ordered(old - new)]
+        gained = [(NEW, f"+{text_of(item)}") for item in ordered(new - old)]
+        lost = [(OLD, f"-{text_of(item)}") for item in ordered(old - new)]
         yield Change(path, _spaced([*gained, *lost]))
     elif isinstance(new, tuple):
         yield from _sequence_difference(path, old, new)
@@ -134,7 +134,7 @@ def difference(path: str, old: Value, new: Value) -> Iterator[Change]:
 def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
     """Return "old -> new"; of an old record that is gone, only what it was: a step before shows it in full."""
     gone = is_shown_by_fields(old) and type(old) is not type(new)
-    return ((OLD, f"{type(old).__name__}(...)" if gone else words(old)), (PLAIN, " -> "), (NEW, words(new)))
+    return ((OLD, f"{type(old).__name__}(...)" if gone else text_of(old)), (PLAIN, " -> "), (NEW, text_of(new)))
 
 
 def _spaced(parts: list[Part]) -> tuple[Part, ...]:
@@ -143,11 +143,11 @@ def _spaced(parts: list[Part]) -> tuple[Part, ...]:
 
 def _map_difference(path: str, old: Map[Any, Any], new: Map[Any, Any]) -> Iterator[Change]:
     for key in ordered({*old, *new}):
-        place = f"{path}[{words(key)}]"
+        place = f"{path}[{text_of(key)}]"
         if key not in old:
-            yield Change(place, ((NEW, f"+ {words(new[key])}"),))
+            yield Change(place, ((NEW, f"+ {text_of(new[key])}"),))
         elif key not in new:
-            yield Change(place, ((OLD, f"- {words(old[key])}"),))
+            yield Change(place, ((OLD, f"- {text_of(old[key])}"),))
         else:
             yield from difference(place, old[key], new[key])
 
@@ -162,9 +162,9 @@ def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) 
     while shared < min(len(old), len(new)) and old[shared] == new[shared]:
         shared += 1
     for place, item in enumerate(old[shared:], start=shared + 1):
-        yield Change(f"{path}[{place}]", ((OLD, f"- {words(item)}"),))
+        yield Change(f"{path}[{place}]", ((OLD, f"- {text_of(item)}"),))
     for place, item in enumerate(new[shared:], start=shared + 1):
-        yield Change(f"{path}[{place}]", ((NEW, f"+ {words(item)}"),))
+        yield Change(f"{path}[{place}]", ((NEW, f"+ {text_of(item)}"),))
 
 
 def messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[Message]:

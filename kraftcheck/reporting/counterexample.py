@@ -8,7 +8,7 @@ from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.reporting.changes import Change, Message, changes, initial, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.reporting.wording import message_words
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record, field_names
 
@@ -57,7 +57,7 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
     if step.action in protocol.network.own_actions():
         line.append((PLAIN, " by the network"))
     else:
-        who = "the environment" if step.actor is None else words(step.actor)
+        who = "the environment" if step.actor is None else text_of(step.actor)
         line.append((PLAIN, f" by {who}"))
     if step.message is not None:
         line.append((PLAIN, f" on {_sender(step.message)}"))
@@ -67,7 +67,7 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 def _sender(message: Record) -> str:
     kind = type(message).__name__
     if "source" in field_names(type(message)):
-        return f"{kind} from {words(message.source)}"  # type: ignore[attr-defined]
+        return f"{kind} from {text_of(message.source)}"  # type: ignore[attr-defined]
     return kind
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
 from kraftcheck.reporting import replay
 from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, many
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.formatting import one_line
@@ -169,7 +169,7 @@ def _text(view: StateView, state: State) -> dict[str, str]:
 def _way(step: TraceStep) -> str:
     if step.action is None:
         return "initial state"
-    who = "" if step.actor is None else f" by {words(step.actor)}"
+    who = "" if step.actor is None else f" by {text_of(step.actor)}"
     return f"{step.action}{who}" + ("" if step.message is None else f" on {type(step.message).__name__}")
 
 

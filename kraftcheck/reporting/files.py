@@ -12,7 +12,7 @@ from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.formats.write import as_text
+from kraftcheck.traces.formats.tlc_log import as_text
 from kraftcheck.traces.trace import Trace, TraceFormat, TraceState
 
 

@@ -9,7 +9,6 @@ from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Lin
 from kraftcheck.traces.replay.differences import Difference
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, Verdict
-from kraftcheck.traces.trace import TraceFormat
 
 CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
 """Exit codes."""
@@ -21,7 +20,7 @@ LONGEST_PLACE = 40
 """Characters of a place for which a table has a column; longer ones have a line of their own."""
 
 _INDENT = "    "
-_HAVE_LINES = (TraceFormat.TLC_LOG, TraceFormat.TLC_SIMULATION)
+
 
 
 def exit_code(verdicts: Mapping[str, int]) -> int:
@@ -92,7 +91,8 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
         end = f", to a violation of {replay.violated}" if replay.violated else ""
         yield [(HEAD, which), (PLAIN, ": "), (NEW, "conforms"), (PLAIN, f", {many(replay.steps, 'step')}{end}")]
     else:
-        place = f" at state {found.number}" + (f" (line {found.line})" if replay.format in _HAVE_LINES else "")
+        place = f" at state {found.number}"
+        place += f" (line {found.line})" if replay.format and replay.format.has_lines else ""
         yield [(HEAD, which), (PLAIN, ": "), (OLD, "diverges"), (PLAIN, place)]
         yield [(PLAIN, f"  {found.headline}")]
         if not quiet:

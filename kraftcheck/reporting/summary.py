@@ -8,7 +8,7 @@ from kraftcheck.explorer.result import INTERRUPTED, Result, Verdict
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, columns, many
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 
 LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit"}
@@ -23,7 +23,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
         (HEAD, f"{job.model.name}{variant}"),
         (PLAIN, f", configuration {job.config_name}, engine {job.engine}, {how or options.search}"),
     ]
-    constants = ", ".join(f"{name} = {words(value)}" for name, value in protocol.constant_values().items())
+    constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
     checked = [prop.name for prop in options.properties] + (["deadlock"] if options.deadlock else [])
     yield [(FAINT, f"checked: {', '.join(checked)}")] if checked else [(WARNING, "Warning: nothing is checked")]

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.values import Map, Record, Value, field_names
 
 
 def fields(record: Record, leaving_out: tuple[str, ...] = ()) -> str:
     """Return a record's fields as `name=value`."""
     names = [name for name in field_names(type(record)) if name not in leaving_out]
-    return ", ".join(f"{name}={words(getattr(record, name))}" for name in names)
+    return ", ".join(f"{name}={text_of(getattr(record, name))}" for name in names)
 
 
 def message_words(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
     """Return a message as its type, from whom to whom, and the rest of its fields, long ones last."""
     names = field_names(type(message))
-    ends = [words(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
+    ends = [text_of(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
     others = (name for name in names if name not in {"source", "dest", *leaving_out})
     rest = sorted(others, key=lambda name: _is_long(message, name))
-    text = " ".join(f"{name}={words(getattr(message, name))}" for name in rest)
+    text = " ".join(f"{name}={text_of(getattr(message, name))}" for name in rest)
     return type(message).__name__, " -> ".join(ends).strip(), text
 
 

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
 from kraftcheck.spec.cfg.config import SETTING, Assignment, ConfigError, ModelConfig, Named
-from kraftcheck.spec.errors import ConstantError, InputError
+from kraftcheck.spec.errors import ConstantError, InputError, unknown
 from kraftcheck.spec.kinds import describe
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.starts import start_names
-from kraftcheck.spec.names import unknown
 from kraftcheck.spec.values import ModelValue, Symbol, Value, transform
 
 TEMPORAL = "temporal properties are not checked yet"

@@ -16,8 +16,8 @@ from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from kraftcheck.spec.display import words
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value
+from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol
 
 T = TypeVar("T")
 SHOWN = 80  # characters of a value
@@ -320,7 +320,7 @@ class _Reader:
             if run is None:
                 continue
             if isinstance(run.result, VALUES) and type(run.result) is not bool:
-                yield f"{ast.unparse(call)} = {_shown(run.result)}"
+                yield f"{ast.unparse(call)} = {cut(text_of(run.result), SHOWN)}"
             if not list(_values(call, moment.names)):  # the arguments do not show why
                 source = _function(run.code)
                 yield from _Reader(run, source).returned() if source is not None else ()
@@ -364,7 +364,7 @@ def _values(test: ast.AST, names: Names) -> Iterator[str]:
             pass
         else:
             if isinstance(value, VALUES) and not (isinstance(test, ast.Name) and isinstance(value, Record)):
-                yield f"{ast.unparse(test)} = {_shown(value)}"
+                yield f"{ast.unparse(test)} = {cut(text_of(value), SHOWN)}"
             if isinstance(test, ast.Subscript):
                 yield from _values(test.slice, names)
             return
@@ -393,9 +393,3 @@ def _value(node: ast.AST, names: Names) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
         return len(_value(node.args[0], names))
     raise LookupError(ast.dump(node))
-
-
-def _shown(value: Value) -> str:
-    text = words(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
-

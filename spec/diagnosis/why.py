@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kraftcheck.spec.diagnosis.guards import guard_of, run_traced
-from kraftcheck.spec.display import words
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.semantics import Refusal, Semantics
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.names import unknown
 from kraftcheck.spec.values import Record, Value, ordered
 
 ENABLED = "enabled"
@@ -124,12 +124,8 @@ def _line(who: list[str], text: str) -> str:
 
 
 def _who(reason: Reason) -> str:
-    actor = words(reason.actor) if reason.actor is not None else ""
-    return f"{actor} on {_cut(words(reason.message))}" if reason.message is not None else actor
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    actor = text_of(reason.actor) if reason.actor is not None else ""
+    return f"{actor} on {cut(text_of(reason.message), SHOWN)}" if reason.message is not None else actor
 
 
 def _candidates(
@@ -140,8 +136,8 @@ def _candidates(
         return
     acting = [key for key in ordered(state.replicas) if isinstance(state.replicas[key], action.actors)]
     if actor is not None and actor not in acting:
-        there = f"{words(actor)} is a {type(state.replicas[actor]).__name__}" if actor in state.replicas else ""
-        yield Reason("no replica", f"{there or f'there is no replica {words(actor)}'}: {_takers(action)}", actor)
+        there = f"{text_of(actor)} is a {type(state.replicas[actor]).__name__}" if actor in state.replicas else ""
+        yield Reason("no replica", f"{there or f'there is no replica {text_of(actor)}'}: {_takers(action)}", actor)
         return
     if not acting:
         yield Reason("no replica", f"there is none: {_takers(action)}")
@@ -183,7 +179,7 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
     me = state.replicas[key] if key is not None else None
     context = semantics.context(state, action, {})
     code = action.function.__code__
-    steps, run = run_traced(code, lambda: action.call(semantics.protocol, me, message, context))
+    steps, run = run_traced(code, lambda: call_action(semantics.protocol, action, me, message, context))
     if not steps:
         guard = guard_of(run)
         return Reason("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
@@ -207,7 +203,7 @@ def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -
         inbox = state.inboxes.get(sent.dest, semantics.network.empty)
         if semantics.network.apply(operation, inbox, sent) is None:
             verb = "given as a reply" if operation == "reply" else "sent"
-            return Refusal("network", f"{_cut(words(sent))} was {verb} before, and may be once only")
+            return Refusal("network", f"{cut(text_of(sent), SHOWN)} was {verb} before, and may be once only")
     return refusal
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from kraftcheck.spec.errors import ActionError, ProtocolError
-from kraftcheck.spec.kinds import mismatch
+from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.signature import Projection, declared, parameters, record_types
-from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Record, Value
-
-if TYPE_CHECKING:
-    from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 Reads = Callable[..., Any] | Iterable[Callable[..., Any]]
@@ -133,55 +128,3 @@ class Action:
             return ()
         assert self.asks is not None  # it is there that missing parameters are refused
         return record_types(self.function, self.function.__code__.co_varnames[1])
-
-    def call(
-        self, protocol: Protocol, me: Record | None, message: Record | None, context: Mapping[str, Value]
-    ) -> tuple[Step, ...]:
-        """Return the steps that the action would take, equal ones once.
-
-        Parameters
-        ----------
-        protocol
-            The protocol, with its constants.
-        me, message
-            The acting replica and the delivered message, or None where the trigger has none.
-        context
-            `shared` and the projections, by name; it may hold more than the action asks for.
-
-        Raises
-        ------
-        ActionError
-            Where the action raises, or breaks its contract: it yields something that is not a step, or a value
-            that is not of the declared type.
-        """
-        leading = [item for item in (me, message) if item is not None]
-        try:
-            steps = tuple(dict.fromkeys(self.function(protocol, *leading, *[context[name] for name in self.asks])))
-        except ActionError:
-            raise
-        except Exception as error:
-            raise ActionError(self, protocol, me, message, f"raised {type(error).__name__}: {error}") from error
-        for step in steps:
-            problem = self._breach(protocol, me, message, step)
-            if problem:
-                raise ActionError(self, protocol, me, message, problem)
-        return steps
-
-    def _breach(self, protocol: Protocol, me: Record | None, message: Record | None, step: Any) -> str | None:
-        if not isinstance(step, Step):
-            return f"yielded {step!r}, which is not a step (become(...), consume(...) or Step())"
-        if step.me != () and (me is None or type(step.me) is not type(me) or step.me.id != me.id):  # type: ignore[attr-defined]
-            return f"yielded {step.me!r} as the next state of {getattr(me, 'id', 'the environment')}"
-        if step.consumes and message is None:
-            return "consumes a message, but none was delivered"
-        written = [(f"the replica {replica!r}", replica) for replica in step.writes]
-        if step.me != ():
-            written.append(("me", step.me))
-        written += [("the message", sent) for _, sent in step.sends]
-        for path, value in written:
-            if not isinstance(value, Record):
-                return f"{path}: expected a record, found {value!r}"
-            problem = mismatch(value, type(value), path)
-            if problem:
-                return problem
-        return protocol.problem_with_effects(step)

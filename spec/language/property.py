@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import Reads, camel_case
 from kraftcheck.spec.language.signature import Projection, declared, parameters, record_types
-from kraftcheck.spec.values import Record, Value
-
-if TYPE_CHECKING:
-    from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 QUANTIFIED = ("me", "peer", "message")
@@ -152,24 +149,6 @@ class Property:
     @cached_property
     def _kinds(self) -> dict[str, tuple[type[Record], ...]]:
         return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
-
-    def holds(self, protocol: Protocol, arguments: dict[str, Value]) -> bool:
-        """Return whether it is true of the given arguments, by parameter name.
-
-        Raises
-        ------
-        ProtocolError
-            Where the method raises or returns something that is not a bool.
-        """
-        try:
-            result = self.function(protocol, *[arguments[name] for name in self.asks])
-        except Exception as error:
-            raise ProtocolError(f"property {self.name} raised {type(error).__name__}: {error}") from error
-        if type(result) is not bool:
-            code = self.function.__code__
-            place = f"{code.co_filename}:{code.co_firstlineno}"
-            raise ProtocolError(f"{place}: property {self.name} returned {result!r}; expected True or False")
-        return result
 
 
 def property_of(method: str, function: Callable[..., Any], marked: Marked) -> Property:

@@ -14,8 +14,7 @@ from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Marked, Property, property_of
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Map, Record, Symbol, Value, ordered
+from kraftcheck.spec.values import Map, Record, Symbol, Value, field_types, ordered
 
 MISSING: Any = object()
 
@@ -111,8 +110,6 @@ class Protocol:
         Names of temporal properties that the specification defines and kraftcheck does not check.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set and that make no difference here.
-    variants_module
-        The module in which its variants are, imported when one is asked for; by default the protocol's own.
     configuration
         For a variant, the configuration in which it shows what it changes: one of the model's by name, or a file (in
         a user's file, relative to that). `kraftcheck compare` takes it where no other is asked for.
@@ -125,7 +122,6 @@ class Protocol:
     specifications: ClassVar[Mapping[str, bool]] = {"Spec": False}
     temporal: ClassVar[tuple[str, ...]] = ()
     accepted_constants: ClassVar[tuple[str, ...]] = ()
-    variants_module: ClassVar[str | None] = None
     configuration: ClassVar[str | None] = None
 
     actions: ClassVar[Mapping[str, Action]] = {}
@@ -172,7 +168,7 @@ class Protocol:
             known = ", ".join(c.attribute for c in self.constants.values())
             raise ConstantError(min(values), f"is not a constant of {self.name()}; its constants are {known}")
         self.check_constants()
-        self._shared_types: dict[str, Any] | None = None
+        self.shared_types: dict[str, Any] | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -222,41 +218,22 @@ class Protocol:
         """Return the sets of values that the named symmetry makes interchangeable."""
         return tuple(tuple(ordered(getattr(self, attribute))) for attribute in self.symmetries[name])
 
-    def problem_with_effects(self, step: Step) -> str | None:
-        """Say what is wrong with the shared fields and bounds that a step names; None where nothing is."""
-        for name in (*step.spends, *step.needs):
-            if name not in self.bounds:
-                return f"spends {name!r}, which is not a bound; bounds are {', '.join(self.bounds) or 'none'}"
-        if step.puts and self._shared_types is not None:
-            for field, value in step.puts:
-                if field not in self._shared_types:
-                    return f"writes the shared field {field!r}; there are {', '.join(self._shared_types)}"
-                problem = mismatch(value, self._shared_types[field], f"shared.{field}")
-                if problem:
-                    return problem
-        for _, message in step.sends:
-            if not hasattr(message, "dest"):
-                return f"sends {message!r}, which has no field dest"
-        return None
-
-    def checked_initial(self, states: Iterable[State]) -> list[State]:
-        """Return initial states after checking that their values are of the declared types.
+    def checked_initial(self) -> list[State]:
+        """Return the initial states, each once, after checking that their values are of the declared types.
 
         Raises
         ------
         ProtocolError
             Where there is none, or a value is not of its declared type.
         """
-        from kraftcheck.spec.values import field_types
-
-        found = list(dict.fromkeys(states))
+        found = list(dict.fromkeys(self.initial()))
         if not found:
             raise ProtocolError(f"{type(self).__name__} has no initial state")
         for state in found:
             problem = mismatch(state, State, "")
             if problem:
                 raise ProtocolError(f"initial state of {type(self).__name__}: {problem}")
-            self._shared_types = field_types(type(state.shared))
+            self.shared_types = field_types(type(state.shared))
         return found
 
 

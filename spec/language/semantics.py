@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.calling import call_action, evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
@@ -107,7 +108,7 @@ class Semantics:
 
     def initial(self) -> list[State]:
         """Return the initial states, checked."""
-        return self.protocol.checked_initial(self.protocol.initial())
+        return self.protocol.checked_initial()
 
     # Who may do what
 
@@ -175,7 +176,7 @@ class Semantics:
         found = self._calls.get(key)
         if found is None:
             self.handler_calls[action.name] += 1
-            taken = action.call(self.protocol, me, message, given)
+            taken = call_action(self.protocol, action, me, message, given)
             found = tuple(self._shared_parts(step) for step in taken if not self._hopeless(step))
             self._calls[key] = found
         return found
@@ -334,7 +335,7 @@ class Semantics:
         key = (prop.name, *[known[name] for name in prop.asks])
         found = self._verdicts.get(key)
         if found is None:
-            found = prop.holds(self.protocol, known)
+            found = evaluate_property(self.protocol, prop, known)
             if "state" not in prop.asks:
                 self._verdicts[key] = found
         return found

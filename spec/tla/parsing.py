@@ -30,6 +30,7 @@ from importlib import resources
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Value, encode
 
@@ -175,7 +176,7 @@ def in_words(alternatives: Iterable[str]) -> str:
 
 def shortened(text: str) -> str:
     """Return text in quotes, cut where it is too long to be read in an error."""
-    return repr(str(text) if len(text) <= _FOUND_WIDTH else text[: _FOUND_WIDTH - 3] + "...")
+    return repr(cut(str(text), _FOUND_WIDTH))
 
 
 @cache

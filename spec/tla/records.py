@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.parsing import as_function
@@ -37,12 +38,12 @@ def shown(value: Value) -> str:
         text = one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    return cut(text, SHOWN)
 
 
 def few(names: Iterable[str]) -> str:
     """Return names that a file gives, listed as an error lists them: not too many, none too long."""
-    listed = [name if len(name) <= SHOWN else name[: SHOWN - 3] + "..." for name in names]
+    listed = [cut(name, SHOWN) for name in names]
     more = len(listed) - NAMED
     return ", ".join(listed[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 

@@ -72,7 +72,7 @@ class StateView:
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
-        starts = protocol.checked_initial(protocol.initial())
+        starts = protocol.checked_initial()
         self._shared_type: type[Record] = type(starts[0].shared)
         self._replicas = _replicas(protocol, starts)
         messages = _messages(protocol)

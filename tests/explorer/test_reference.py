@@ -36,6 +36,7 @@ from kraftcheck.spec import (
     step_invariant,
 )
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import Take, scenario, take
 from kraftcheck.spec.values import encode
@@ -467,7 +468,7 @@ def transitions_one_by_one(semantics: Semantics, state: State) -> Counter[tuple[
     taken: Counter[tuple[Any, ...]] = Counter()
     for action, actor, message in semantics.candidates(state):
         me = state.replicas[actor] if actor is not None else None
-        for step in action.call(semantics.protocol, me, message, semantics.context(state, action, {})):
+        for step in call_action(semantics.protocol, action, me, message, semantics.context(state, action, {})):
             target = semantics.apply(state, actor, message, step)
             if isinstance(target, State):
                 taken[action.name, actor, message, encode(target)] += 1

@@ -7,20 +7,23 @@ from collections.abc import Iterator
 import pytest
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.records import (
+from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
-    Admin,
     AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
-    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
-    Change,
     DescribeQuorumResponse,
-    Error,
     FetchResponse,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    Batch,
+    Error,
     Key,
     KRaftVersion,
     LeaderChange,
@@ -28,16 +31,12 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Operation,
     Position,
-    RemoveVoterRequest,
-    Replica,
-    Shared,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
     Voter,
     VoterAdded,
     VoterRemoved,
     Voters,
 )
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Step
 from tests.support.kraft_model.quorum_steps import (
     ALL,

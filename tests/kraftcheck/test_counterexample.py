@@ -30,7 +30,7 @@ from kraftcheck.reporting.changes import difference, fields_set, messages
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec import Bag, Map
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 
 N1, N2 = ModelValue("n1", 0), ModelValue("n2", 1)
 
@@ -65,7 +65,7 @@ def changed(old: object, new: object) -> list[str]:
     ],
 )
 def test_words(value, text) -> None:
-    assert words(value) == text
+    assert text_of(value) == text
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from kraftcheck.catalogue import TIERS, find_config, find_model, shipped_models
+from kraftcheck.catalogue import HOMES, TIERS, find_config, find_model, models_in, shipped_models
 from kraftcheck.engines import ENGINES, Engine, choose
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.language.loading import load, summary, variants_of
+from kraftcheck.spec.loading.protocols import summary, variants_of
+from kraftcheck.spec.loading.user_files import load
 
 
 @pytest.mark.parametrize("name", shipped_models())
@@ -49,13 +52,97 @@ def test_models_command(run, tmp_path) -> None:
                 assert " ".join(sentence.split()) in " ".join(outcome.out.split())
 
 
-def test_variants_are_imported_when_asked_for() -> None:
-    import subprocess
-    import sys
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A package of models beside the shipped ones; calling it adds a model of this source."""
+    folder = tmp_path / "house_of_models"
 
+    def add(name: str, source: str, variants: str | None = None) -> None:
+        configs = folder / name / "configs"
+        configs.mkdir(parents=True)
+        (configs / "default.cfg").write_text("\\* All of it.\nINIT Init\nNEXT Next\n")
+        (configs.parent / "__init__.py").write_text(source)
+        if variants is not None:
+            (configs.parent / "variants.py").write_text(variants)
+
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("kraftcheck.catalogue.HOMES", (*HOMES, folder.name))
+    models_in.cache_clear()
+    yield add
+    models_in.cache_clear()
+    for module in [module for module in sys.modules if module.partition(".")[0] == folder.name]:
+        del sys.modules[module]
+
+
+COUNTER = """
+from kraftcheck import *
+
+class Node(Record):
+    id: int
+    count: int = 0
+
+class Nothing(Record):
+    pass
+
+class Counter(Protocol):
+    \"\"\"A node counts to three.\"\"\"
+
+    def initial(self):
+        yield self.start([Node(1)], Nothing())
+
+    @internal
+    def count_on(self, me: Node) -> Steps:
+        if me.count < 3:
+            yield become(me.but(count=me.count + 1))
+"""
+
+
+def test_a_model_is_found_because_its_folder_is_there(home, run) -> None:
+    home("to_three", COUNTER, "from . import Counter\nclass Two(Counter, variant='two'):\n    'To two.'\n")
+    assert [*shipped_models()][-1] == "to-three"
+    assert "house_of_models.to_three" not in sys.modules
+    model = find_model("to-three")
+    assert "house_of_models.to_three.variants" not in sys.modules
+    assert (model.protocol.__name__, model.shipped, list(model.variants)) == ("Counter", "to-three", ["two"])
+    assert list(model.configurations) == ["default"]
+    listed = run("models").out
+    assert "to-three  A node counts to three.\n  variants\n    two  To two.\n" in listed
+    found = run("check", "to-three", "--engine", "reference", "--variant", "two", "--no-deadlock")
+    assert found.code == 0, found
+    assert "4 distinct states" in found.out
+
+
+def test_a_folder_without_configurations_is_no_model(home, tmp_path) -> None:
+    home("to_three", COUNTER)
+    (tmp_path / "house_of_models" / "to_three" / "configs" / "default.cfg").unlink()
+    (tmp_path / "house_of_models" / "to_three" / "configs").rmdir()
+    assert "to-three" not in shipped_models()
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [(COUNTER + "class Other(Protocol):\n    pass\n", "Counter, Other"), ("from kraftcheck import *\n", "none")],
+)
+def test_a_model_is_one_protocol(home, run, source, found) -> None:
+    home("mistaken", source)
+    outcome = run("check", "mistaken")
+    assert outcome.code == 2
+    assert f"house_of_models.mistaken: expected one protocol that is no variant, found {found}" in outcome.err
+
+
+def test_help_finds_no_models() -> None:
+    code = "import sys; from kraftcheck.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print([name for name in sys.modules if 'catalogue' in name or 'model' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_variants_are_imported_when_asked_for() -> None:
     code = (
         "import sys; from kraftcheck.kraft_model.reconfig import Reconfig\n"
-        "from kraftcheck.spec.language.loading import variants_of\n"
+        "from kraftcheck.spec.loading.protocols import variants_of\n"
         "print('kraftcheck.kraft_model.reconfig.variants' in sys.modules, bool(variants_of(Reconfig)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False True\n"
@@ -70,8 +157,6 @@ def test_variant_of_a_users_own(ping) -> None:
 
 
 def test_a_users_file_finds_modules_beside_it_and_replaces_none(tmp_path) -> None:
-    import sys
-
     (tmp_path / "beside_mine.py").write_text("LIMIT = 3\n")
     (tmp_path / "json.py").write_text(
         "from beside_mine import LIMIT\nfrom kraftcheck import *\n"

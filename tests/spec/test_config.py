@@ -288,7 +288,7 @@ def test_there_are_tlc_files() -> None:
 
 def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "three.cfg"
-    path.write_bytes(gzip.compress(b"INIT I"))
+    path.write_bytes(gzip.compress(b"INIT I", mtime=0))
     assert read_config(str(path)).init == Named("I", Position(str(path), 1, 6))
 
 
@@ -298,14 +298,17 @@ def test_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     assert read_config(path).init == Named("I", Position(str(path), 1, 6))
 
 
+PACKED = gzip.compress(b"INIT I", mtime=0)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", ": the file is empty; expected a TLC configuration, such as CONSTANT MaxRestarts = 1"),
         (b"\n \n", ": the file is empty; expected a TLC configuration, such as CONSTANT MaxRestarts = 1"),
-        (gzip.compress(b"INIT I")[:-3], ": the file is gzip but damaged: Compressed file ended before"),
+        (PACKED[:-3], ": the file is gzip but damaged: Compressed file ended before"),
         (b"\x1f\x8bINIT INIT INIT", ": the file is gzip but damaged: Unknown compression method"),
-        (gzip.compress(b"")[:10] + b"\xff" * 20, ": the file is gzip but damaged: Error -3 while decompressing data"),
+        (PACKED[:10] + b"\xff" * 20, ": the file is gzip but damaged: Error -3 while decompressing data"),
         ("INIT é".encode() + b"\nNEXT \xc3\xa9\xff", ":2:7: expected text in UTF-8, found byte 0xff"),
         (b"\xef\xbb\xbfINIT \xff", ":1:6: expected text in UTF-8, found byte 0xff"),
     ],

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, encode, field_names
@@ -125,7 +125,7 @@ class Reporter:
 
     def _watch(self, step: Step) -> None:
         transition = step.transition
-        actor = None if transition is None or transition.actor is None else words(transition.actor)
+        actor = None if transition is None or transition.actor is None else text_of(transition.actor)
         self._found.steps.append(
             {
                 "index": step.index,
@@ -172,14 +172,14 @@ def changed(before: State, after: State) -> Iterator[str]:
         if old is replica:
             continue
         if old is None or type(old) is not type(replica):
-            yield words(key)
+            yield text_of(key)
             continue
         for name in _fields_that_differ(old, replica):
-            yield f"{words(key)}.{name}"
-    yield from (words(key) for key in before.replicas if key not in after.replicas)
+            yield f"{text_of(key)}.{name}"
+    yield from (text_of(key) for key in before.replicas if key not in after.replicas)
     for key in {**before.inboxes, **after.inboxes}:
         if before.inboxes.get(key) != after.inboxes.get(key):
-            yield f"messages to {words(key)}"
+            yield f"messages to {text_of(key)}"
     if before.shared is not after.shared:
         yield from _fields_that_differ(before.shared, after.shared)
     spent: Map[str, int] = after.spent

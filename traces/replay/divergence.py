@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kraftcheck.spec.diagnosis.why import explain_text
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView, ViewError
@@ -254,18 +254,18 @@ class Judge:
         if step.action in self._semantics.network.own_actions():
             who = "by the network"
         else:
-            who = "by the environment" if step.actor is None else f"by {words(step.actor)}"
+            who = "by the environment" if step.actor is None else f"by {text_of(step.actor)}"
         if step.message is None:
             return who
         kind = type(step.message)
-        sender = f" from {words(step.message.source)}" if "source" in field_names(kind) else ""  # type: ignore[attr-defined]
+        sender = f" from {text_of(step.message.source)}" if "source" in field_names(kind) else ""  # type: ignore[attr-defined]
         return f"{who} on {kind.__name__}{sender}"
 
 
 def short_names(view: StateView, state: State) -> dict[Value, str]:
     """Return short names for the identities of replicas as they stand in variables, where these are records."""
     ids = [key for key in state.replicas if isinstance(key, Record)]
-    return {view.encode(key): words(key) for key in ids}
+    return {view.encode(key): text_of(key) for key in ids}
 
 
 def _listed(found: Sequence[Difference], theirs: str) -> str:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from os import PathLike, fspath
 
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
@@ -19,12 +19,13 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
 from kraftcheck.spec.tla.view import StateView, ViewError
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.formats.read import stream_traces
+from kraftcheck.traces.errors import TraceError
+from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted
 from kraftcheck.traces.replay.states import StateReader
-from kraftcheck.traces.trace import Trace, TraceEnd, TraceError, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import Trace, TraceEnd, TraceFormat, TraceHead, TraceState
 
 REMEMBERED = 10_000
 """States after which what was learned of the protocol is forgotten, so that memory does not grow with a file."""
@@ -414,7 +415,7 @@ class _Walk:
 
 def _in_words(permutation: Permutation) -> str:
     """Say which values stand for which: the permutation leads from the trace's state to ours."""
-    moved = [f"{words(value)} stands for our {words(image)}" for value, image in permutation.items() if value != image]
+    moved = [f"{text_of(old)} stands for our {text_of(new)}" for old, new in permutation.items() if old != new]
     return ", ".join(moved)
 
 

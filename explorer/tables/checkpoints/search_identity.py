@@ -8,7 +8,7 @@ from typing import Any
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.decoding import Lexicon, modules_of, source_of
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Value, encode, order_key
@@ -33,7 +33,7 @@ def identity_of_search(protocol: Protocol, options: Options) -> Identity:
     return {
         "model": f"{cls.__module__}:{cls.__qualname__}",
         "source": dict(_sources(cls)),
-        "constants": {name: [words(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
+        "constants": {name: [text_of(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
         "order of model values": [value.name for value in sorted(values, key=order_key)],
         "properties": _names(options.properties),
         "constraints": _names(options.constraints),

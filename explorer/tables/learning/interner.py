@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ from kraftcheck.explorer.tables.kernel.resolve import (
 )
 from kraftcheck.explorer.tables.learning.permutations import Images
 from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.calling import evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
@@ -350,7 +351,8 @@ class Vocabulary:
             self.messages.append(message)
             bad = 0
             for bit, prop in self.message_properties:
-                if isinstance(message, prop.kinds("message")) and not prop.holds(self.protocol, {"message": message}):
+                about = isinstance(message, prop.kinds("message"))
+                if about and not evaluate_property(self.protocol, prop, {"message": message}):
                     bad |= 1 << bit
             group = self.network.group(message)
             own = 0 if group is None else 1 + self.message(group)
@@ -387,7 +389,11 @@ class Vocabulary:
         counted = self.network.rule("discard", self.network.known(inbox)[0]) is not None
         if not counted:
             return self._learned_content(slot, inbox)
-        items = sorted((self.message(m), c) for m, c in self.network.to_counts(inbox).items())
+        return self.counted_content(slot, ((self.message(m), c) for m, c in self.network.to_counts(inbox).items()))
+
+    def counted_content(self, slot: int, counts: Iterable[tuple[int, int]]) -> int:
+        """Return the id of an inbox content that is made of messages, by id, and how often each is there."""
+        items = sorted(counts)
         while True:
             free = int(self.meta[M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(self.a["content_items"]):
@@ -437,7 +443,7 @@ class Vocabulary:
         replicas = [0] * len(self.slots)
         for key, replica in state.replicas.items():
             replicas[self.slots[key]] = self.local(replica)
-        result = [self._identified(self._row(row + replicas))] + [0] * len(self.slots)
+        result = [self._identified(self.control_row(row + replicas))] + [0] * len(self.slots)
         for slot, content in inboxes:
             result[1 + slot] = content
         return result
@@ -468,7 +474,8 @@ class Vocabulary:
         if self._view_name is not None:
             self.a["hidden"][:base] = self.protocol.hidden(self._view_name).columns(self.bounds, self.shared_names)
 
-    def _row(self, values: list[int]) -> int:
+    def control_row(self, values: list[int]) -> int:
+        """Return the id of a control row."""
         while True:
             fresh = int(self.meta[M_ROWS])
             if fresh < len(self.a["rows"]):

@@ -41,6 +41,7 @@ from kraftcheck.explorer.tables.learning.interner import WHOLE, Vocabulary, with
 from kraftcheck.explorer.tables.learning.reads import LocalReader, Path, Question, SharedReader
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.calling import call_action, evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
@@ -203,7 +204,7 @@ class Learner(Vocabulary):
         self.handler_calls[action.name] += 1
         test = self.purity
         if test is None:
-            steps = action.call(self.protocol, me, message, given)
+            steps = call_action(self.protocol, action, me, message, given)
         else:
             steps = test.call(action, me, message, given)
         bounds = self.protocol.bounds
@@ -267,7 +268,7 @@ class Learner(Vocabulary):
                 note((VIEW, kind, role), self._answer_of(kind, local))
             if not isinstance(record, prop.kinds(name)):
                 return True
-        return prop.holds(self.protocol, given)
+        return evaluate_property(self.protocol, prop, given)
 
     def _noter(
         self, role: int, local: int, note: Callable[[Question, int], None]

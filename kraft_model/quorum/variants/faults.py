@@ -1,6 +1,6 @@
 """Seeded faults of `Quorum`: each breaks one rule, and one of the properties catches it.
 
-Which one, and within which bounds, is in `configs/quorum.fault.<variant>.cfg`. KAFKA-n is the issue in Apache Kafka's
+Which one, and within which bounds, is in `configs/fault.<variant>.cfg`. KAFKA-n is the issue in Apache Kafka's
 tracker where Kafka had the fault, or where the rule comes from.
 """
 
@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter
-from kraftcheck.kraft_model.quorum.records import (
-    Error,
+from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
-    Key,
-    Mode,
-    Nil,
-    Position,
-    Replica,
-    Shared,
-    Voter,
     VoteRequest,
     VoteResponse,
 )
+from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Position, Voter
+from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
 from kraftcheck.spec import ModelValue, Record, Step, Steps, become
 

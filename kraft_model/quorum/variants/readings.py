@@ -1,34 +1,33 @@
 """Other readings of the KIPs than `Quorum`'s, each a variant. What each leads to is in `docs/findings.md`."""
 
-
 # ruff: noqa: D102 - a method here overrides one that says what it is for
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.log import keys, version_in
-from kraftcheck.kraft_model.quorum.records import (
+from kraftcheck.kraft_model.quorum.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
-    Change,
-    Error,
     FetchResponse,
     FetchSnapshotResponse,
+    UpdateVoterRequest,
+    VoteRequest,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    Batch,
+    Error,
     Key,
     Mode,
     Nil,
     Operation,
-    Replica,
-    Shared,
-    UpdateVoterRequest,
     Voter,
     VoterAdded,
-    VoteRequest,
     VoterRemoved,
     Voters,
 )
+from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.voters import Outcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
@@ -96,9 +95,7 @@ class Draft(Quorum, variant="kip853-draft"):
             return VoterRemoved(next(iter(removed)).key)
         return Voters(voters)
 
-    def handle_begin_quorum_epoch_request(
-        self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared
-    ) -> Steps:
+    def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
         """Who does not believe that it is a voter refuses with NOT_VOTER, and the leader has to repeat it."""
         if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
             yield from super().handle_begin_quorum_epoch_request(me, request, shared)
@@ -199,7 +196,6 @@ class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         return (me, ()) if me.updating else super().next_request(me)
-
 
 
 class VersionOnceCommitted(Quorum, variant="version-once-committed"):

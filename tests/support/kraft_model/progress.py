@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kraftcheck.kraft_model.quorum.records import Mode, Replica
+from kraftcheck.kraft_model.quorum.records import Mode
+from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import State
 
 

@@ -68,11 +68,11 @@ from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.spec.diagnosis.why import explain
-from kraftcheck.spec.display import words
+from kraftcheck.spec.display import text_of
+from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.names import unknown
 from kraftcheck.spec.values import Record, Value, field_names, ordered
 
 REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
@@ -314,7 +314,7 @@ class Stage:
         if self._state is None:
             raise ScenarioError("no initial state is such")
         for key in ordered(self._state.replicas):
-            yield f"{words(key)}: {self._shown(self._state.replicas[key])}"
+            yield f"{text_of(key)}: {self._shown(self._state.replicas[key])}"
 
     def _briefly(self, given: list[str]) -> Iterator[str]:
         yield next(iter(self._settle(given[1:]) if given[0] == "settle" else self._take(read_ask(given))))
@@ -349,8 +349,8 @@ class Stage:
                 if t.message is not None
                 and t.action in self.semantics.protocol.actions
                 and (not kinds or type(t.message).__name__ in kinds)
-                and named["to"] in (None, words(t.actor))
-                and named["from"] in (None, words(getattr(t.message, "source", "")))
+                and named["to"] in (None, text_of(t.actor))
+                and named["from"] in (None, text_of(getattr(t.message, "source", "")))
             ]
             if not fitting:
                 return
@@ -405,7 +405,7 @@ class Stage:
             for t in self.semantics.transitions(self.state)
             if t.message is not None
             and t.action in self.semantics.protocol.actions
-            and (not among or {words(t.actor), words(getattr(t.message, "source", t.actor))} <= set(among))
+            and (not among or {text_of(t.actor), text_of(getattr(t.message, "source", t.actor))} <= set(among))
         ]
 
     def _cannot(self, given: list[str]) -> Iterator[str]:
@@ -439,7 +439,7 @@ class Stage:
                 yield from lines if under_way else ["none"]
                 continue
             value = self._at(self.state, None, path)
-            yield f"{path}: {self._shown(value) if isinstance(value, Record) and '.' not in path else words(value)}"
+            yield f"{path}: {self._shown(value) if isinstance(value, Record) and '.' not in path else text_of(value)}"
 
     def _property(self, given: list[str]) -> Iterator[str]:
         for name in given:
@@ -464,7 +464,7 @@ class Stage:
             t
             for t in self.semantics.transitions(self.state)
             if t.action == ask.action
-            and ask.by in (None, words(t.actor))
+            and ask.by in (None, text_of(t.actor))
             and _describes(ask, t.message)
             and _sends(ask, t)
             and all(self._is(t.target, t.actor, *item) for item in ask.then.items())
@@ -479,7 +479,7 @@ class Stage:
 
     def _is(self, state: State, actor: Value, path: str, text: str) -> bool:
         try:
-            return words(self._at(state, actor, path)) == text
+            return text_of(self._at(state, actor, path)) == text
         except NothingThereError:
             return False
 
@@ -500,7 +500,7 @@ class Stage:
         return value
 
     def _replica(self, state: State, text: str) -> Value:
-        return next((key for key in state.replicas if words(key) == text), None)
+        return next((key for key in state.replicas if text_of(key) == text), None)
 
     # Telling
 
@@ -509,11 +509,11 @@ class Stage:
         if transition.action in self.semantics.protocol.network.own_actions():
             text += " by the network"
         elif transition.actor is not None:
-            text += f" by {words(transition.actor)}"
+            text += f" by {text_of(transition.actor)}"
         if transition.message is not None:
             text += f" on {type(transition.message).__name__}"
             source = getattr(transition.message, "source", None)
-            text += f" from {words(source)}" if source is not None else ""
+            text += f" from {text_of(source)}" if source is not None else ""
         return text
 
     def _told(self, transition: Transition) -> Iterator[str]:
@@ -553,7 +553,7 @@ def _describes(ask: Ask, message: Record | None) -> bool:
     if ask.on not in (None, type(message).__name__):
         return False
     wanted = {**ask.fields, **({"source": ask.source} if ask.source is not None else {})}
-    return all(words(_field(message, name)) == text for name, text in wanted.items())
+    return all(text_of(_field(message, name)) == text for name, text in wanted.items())
 
 
 def _sends(ask: Ask, transition: Transition) -> bool:
@@ -563,7 +563,7 @@ def _sends(ask: Ask, transition: Transition) -> bool:
         fields["dest"] = ask.dest
     sent = [message for _, message in transition.step.sends]
     return not fields or any(
-        all(name in field_names(type(one)) and words(getattr(one, name)) == text for name, text in fields.items())
+        all(name in field_names(type(one)) and text_of(getattr(one, name)) == text for name, text in fields.items())
         for one in sent
     )
 
@@ -571,8 +571,8 @@ def _sends(ask: Ask, transition: Transition) -> bool:
 def _field(value: Value, path: str) -> Value:
     for name in path.split("."):
         if not isinstance(value, Record):
-            raise NothingThereError(f"{words(value)} has no field {name}")
+            raise NothingThereError(f"{text_of(value)} has no field {name}")
         if name not in field_names(type(value)):
-            raise ScenarioError(f"{words(value)} has no field {name}")
+            raise ScenarioError(f"{text_of(value)} has no field {name}")
         value = getattr(value, name)
     return value

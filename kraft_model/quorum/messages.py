@@ -1,0 +1,240 @@
+"""What replicas of `quorum` send each other, and the groups of messages that are dropped together.
+
+Sources: the schemas of KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-853
+(AddVoter, RemoveVoter, UpdateVoter, DescribeQuorum) and KIP-996 (PreVote). In a response `of` is the epoch of the
+request: a replica drops answers to requests that it sent in another epoch. Kafka does so by resetting its connections
+at every transition.
+"""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.quorum.records import Batch, Error, Key, Nil, Operation, Position, Voter
+from kraftcheck.spec import ModelValue, Record
+
+
+class VoteRequest(Record):
+    """Vote; with `pre_vote` it asks whether a vote would be granted (KIP-996). `voter` is whom it is meant for."""
+
+    epoch: int
+    pre_vote: bool
+    candidate: Key
+    voter: Key
+    last_epoch: int
+    last_offset: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class VoteResponse(Record):
+    """The answer to a vote or pre-vote, by whom the request was meant for."""
+
+    epoch: int
+    leader: ModelValue | Nil
+    granted: bool
+    error: Error
+    pre_vote: bool
+    voter: Key
+    of: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class BeginQuorumEpochRequest(Record):
+    """A leader tells a voter that it leads."""
+
+    epoch: int
+    voter: Key
+    source: ModelValue
+    dest: ModelValue
+
+
+class BeginQuorumEpochResponse(Record):
+    """The answer to BeginQuorumEpoch."""
+
+    epoch: int
+    leader: ModelValue | Nil
+    error: Error
+    of: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class EndQuorumEpochRequest(Record):
+    """A leader resigns, and says who should stand for election, the best first."""
+
+    epoch: int
+    preferred: tuple[Key, ...]
+    source: ModelValue
+    dest: ModelValue
+
+
+class EndQuorumEpochResponse(Record):
+    """The answer to EndQuorumEpoch."""
+
+    epoch: int
+    leader: ModelValue | Nil
+    error: Error
+    of: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class FetchRequest(Record):
+    """A follower or an observer asks for what follows its log end."""
+
+    epoch: int
+    offset: int
+    last_epoch: int
+    directory: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class FetchResponse(Record):
+    """The answer to a fetch: records, or where the logs diverge, or the snapshot to load; or an error."""
+
+    epoch: int
+    leader: ModelValue | Nil
+    error: Error
+    high_watermark: int
+    records: tuple[Batch, ...]
+    diverging: Position | Nil
+    snapshot: Position | Nil
+    request: FetchRequest
+    source: ModelValue
+    dest: ModelValue
+
+
+class FetchSnapshotRequest(Record):
+    """A replica asks for a snapshot (KIP-630); it is sent in one piece here."""
+
+    epoch: int
+    snapshot: Position
+    directory: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class FetchSnapshotResponse(Record):
+    """The answer: the state up to the snapshot's end offset, or an error."""
+
+    epoch: int
+    leader: ModelValue | Nil
+    error: Error
+    content: tuple[Batch, ...]
+    request: FetchSnapshotRequest
+    source: ModelValue
+    dest: ModelValue
+
+
+class ApiVersionsRequest(Record):
+    """The leader asks a new voter which kraft.version it supports (KIP-853, "AddVoter", step 3)."""
+
+    of: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class ApiVersionsResponse(Record):
+    """The highest kraft.version that the replica supports."""
+
+    version: int
+    of: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class AddVoterRequest(Record):
+    """AddVoter from a controller that joins automatically; what an administrator sends is a step of who gets it."""
+
+    voter: Voter
+    source: ModelValue
+    dest: ModelValue
+
+
+class RemoveVoterRequest(Record):
+    """RemoveVoter, sent by a controller that joins automatically."""
+
+    voter: Key
+    source: ModelValue
+    dest: ModelValue
+
+
+class UpdateVoterRequest(Record):
+    """A voter tells the leader its endpoint, directory id and supported kraft.version."""
+
+    epoch: int
+    voter: Voter
+    version: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class UpdateVoterResponse(Record):
+    """The answer to UpdateVoter."""
+
+    epoch: int
+    leader: ModelValue | Nil
+    error: Error
+    of: int
+    source: ModelValue
+    dest: ModelValue
+
+
+class AdminResponse(Record):
+    """The answer to AddVoter, RemoveVoter or UpdateFeatures, to an administrator or to a controller that joins."""
+
+    operation: Operation
+    error: Error
+    source: ModelValue
+    dest: ModelValue
+
+
+class DescribeQuorumResponse(Record):
+    """The answer to DescribeQuorum (KIP-853, "DescribeQuorum"): current and committed voters, and observers."""
+
+    error: Error
+    epoch: int
+    high_watermark: int
+    current: frozenset[Voter]
+    committed: frozenset[Voter]
+    observers: frozenset[Key]
+    source: ModelValue
+    dest: ModelValue
+
+
+# Groups of messages that are dropped together
+
+
+class Answers(Record):
+    """The answers of one kind under way to a replica."""
+
+    kind: str
+    dest: ModelValue
+
+
+class PreVotes(Record):
+    """The pre-vote requests under way from a replica to another."""
+
+    source: ModelValue
+    dest: ModelValue
+
+
+KINDS: dict[type[Record], str] = {
+    FetchResponse: "fetch",
+    FetchSnapshotResponse: "fetch",
+    BeginQuorumEpochResponse: "leader",
+    EndQuorumEpochResponse: "leader",
+    ApiVersionsResponse: "leader",
+    UpdateVoterResponse: "update",
+}
+
+
+def group_of(message: Record) -> Record | None:
+    """Return the group that a message belongs to, or None."""
+    if isinstance(message, VoteRequest):
+        return PreVotes(message.source, message.dest) if message.pre_vote else None
+    if isinstance(message, VoteResponse):
+        return Answers("pre-vote" if message.pre_vote else "vote", message.dest)
+    kind = KINDS.get(type(message))
+    return None if kind is None else Answers(kind, message.dest)  # type: ignore[attr-defined]

@@ -1,0 +1,148 @@
+"""What a replica of `quorum` knows, and what belongs to nobody.
+
+Sources: quorum-state of KIP-595, KIP-853 and KIP-996; the handlers of voter changes in Kafka.
+"""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.quorum.messages import FetchRequest, FetchSnapshotRequest
+from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Operation, Voter
+from kraftcheck.spec import Map, ModelValue, Record
+
+
+class Change(Record):
+    """A voter change or upgrade that a leader handles: the state that Kafka keeps in its handlers.
+
+    Attributes
+    ----------
+    operation
+        Which one.
+    voter
+        Who is added; Nil otherwise.
+    checked
+        Whether the new voter's answer to ApiVersions has come.
+    offset
+        The end offset of its batch in the log; 0 before it is appended.
+    client
+        Who is to be answered.
+    """
+
+    operation: Operation
+    voter: Voter | Nil
+    checked: bool
+    offset: int
+    client: ModelValue
+
+
+class Replica(Record):
+    """Everything that one replica knows.
+
+    On disk are directory, epoch, leader, voted, the flushed part of the log and its snapshot. The log is kept whole:
+    what is before `start` stands for the snapshot that ends there, and nobody reads it as a log.
+
+    Attributes
+    ----------
+    id, directory, endpoint
+        Its replica key, and a number that stands for its endpoints.
+    software
+        The highest kraft.version that its software supports (KIP-853, "Supported features").
+    mode, epoch, leader, voted
+        Its state, epoch, the leader of the epoch and the candidate that it voted for in it.
+    log, start, flushed, high_watermark
+        Its log; where it begins behind the snapshot; how much is on disk; how much it knows to be committed.
+    voters, version
+        The voter set and the kraft.version in use.
+    granted, rejected
+        Who has granted and refused it a vote (or pre-vote), itself included.
+    fetched
+        Follower: whether it has fetched since it began to follow.
+    ended
+        Follower: whether its leader has resigned.
+    pending
+        The request to whose answer it waits.
+    offsets
+        Leader: the end offset that each other replica has fetched to, by replica key.
+    change
+        Leader: the voter change or upgrade under way.
+    heard
+        Leader at kraft.version 0: what voters have told of themselves in UpdateVoter, which is not in the log then.
+    updating, updated
+        Follower: whether it waits for an answer to UpdateVoter, and whether its leader has acknowledged one.
+    joining
+        Observer: whether it waits for an answer to AddVoter or RemoveVoter of its own.
+    watched
+        History, for properties only (WatchPreVotes): who has begun a pre-vote round since when this replica has led, or
+        followed and fetched, all the time.
+    ballot
+        History, for properties only: whom it voted for in this epoch, whatever it has forgotten since.
+    """
+
+    id: ModelValue
+    directory: int = 1
+    endpoint: int = 1
+    software: int = 1
+    mode: Mode = Mode.UNATTACHED
+    epoch: int = 0
+    leader: ModelValue | Nil = Nil.NIL
+    voted: Key | Nil = Nil.NIL
+    log: tuple[Batch, ...] = ()
+    start: int = 0
+    flushed: int = 0
+    high_watermark: int = 0
+    voters: frozenset[Voter] = frozenset()
+    version: int = 0
+    granted: frozenset[Key] = frozenset()
+    rejected: frozenset[Key] = frozenset()
+    fetched: bool = False
+    ended: bool = False
+    pending: FetchRequest | FetchSnapshotRequest | Nil = Nil.NIL
+    offsets: Map[Key, int] = Map()
+    change: Change | Nil = Nil.NIL
+    heard: frozenset[Voter] = frozenset()
+    updating: bool = False
+    updated: bool = False
+    joining: bool = False
+    watched: frozenset[ModelValue] = frozenset()
+    ballot: Key | Nil = Nil.NIL
+
+    @property
+    def key(self) -> Key:
+        """Its replica key."""
+        return Key(self.id, self.directory)
+
+
+class Admin(Record):
+    """Who sends what an administrator asks for, and reads the answers."""
+
+    id: ModelValue
+
+
+class Term(Record):
+    """An epoch and who was elected to lead it."""
+
+    epoch: int
+    leader: ModelValue
+
+
+class Shared(Record):
+    """What is nobody's own.
+
+    Attributes
+    ----------
+    appended
+        How many client records were ever appended; the next one has the next number.
+    cuts
+        Pairs of replicas between which nothing is delivered.
+    committed
+        History, for properties only: the longest log that a leader ever showed as committed.
+    elected
+        History, for properties only: who was ever elected, in which epoch.
+    lost
+        History, for properties only: the replica keys of lost disks, with how much each log held.
+    """
+
+    appended: int = 0
+    cuts: frozenset[frozenset[ModelValue]] = frozenset()
+    committed: tuple[Batch, ...] = ()
+    elected: frozenset[Term] = frozenset()
+    lost: Map[Key, tuple[Batch, ...]] = Map()

@@ -1,0 +1,116 @@
+"""Calls the actions and properties of a protocol, and checks that they keep their contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftcheck.spec.errors import ActionError, ProtocolError
+from kraftcheck.spec.kinds import mismatch
+from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Record, Value
+
+
+def call_action(
+    protocol: Protocol, action: Action, me: Record | None, message: Record | None, context: Mapping[str, Value]
+) -> tuple[Step, ...]:
+    """Return the steps that an action would take, equal ones once.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    action
+        One of its actions.
+    me, message
+        The acting replica and the delivered message; None where the trigger has none.
+    context
+        `shared` and the projections, by name. It may hold more than the action asks for.
+
+    Raises
+    ------
+    ActionError
+        If the action raises, yields something that is not a step, or writes a value that is not of its declared type.
+    """
+    leading = [item for item in (me, message) if item is not None]
+    try:
+        steps = tuple(dict.fromkeys(action.function(protocol, *leading, *[context[name] for name in action.asks])))
+    except ActionError:
+        raise
+    except Exception as error:
+        raise ActionError(action, protocol, me, message, f"raised {type(error).__name__}: {error}") from error
+    for step in steps:
+        problem = _breach(protocol, me, message, step)
+        if problem:
+            raise ActionError(action, protocol, me, message, problem)
+    return steps
+
+
+def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str, Value]) -> bool:
+    """Return whether a property is true of the given arguments.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    prop
+        One of its properties.
+    arguments
+        The value of each parameter that the property asks for, by name.
+
+    Raises
+    ------
+    ProtocolError
+        If the method raises, or returns something that is not a bool.
+    """
+    try:
+        result = prop.function(protocol, *[arguments[name] for name in prop.asks])
+    except Exception as error:
+        raise ProtocolError(f"property {prop.name} raised {type(error).__name__}: {error}") from error
+    if type(result) is not bool:
+        code = prop.function.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}"
+        raise ProtocolError(f"{place}: property {prop.name} returned {result!r}; expected True or False")
+    return result
+
+
+def _breach(protocol: Protocol, me: Record | None, message: Record | None, step: Any) -> str | None:
+    """Return what is wrong with a step that an action yielded, or None."""
+    if not isinstance(step, Step):
+        return f"yielded {step!r}, which is not a step (become(...), consume(...) or Step())"
+    if step.me != () and (me is None or type(step.me) is not type(me) or step.me.id != me.id):  # type: ignore[attr-defined]
+        return f"yielded {step.me!r} as the next state of {getattr(me, 'id', 'the environment')}"
+    if step.consumes and message is None:
+        return "consumes a message, but none was delivered"
+    written = [(f"the replica {replica!r}", replica) for replica in step.writes]
+    if step.me != ():
+        written.append(("me", step.me))
+    written += [("the message", sent) for _, sent in step.sends]
+    for path, value in written:
+        if not isinstance(value, Record):
+            return f"{path}: expected a record, found {value!r}"
+        problem = mismatch(value, type(value), path)
+        if problem:
+            return problem
+    return _effects_breach(protocol, step)
+
+
+def _effects_breach(protocol: Protocol, step: Step) -> str | None:
+    """Return what is wrong with the bounds, shared fields and messages of a step, or None."""
+    for name in (*step.spends, *step.needs):
+        if name not in protocol.bounds:
+            return f"spends {name!r}, which is not a bound; bounds are {', '.join(protocol.bounds) or 'none'}"
+    if step.puts and protocol.shared_types is not None:
+        for field, value in step.puts:
+            if field not in protocol.shared_types:
+                return f"writes the shared field {field!r}; there are {', '.join(protocol.shared_types)}"
+            problem = mismatch(value, protocol.shared_types[field], f"shared.{field}")
+            if problem:
+                return problem
+    for _, message in step.sends:
+        if not hasattr(message, "dest"):
+            return f"sends {message!r}, which has no field dest"
+    return None

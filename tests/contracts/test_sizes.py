@@ -1,0 +1,72 @@
+"""No module, no function and no list of parameters is too long to read at once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("spec", "kraft_model", "explorer", "traces", "kraftcheck")
+KERNEL = ROOT / "explorer" / "tables" / "kernel"
+API = ROOT / "kraftcheck" / "api.py"
+MODULE, FUNCTION, COMPILED_FUNCTION, PARAMETERS = 450, 80, 120, 10
+
+KNOWN = {
+    "explorer/tables/engine.py",
+    "explorer/tables/kernel/expand.py: expand",
+    "explorer/tables/kernel/resolve.py",
+    "explorer/tables/learning/interner.py",
+    "kraftcheck/api.py: check",
+}
+
+
+def sources() -> list[Path]:
+    """Return every module of the product, once: not by the links in `kraftcheck`."""
+    return [
+        path
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if not any(parent.is_symlink() for parent in path.parents)
+    ]
+
+
+def too_long(path: Path, source: str) -> Iterator[str]:
+    """Yield what is too long in a module, by name."""
+    module = path.relative_to(ROOT)
+    lines = len(source.splitlines())
+    if lines > MODULE:
+        yield f"{module}: {lines} lines"
+    compiled = KERNEL in path.parents
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if lines > (COMPILED_FUNCTION if compiled else FUNCTION):
+            yield f"{module}: {function.name}: {lines} lines"
+        given = function.args
+        parameters = len(given.posonlyargs) + len(given.args) + (0 if path == API else len(given.kwonlyargs))
+        if parameters > PARAMETERS and not compiled:
+            yield f"{module}: {function.name}: {parameters} parameters"
+
+
+def test_nothing_is_too_long() -> None:
+    found = [breach for path in sources() for breach in too_long(path, path.read_text())]
+    assert {breach.rpartition(": ")[0] for breach in found} <= KNOWN, "\n".join(found)
+
+
+def test_all_modules_are_measured() -> None:
+    names = {str(path.relative_to(ROOT)) for path in sources()}
+    assert {"kraftcheck/files.py", "spec/values.py", "explorer/result.py"} <= names
+    assert not any(name.startswith("kraftcheck/spec/") for name in names)
+
+
+def test_what_is_too_long_is_seen() -> None:
+    long = "def f(a, b, c, d, e, f, g, h, i, j, *, k):\n" + "    pass\n" * 500
+    breaches = ["501 lines", "f: 501 lines", "f: 11 parameters"]
+    assert list(too_long(ROOT / "spec" / "new.py", long)) == [f"spec/new.py: {breach}" for breach in breaches]
+    assert len(list(too_long(API, long))) == 2
+    assert len(list(too_long(KERNEL / "new.py", long))) == 2
+    short = "def f():\n" + "    pass\n" * 100
+    assert list(too_long(KERNEL / "new.py", short)) == []
+    assert len(list(too_long(ROOT / "spec" / "new.py", short))) == 1
