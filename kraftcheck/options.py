@@ -17,7 +17,7 @@ from typing import Any
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Options
 
-_FIELDS = {field.name for field in fields(Options)}
+_FIELDS = [field.name for field in fields(Options)]
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
@@ -127,5 +127,5 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
     arguments
         What was read from the command line.
     """
-    found = {name: value for name, value in vars(arguments).items() if name in _FIELDS}
+    found = {name: getattr(arguments, name) for name in _FIELDS if name in arguments}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
