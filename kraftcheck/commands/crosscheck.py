@@ -36,7 +36,7 @@ from kraftcheck.traces.replay.states import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.crosscheck.tlc import Limits
+    from kraftcheck.traces.crosscheck.tlc import TlcProgress
 
 EQUAL, DIFFERENT = 0, 1
 VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
@@ -183,11 +183,11 @@ def _with_spec(job: _Job, spec: Path, compare_states: int, workers: int) -> Outc
         with Meter(quiet=job.quiet) as meter:
             began = time.monotonic()
 
-            def report(now: Limits) -> None:
+            def report(now: TlcProgress) -> None:
                 seconds = time.monotonic() - began
                 meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
 
-            done = tlc.run(tool, copy, config, tlc.How(options, dump, workers), report)
+            done = tlc.run(tool, copy, config, tlc.TlcOptions(options, dump, workers), report)
         if done.violated is not None:
             replayer = Replayer(job.bound.protocol, init=job.bound.init, symmetry=job.bound.symmetry)
             outcome = Outcome(counted, counterexamples=list(replayer.replay(done.log)))

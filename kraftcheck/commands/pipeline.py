@@ -23,9 +23,9 @@ from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, c
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import Bound
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.folder import Input, Output, inputs_of
-from kraftcheck.traces.pipeline.pipeline import Pipeline, Summary
-from kraftcheck.traces.replay.replayer import Verdict
+from kraftcheck.traces.pipeline.driver import Pipeline, Summary
+from kraftcheck.traces.pipeline.output import Input, PipelineFolder, inputs_of
+from kraftcheck.traces.replay.replayer import ReplayVerdict
 
 LONGEST = 160
 """Characters of a reason that the report shows; the tables have all."""
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_warnings(warnings)
         identity = identity_of_search(bound.protocol, Options(init=bound.init, symmetry=bound.symmetry))
         names = ("model", "source", "constants", "symmetry", "start")
-        with Output(arguments.out, {name: identity[name] for name in names}) as output:
+        with PipelineFolder(arguments.out, {name: identity[name] for name in names}) as output:
             summary = _replay(model, arguments, bound, inputs, output)
     print_lines(told(summary, quiet=arguments.quiet))
     if arguments.json:
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(
-    model: Model, arguments: argparse.Namespace, bound: Bound, inputs: list[Input], output: Output
+    model: Model, arguments: argparse.Namespace, bound: Bound, inputs: list[Input], output: PipelineFolder
 ) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 
@@ -113,7 +113,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "new_files": summary.new_files,
         "traces": summary.traces,
         "steps": summary.steps,
-        **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in Verdict},
+        **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in ReplayVerdict},
         "errors": summary.errors,
         "distinct_states": summary.distinct_states,
         "actions": summary.actions,

@@ -18,7 +18,7 @@ from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
-from kraftcheck.traces.replay.replayer import Replay, Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         for file in arguments.traces:
             for replay in replayer.replay(file):
                 replays.append(replay)
-                if replay.verdict is Verdict.UNREADABLE:
+                if replay.verdict is ReplayVerdict.UNREADABLE:
                     print(f"kraftcheck: error: {replay.problem}", file=sys.stderr)
                 else:
                     print_lines(told(replay, quiet=arguments.quiet))

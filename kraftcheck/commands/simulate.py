@@ -119,7 +119,7 @@ def _require_able(job: Job, arguments: argparse.Namespace) -> None:
 def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
     """Make a corpus on Spark, showing the progress."""
     from kraftcheck.explorer.spark.session import Cluster
-    from kraftcheck.traces.corpus.corpus import CorpusMaker, identity_of_corpus
+    from kraftcheck.traces.corpus.driver import CorpusMaker, identity_of_corpus
     from kraftcheck.traces.corpus.folder import CorpusFolder
 
     protocol, options = job.protocol, job.options

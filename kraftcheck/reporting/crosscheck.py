@@ -14,13 +14,12 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.crosscheck.comparison import EXAMPLES, Edges, States, Step, Stranger
-from kraftcheck.traces.replay.replayer import Replay
-from kraftcheck.traces.replay.replayer import Verdict as ReplayVerdict
+from kraftcheck.traces.crosscheck.comparison import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger
+from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.reference import ReferenceSearch
-    from kraftcheck.traces.crosscheck.tlc import Run
+    from kraftcheck.traces.crosscheck.tlc import TlcReport
 
 _INDENT = "  "
 _Count = tuple[str, int | None, int | None]
@@ -50,9 +49,9 @@ class Outcome:
 
     result: Result
     search: ReferenceSearch | None = None
-    states: States | None = None
-    edges: Edges | None = None
-    tlc: Run | None = None
+    states: StateComparison | None = None
+    edges: StepComparison | None = None
+    tlc: TlcReport | None = None
     their_distinct: int | None = None
     their_depth: int | None = None
     their_actions: dict[str, int] | None = None
@@ -143,7 +142,7 @@ def _theirs(stranger: Stranger) -> dict[str, Any]:
     }
 
 
-def _edges(view: StateView, edges: Edges) -> dict[str, Any]:
+def _edges(view: StateView, edges: StepComparison) -> dict[str, Any]:
     return {
         "labelled": edges.labelled,
         "ours": edges.ours,
@@ -156,7 +155,7 @@ def _edges(view: StateView, edges: Edges) -> dict[str, Any]:
     }
 
 
-def _step(view: StateView, step: Step) -> dict[str, Any]:
+def _step(view: StateView, step: LabelledStep) -> dict[str, Any]:
     reason = None if step.divergence is None else step.divergence.reason
     states = {"before": _text(view, step.before), "after": _text(view, step.after)}
     return {"action": step.action, "reason": reason, **states}
@@ -240,7 +239,7 @@ def _row(count: _Count) -> tuple[str, tuple[str, ...]]:
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _told_states(outcome: Outcome, states: States) -> Iterator[Line]:
+def _told_states(outcome: Outcome, states: StateComparison) -> Iterator[Line]:
     if states.same:
         yield [(WARNING, f"{many(states.same, 'state')} of the dump that count here as one that it has already")]
     if states.only_ours:
@@ -271,7 +270,7 @@ def _told_stranger(stranger: Stranger) -> Iterator[Line]:
         yield from replay.table(stranger.differences, "dump")
 
 
-def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
+def _told_edges(outcome: Outcome, edges: StepComparison) -> Iterator[Line]:
     what = "labelled step" if edges.labelled else "step"
     where = "between states that both have, which only"
     if edges.initial_differ:

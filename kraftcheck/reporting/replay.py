@@ -8,7 +8,7 @@ from typing import Any
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, cut, many
 from kraftcheck.traces.replay.differences import Difference
 from kraftcheck.traces.replay.divergence import Divergence
-from kraftcheck.traces.replay.replayer import Replay, Verdict
+from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
 CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
 """Exit codes."""
@@ -29,14 +29,14 @@ def exit_code(verdicts: Mapping[str, int]) -> int:
     0 where all conform, 2 where nothing could be read, 1 otherwise.
     """
     found = {verdict for verdict, count in verdicts.items() if count}
-    if found == {Verdict.UNREADABLE}:
+    if found == {ReplayVerdict.UNREADABLE}:
         return NOTHING_READ
-    return CONFORMS if found == {Verdict.CONFORMS} else DIVERGES
+    return CONFORMS if found == {ReplayVerdict.CONFORMS} else DIVERGES
 
 
 def tally(verdicts: Mapping[str, int]) -> Line:
     """Return how many traces have each verdict, as a line."""
-    words = {Verdict.CONFORMS: "conform", Verdict.DIVERGES: "diverge", Verdict.UNREADABLE: "cannot be read"}
+    words = {ReplayVerdict.CONFORMS: "conform", ReplayVerdict.DIVERGES: "diverge", ReplayVerdict.UNREADABLE: "cannot be read"}
     parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
     style = NEW if exit_code(verdicts) == CONFORMS else PLAIN
     return [(HEAD, f"{sum(verdicts.values()):,} traces"), (style, f": {', '.join(parts) or 'none'}")]
