@@ -24,7 +24,7 @@ from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import Bound
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.driver import Pipeline, Summary
-from kraftcheck.traces.pipeline.output import Input, PipelineFolder, inputs_of
+from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
 from kraftcheck.traces.replay.replayer import ReplayVerdict
 
 LONGEST = 160
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(
-    model: Model, arguments: argparse.Namespace, bound: Bound, inputs: list[Input], output: PipelineFolder
+    model: Model, arguments: argparse.Namespace, bound: Bound, inputs: list[InputFile], output: PipelineFolder
 ) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 

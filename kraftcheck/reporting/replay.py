@@ -36,7 +36,7 @@ def exit_code(verdicts: Mapping[str, int]) -> int:
 
 def tally(verdicts: Mapping[str, int]) -> Line:
     """Return how many traces have each verdict, as a line."""
-    words = {ReplayVerdict.CONFORMS: "conform", ReplayVerdict.DIVERGES: "diverge", ReplayVerdict.UNREADABLE: "cannot be read"}
+    words = {"conforms": "conform", "diverges": "diverge", "unreadable": "cannot be read"}
     parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
     style = NEW if exit_code(verdicts) == CONFORMS else PLAIN
     return [(HEAD, f"{sum(verdicts.values()):,} traces"), (style, f": {', '.join(parts) or 'none'}")]
