@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.commands.lenient_binding import bind_leniently
-from kraftcheck.commands.outputs import peak_memory
+from kraftcheck.jobs import bind_leniently
+from kraftcheck.reporting.result_json import peak_memory
 from kraftcheck.traces import Trace, as_text, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.commands.lenient_binding import bind_leniently
+from kraftcheck.jobs import bind_leniently
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from kraftcheck.commands.lenient_binding import bind_leniently
+from kraftcheck.jobs import bind_leniently
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import SYMBOLS
 from kraftcheck.spec.cfg.config import read_config
