@@ -16,7 +16,7 @@ from kraftcheck.reporting.changes import PLAIN
 from kraftcheck.reporting.counterexample import FAINT, HEAD, Line
 from kraftcheck.reporting.progress import meter
 from kraftcheck.reporting.summary import WARNING, print_lines, report
-from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError, ProtocolError
@@ -63,7 +63,7 @@ class Job(NamedTuple):
 
     model: Model
     config_name: str
-    bound: Bound
+    bound: BoundConfig
     engine: str
     options: Options
 
@@ -164,7 +164,7 @@ def job_of(model: Model, arguments: argparse.Namespace) -> Job:
     return Job(model, config_name, bound, engine, options)
 
 
-def _symmetry(bound: Bound, asked: bool | None) -> str | None:
+def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
     """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
     if asked is None or bound.symmetry is not None:
         return bound.symmetry if asked is not False else None

@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import Options, Progress, Result
 from kraftcheck.reporting.crosscheck import Outcome, as_json, told
 from kraftcheck.reporting.progress import Count, meter
 from kraftcheck.reporting.summary import WARNING, print_lines
-from kraftcheck.spec.cfg.binding import Bound
+from kraftcheck.spec.cfg.binding import BoundConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
@@ -69,7 +69,7 @@ class _Job:
     """What is compared, and how."""
 
     model: Model
-    bound: Bound
+    bound: BoundConfig
     config_file: str
     limit_bytes: int
     quiet: bool

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig
 from kraftcheck.spec.language.protocol import Protocol
 
 
 def bind_leniently(
     protocol: type[Protocol], config: ModelConfig, *, whole_space: bool
-) -> tuple[Bound, list[str]]:
+) -> tuple[BoundConfig, list[str]]:
     """Bind a configuration to a protocol, without its properties.
 
     Parameters
@@ -25,7 +25,7 @@ def bind_leniently(
 
     Returns
     -------
-    Bound
+    BoundConfig
         An instance with its constants, and where and under which symmetry a search starts.
     list of str
         Warnings: names of properties that the protocol does not know.

@@ -13,7 +13,7 @@ from kraftcheck.commands.outputs import require_writable, write_json
 from kraftcheck.reporting.changes import PLAIN
 from kraftcheck.reporting.counterexample import FAINT, HEAD, Line
 from kraftcheck.reporting.summary import print_lines
-from kraftcheck.spec.loading.protocols import summary
+from kraftcheck.spec.loading.protocols import first_sentence
 
 WIDTH = 100
 
@@ -32,8 +32,8 @@ def as_json(model: Model) -> dict[str, Any]:
     """Return what `--json` says of one model."""
     return {
         "model": model.name,
-        "summary": summary(model.protocol),
-        "variants": {name: summary(variant) for name, variant in model.variants.items()},
+        "summary": first_sentence(model.protocol),
+        "variants": {name: first_sentence(variant) for name, variant in model.variants.items()},
         "configurations": {name: first_comment(path) for name, path in model.configurations.items()},
     }
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import explain_text
+from kraftcheck.spec.diagnosis.why import diagnosis_text
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Record, Value, field_names
 from kraftcheck.traces.replay.differences import Difference, differences
 
@@ -207,7 +208,7 @@ class Judge:
         named, why = wanted.action, None
         known = named in self._protocol.actions or named in self._semantics.network.own_actions()
         if named is not None and known and named not in [item.action for item in enabled]:
-            why = explain_text(self._semantics, state, named)
+            why = diagnosis_text(self._semantics, state, named)
         told = None if nearest is None else self.told(nearest)
         return Divergence(
             kind, wanted.number, wanted.line, wanted.before, named, text, told, tuple(found), enabled, why, self._theirs
