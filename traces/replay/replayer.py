@@ -35,7 +35,7 @@ LARGEST_GROUP = 50_000
 """Permutations that are tried."""
 
 
-class Verdict(StrEnum):
+class ReplayVerdict(StrEnum):
     """What became of a trace."""
 
     CONFORMS = "conforms"
@@ -73,7 +73,7 @@ class Replay:
     index: int
     format: TraceFormat | None
     steps: int
-    verdict: Verdict
+    verdict: ReplayVerdict
     actions: tuple[str, ...] = ()
     divergence: Divergence | None = None
     problem: str | None = None
@@ -92,7 +92,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayedState:
     """A state of a trace that conforms, with the step that led there.
 
     Attributes
@@ -145,7 +145,7 @@ class Replayer:
         symmetry: str | None = None,
         limit_bytes: int = DEFAULT_LIMIT,
         report: Callable[[], None] | None = None,
-        watch: Callable[[Step], None] | None = None,
+        watch: Callable[[ReplayedState], None] | None = None,
     ) -> None:
         self._report = report
         self.watch = watch
@@ -206,7 +206,7 @@ class Replayer:
                     walk, index = None, index + 1
         except TraceError as error:
             if walk is None:
-                yield Replay(fspath(path), index, None, 0, Verdict.UNREADABLE, problem=str(error))
+                yield Replay(fspath(path), index, None, 0, ReplayVerdict.UNREADABLE, problem=str(error))
             else:
                 yield walk.broken(error)
 
@@ -321,11 +321,11 @@ class _Walk:
 
     def _replay(self, steps: int) -> Replay:
         head = self._head
-        verdict = Verdict.CONFORMS
+        verdict = ReplayVerdict.CONFORMS
         if self._divergence is not None:
-            verdict = Verdict.DIVERGES
+            verdict = ReplayVerdict.DIVERGES
         elif self._problem is not None:
-            verdict = Verdict.UNREADABLE
+            verdict = ReplayVerdict.UNREADABLE
         return Replay(
             head.file,
             head.index,
@@ -373,7 +373,7 @@ class _Walk:
     def _watch(self, found: TraceState, before: State | None, transition: Transition | None) -> None:
         if self._of.watch is not None:
             assert self._state is not None
-            self._of.watch(Step(self._head.index, found.number, before, self._state, transition))
+            self._of.watch(ReplayedState(self._head.index, found.number, before, self._state, transition))
 
     def _start(self, found: TraceState, target: State) -> None:
         self._state = target
