@@ -32,7 +32,7 @@ from kraftcheck.traces.crosscheck.comparison import Comparison, Space, depth_of,
 from kraftcheck.traces.files import detect_format, read_graph, read_states
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.replay.states import StateReader
+from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _with_dump(job: _Job, dump: Path) -> Outcome:
 def _compared(job: _Job, found: ReferenceSearch, dump: Path, form: TraceFormat) -> Outcome:
     """Compare what a search of ours found with a dump."""
     view = StateView(job.bound.protocol)
-    reader = StateReader(view, job.bound.protocol.name(), str(dump), limit_bytes=job.limit_bytes)
+    reader = StateReader(view, job.bound.protocol.name(), str(dump), job.limit_bytes)
     comparison = Comparison(_space_of(found), view, reader)
     outcome = Outcome(found.result, found)
     if form is TraceFormat.TLC_DUMP:

@@ -15,7 +15,7 @@ from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.replay.differences import Difference, differences
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted, short_names
-from kraftcheck.traces.replay.states import StateReader
+from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceState
 
 EXAMPLES = 5
@@ -272,8 +272,7 @@ class Comparison:
             if number >= 0:
                 before: TraceState = graph.nodes[source]["state"]
                 wanted = Wanted(found.number, found.line, before.number, action, found.variables)
-                steps = list(self._space.semantics.transitions(self._known[number]))
-                return replace(stranger, divergence=self._judge.no_step(wanted, self._known[number], steps))
+                return replace(stranger, divergence=self._judge.no_step(wanted, self._known[number]))
         return stranger
 
     def _compared_edges(
@@ -309,12 +308,9 @@ class Comparison:
         """Return a step of theirs with why the protocol has none such."""
         before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
         source, target = in_file[edge[0]], in_file[edge[2]]
-        steps = list(self._space.semantics.transitions(before))
         wanted = Wanted(target.number, target.line, source.number, action, self._view.variables(after))
-        leading = [step for step in steps if step.target == after]
-        if leading:
-            return LabelledStep(before, action, after, self._judge.other_name(wanted, before, steps, leading))
-        return LabelledStep(before, action, after, self._judge.no_step(wanted, before, steps))
+        leading = [step for step in self._space.semantics.transitions(before) if step.target == after]
+        return LabelledStep(before, action, after, self._judge.no_step(wanted, before, leading))
 
 
 def _nearest(
