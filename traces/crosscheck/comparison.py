@@ -10,7 +10,8 @@ import networkx as nx
 
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.replay.differences import Difference, differences
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted, short_names
