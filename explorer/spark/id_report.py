@@ -89,30 +89,30 @@ class _Report:
         return encode(value)
 
     def _slot(self, own: int) -> int:
-        return self._number(self.ids.slots, SLOT, own, list(self.ids.learner.slots)[own])
+        return self._number(self.ids.slots, SLOT, own, list(self.ids.interner.slots)[own])
 
     def control(self, own: int) -> None:
         """Define a control row."""
-        ids, learner = self.ids, self.ids.learner
-        row = learner.a["rows"][own].tolist()
-        first, base = len(learner.bounds), len(learner.bounds) + len(learner.shared_names)
+        ids, interner = self.ids, self.ids.interner
+        row = interner.values_of_row(own)
+        first, base = len(interner.bounds), interner.base
         numbers = row[:first]
         for i, value in enumerate(row[first:base]):
-            numbers.append(self._number(ids.shared[i], SHARED, value, learner.shared_values[i][value], i))
-        for slot, local in enumerate(row[base : base + len(learner.slots)]):
+            numbers.append(self._number(ids.shared[i], SHARED, value, interner.shared_values[i][value], i))
+        for slot, local in enumerate(row[base : base + len(interner.slots)]):
             if local:
-                numbers += [self._slot(slot), self._number(ids.locals, LOCAL, local, learner.locals[local])]
+                numbers += [self._slot(slot), self._number(ids.locals, LOCAL, local, interner.locals[local])]
         self.composites.append(Definition(CONTROL, 0, b"", tuple(numbers)))
 
     def inbox(self, own: int) -> None:
         """Define an inbox content."""
-        learner = self.ids.learner
-        slot, _, start, n, _ = learner.a["contents"][own].tolist()
-        if own in learner.content_values:
-            encoding = self._encoded(learner.content_values[own])
+        interner = self.ids.interner
+        slot = interner.slot_of_content(own)
+        if own in interner.content_values:
+            encoding = self._encoded(interner.content_values[own])
             self.composites.append(Definition(INBOX, self._slot(slot), encoding))
             return
         numbers: list[int] = []
-        for message, count in learner.a["content_items"][start : start + n].tolist():
-            numbers += [self._number(self.ids.messages, MESSAGE, message, learner.messages[message]), count]
+        for message, count in interner.items_of_content(own):
+            numbers += [self._number(self.ids.messages, MESSAGE, message, interner.messages[message]), count]
         self.composites.append(Definition(INBOX, self._slot(slot), b"", tuple(numbers)))

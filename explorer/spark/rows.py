@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.hash_set import insert_rows
 from kraftcheck.explorer.tables.kernel.packing import pack_states, unpack_states
-from kraftcheck.explorer.tables.states.visited import Packing, Partition, packing
+from kraftcheck.explorer.tables.states.packing import Packing, packing
+from kraftcheck.explorer.tables.states.visited import Partition
 
 States = NDArray[np.int32]
 Words = NDArray[np.uint64]
@@ -31,14 +32,14 @@ def packing_of(counts: list[int]) -> Packing:
 def packed(states: States, layout: Packing) -> Words:
     """Return the packed words of states that have a column for every field."""
     words = np.zeros((len(states), layout.words + 1), np.uint64)
-    pack_states(states, layout.position, layout.width, words)
+    pack_states(states, layout, words)
     return words
 
 
 def unpacked(words: Words, layout: Packing) -> States:
     """Return the states of packed words."""
     states = np.empty((len(words), len(layout.position)), np.int32)
-    unpack_states(words, layout.position, layout.width, states)
+    unpack_states(words, layout, states)
     return states
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba import njit
 from numba.core import cgutils as llvm_utilities
 from numba.core import imputils
 from numba.extending import intrinsic
@@ -48,14 +47,14 @@ def jit(function: Callable[..., Any]) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = CACHE
     try:
-        return njit(cache=True, nogil=True, boundscheck=False)(function)
+        return _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
     finally:
         config.CACHE_DIR = before
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function that only compiled ones call, into each of them."""
-    return njit(forceinline=True, boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return _numba.njit(forceinline=True, boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def _bare(context: Any, array: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -192,11 +192,11 @@ class Interner:
         if self.network.rule("discard", self.network.known(inbox)[0]) is None:
             return self._learned_content(slot, inbox)
         items = self.network.to_counts(inbox).items()
-        return self.counted_content(slot, sorted((self.message(message), count) for message, count in items))
+        return self.counted_content(slot, [(self.message(message), count) for message, count in items])
 
-    def counted_content(self, slot: int, items: list[tuple[int, int]]) -> int:
-        """Return the id of an inbox content, given the messages' ids in order with the counts of each."""
-        tables = self.tables
+    def counted_content(self, slot: int, counts: Iterable[tuple[int, int]]) -> int:
+        """Return the id of an inbox content, given the messages' ids with the counts of each."""
+        tables, items = self.tables, sorted(counts)
         while True:
             free = int(tables.meta[layout.M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(tables.content_items):

@@ -37,7 +37,7 @@ ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 def able(options: Options) -> Options:
     """Return options without what this engine does not do."""
     parts = split(options)
-    slow = (*parts.slow, *parts.slow_constraints)
+    slow = (*parts.non_local, *parts.non_local_constraints)
     return replace(
         options,
         properties=tuple(p for p in options.properties if p not in slow),
