@@ -12,7 +12,7 @@ from kraftcheck.catalogue import Model, find_config
 from kraftcheck.engines import choose, special
 from kraftcheck.explorer.result import Options, Search
 from kraftcheck.options import given
-from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.protocol import Protocol
@@ -83,7 +83,7 @@ def _configuration(model: Model, config: str | None, arguments: argparse.Namespa
     return name, override(content, [parse_setting(text, content) for text in settings])
 
 
-def _symmetry(bound: Bound, asked: bool | None) -> str | None:
+def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
     """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
     if asked is None or bound.symmetry is not None:
         return bound.symmetry if asked is not False else None
@@ -95,7 +95,7 @@ def _symmetry(bound: Bound, asked: bool | None) -> str | None:
 
 def lenient_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False
-) -> tuple[str, Bound, list[str]]:
+) -> tuple[str, BoundConfig, list[str]]:
     """Return what a configuration is called, and `bind_leniently` of what it says with the constants of `--set`."""
     name, content = _configuration(model, arguments.config, arguments)
     return name, *bind_leniently(model.protocol, content, whole_space=whole_space)
@@ -103,7 +103,7 @@ def lenient_job(
 
 def bind_leniently(
     protocol: type[Protocol], config: ModelConfig, *, whole_space: bool
-) -> tuple[Bound, list[str]]:
+) -> tuple[BoundConfig, list[str]]:
     """Bind a configuration to a protocol, without its properties: where traces or state sets are compared.
 
     Parameters
@@ -117,7 +117,7 @@ def bind_leniently(
 
     Returns
     -------
-    Bound
+    BoundConfig
         An instance with its constants, and where and under which symmetry a search starts.
     list of str
         Warnings: names of properties that the protocol does not know.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
+from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
+from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, Definition
 from kraftcheck.explorer.spark.id_assigner import IdAssigner
@@ -17,9 +20,11 @@ from kraftcheck.explorer.spark.jobs import Jobs
 from kraftcheck.explorer.spark.journal import Journal
 from kraftcheck.explorer.spark.session import Cluster
 from kraftcheck.explorer.spark.task_expander import global_ids_of, without_view
-from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch
+from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.expander import STUCK, Expander
 from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.explorer.tables.python_checks import reason, split
+from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -66,12 +71,12 @@ def explore(protocol: Protocol, options: Options) -> Result:
 def _require_able(options: Options) -> None:
     """Raise InputError for what this engine does not do."""
     parts = split(options)
-    for prop in (*parts.slow, *parts.slow_constraints):
+    for prop in (*parts.non_local, *parts.non_local_constraints):
         why = reason(prop) or "what the tables have no room for"
         raise InputError(f"{prop.name} reads {why}: the engine spark cannot check it; expected --engine tables")
 
 
-class SparkSearch(TableSearch):
+class SparkSearch:
     """The driver's part of a search.
 
     Parameters
@@ -85,25 +90,36 @@ class SparkSearch(TableSearch):
     """
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, checkpoint: SparkCheckpoint) -> None:
-        super().__init__(protocol, without_view(options), 1)
-        self.options = options  # with the view, which the global ids heed, not the tables
+        self.protocol = protocol
+        self.options = options
+        expanded = without_view(options)
+        self.expander = Expander.of(protocol, expanded, workers=1)
+        self.learner = self.expander.learner
+        self.checker = Checker(protocol, expanded, self.expander, lambda: self.journal.distinct)
+        self.books = self.checker.books
+        self.books.result.workers = cluster.parallelism
         self.cluster = cluster
         self.checkpoint = checkpoint
         self.shared = checkpoint.shared
-        self.journal = Journal(violations=self.result.violations)
-        self.earlier = 0.0
+        self.journal = Journal(violations=self.books.result.violations)
         self.interruption = Interruption(cluster.cancel)
         self.jobs = Jobs(protocol, options, cluster, self.shared, self._heed)
 
     def run(self) -> Result:
         """Search, and return what was found. A job that is under way where the user interrupts it is cancelled."""
         with self.interruption:
-            return super().run()
+            return self.checker.run(self._run)
 
-    def search(self) -> None:
+    def _run(self) -> None:
+        try:
+            self._search()
+        finally:
+            self.books.result.depth = self.journal.depth
+
+    def _search(self) -> None:
         """Search level by level."""
-        first = self.begin()
-        self.ids = global_ids_of(self, self.options.view)
+        first = self.checker.begin()
+        self.ids = global_ids_of(self.protocol, self.learner, self.checker.starts, self.options.view)
         self.assigner = IdAssigner(len(self.learner.bounds) + len(self.learner.shared_names))
         if self.options.resume is not None:
             self._resume()
@@ -113,9 +129,9 @@ class SparkSearch(TableSearch):
         discovered: list[Definition] = []
         while journal.levels[-1]:
             self._look_around()
-            self.result.depth = depth = len(journal.levels)
+            self.books.result.depth = depth = len(journal.levels)
             if depth == self.options.max_depth:
-                self.stop_at("max_depth")
+                self.books.stop_at("max_depth")
             events = self._take(discovered or self.jobs.discover(journal))
             discovered = self.jobs.settle(journal, self.ids.counts)
             try:
@@ -126,24 +142,27 @@ class SparkSearch(TableSearch):
             self._save(finished=not journal.levels[-1])
 
     def _look_around(self) -> None:
-        self.report(self.journal.count(-1))
+        self.books.look_at_the_clock(self.journal.count(-1))
         self._heed()
-        self.stop_at_max_states()
+        self.checker.stop_at_max_states()
 
     def _heed(self) -> None:
         if self.interruption.asked:
             raise KeyboardInterrupt
 
     def _save(self, *, finished: bool) -> None:
-        self.tally()
-        self.journal.actions, self.journal.seconds = self.result.actions, self.result.seconds
+        self.books.tally()
+        result = self.books.result
+        self.journal.actions, self.journal.calls, self.journal.seconds = (
+            result.actions, Counter(result.handler_calls), result.seconds
+        )  # fmt: skip
         self.checkpoint.save(self.journal, finished=finished)
 
     def _start(self, first: Rows) -> None:
         journal = self.journal
         journal.parts = self.jobs.partitions()
         self.shared.clear()
-        self.identified(first)  # which learns the images under symmetry
+        self.expander.identified(first)  # which learns the images under symmetry
         controls: set[int] = set()
         contents: set[int] = set()
         self.ids.unknown(first, controls, contents)
@@ -159,16 +178,14 @@ class SparkSearch(TableSearch):
             mine = states[owner == part]
             self.shared.write_states(1, part, mine)
             journal.levels[0][part] = len(mine)
-        self.check_starts()
+        self.checker.check_starts()
         self._save(finished=False)
 
     def _resume(self) -> None:
         journal = self.journal = self.checkpoint.restore(self.ids, self.assigner)
-        self.earlier = journal.seconds
-        self.result.violations = journal.violations
-        self.violated = {violation.property for violation in journal.violations}
-        for name, times in journal.actions.items():
-            self.pool[0].fired[self.learner.action_index[name]] = times
+        self.books.restore(journal.violations, journal.seconds)
+        self.expander.note_fired(np.array([journal.actions[name] for name in self.learner.action_names]))
+        self.learner.handler_calls.update(journal.calls)
 
     def _define(self, level: int, reports: list[list[Definition]]) -> None:
         """Give global ids to what tasks report as new in a level."""
@@ -182,13 +199,14 @@ class SparkSearch(TableSearch):
         """Take in what the states of the last level lead to; return what is violated."""
         reports: list[list[Definition]] = []
         events: list[Definition] = []
-        fired = self.pool[0].fired
         for definition in discovered:
             if definition.kind == COUNTS:
-                fired += np.array(definition.numbers, np.int64)
+                self.expander.note_fired(np.array(definition.numbers, np.int64))
                 reports.append([])
             elif definition.kind == CALLS:
-                self.journal.calls.update(dict(zip(self.learner.action_names, definition.numbers, strict=True)))
+                self.learner.handler_calls.update(
+                    dict(zip(self.learner.action_names, definition.numbers, strict=True))
+                )
             elif definition.kind == EVENT:
                 events.append(definition)
             else:
@@ -196,61 +214,29 @@ class SparkSearch(TableSearch):
         self._define(len(self.journal.levels) + 1, reports)
         return events
 
-    # Counts
-
-    @property
-    def distinct(self) -> int:
-        """States found."""
-        return self.journal.distinct
-
-    def depth(self) -> int:
-        """Return the number of levels in which there are states."""
-        return self.journal.depth
-
-    def tally(self) -> None:
-        """Bring the result's counts up to date."""
-        super().tally()
-        self.result.handler_calls = dict(self.journal.calls)
-        self.result.seconds += self.earlier
-
-    def conclude(self) -> Result:
-        """Return the result of a search that is over."""
-        result = super().conclude()
-        result.workers = self.cluster.parallelism
-        return result
-
     # What is violated
 
     def _take_events(self, events: list[Definition], level: int) -> None:
         """Turn what tasks report into violations: of several, that of the least state first."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            if not self._names(kind, mask) <= self.violated:
-                self._level = level
-                self._event(np.array([state], np.int32), 0, kind, mask)
+            violated = {DEADLOCK}
+            if kind != STUCK:
+                violated = {prop.name for prop in self.expander.properties_in(kind, mask)}
+            if not violated <= self.books.violated:
+                trace = self._trace_to(np.array(state, np.int32), level)
+                self.checker.note(kind, mask, trace)
 
-    def _names(self, kind: int, mask: int) -> set[str]:
-        """Return what an event says is violated."""
-        if kind == 0:
-            return {DEADLOCK}
-        properties = self.learner.step_judged if kind == 2 else self.learner.in_order
-        return {prop.name for bit, prop in enumerate(properties) if mask >> bit & 1}
+    def _trace_to(self, state: Any, level: int) -> Behaviour:
+        """Return a shortest behaviour to a state of a level, given with global ids.
 
-    def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
-        """Return a shortest behaviour to a state, given with global ids: each level is asked for a predecessor."""
-        chain = [rows[index]]
-        for level in range(self._level - 1, 0, -1):
-            chain.append(self.jobs.predecessor(self.journal, chain[-1], level))
-        return self._behaviour([self.ids.to_own(state[None])[0] for state in chain[::-1]])
-
-    def _behaviour(self, chain: list[Any]) -> tuple[TraceStep, ...]:
-        """Return a real behaviour through images of states, each of which leads to an image of the next."""
+        Each level before is asked for a predecessor. Under symmetry these are images of the behaviour's states, each of
+        which leads to an image of the next.
+        """
+        chain = [state]
+        for before in range(level - 1, 0, -1):
+            chain.append(self.jobs.predecessor(self.journal, chain[-1], before))
+        rows = [self.ids.to_own(state[None])[0] for state in chain[::-1]]
         canonical = identity_of(self.protocol, self.options.symmetry, None)
-        orbits = [canonical(self.learner.decode_state(row)) for row in chain]
-        steps = [TraceStep(next(state for state in self.starts if canonical(state) == orbits[0]))]
-        for orbit in orbits[1:]:
-            step = next(t for t in self.semantics.transitions(steps[-1].state) if canonical(t.target) == orbit)
-            steps.append(TraceStep(step.target, step.action, step.actor, step.message))
-        return tuple(steps)
-
-
-__all__ = ["SparkSearch", "explore"]
+        orbits = [canonical(self.learner.decode_state(row)) for row in rows]
+        semantics, starts = self.checker.semantics, self.checker.starts
+        return behaviour_along(semantics, orbits, starts=starts, class_of=canonical)

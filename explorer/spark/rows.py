@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.hash_set import insert_rows
 from kraftcheck.explorer.tables.kernel.packing import pack_states, unpack_states
-from kraftcheck.explorer.tables.states.visited import Packing, Partition, packing
+from kraftcheck.explorer.tables.states.packing import Packing, packing
+from kraftcheck.explorer.tables.states.visited import Partition
 
 States = NDArray[np.int32]
 Words = NDArray[np.uint64]

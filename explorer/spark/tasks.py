@@ -31,7 +31,8 @@ from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, SharedFolder, 
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
 from kraftcheck.explorer.tables.kernel.packing import owners
-from kraftcheck.explorer.tables.states.visited import Packing, Partition
+from kraftcheck.explorer.tables.states.packing import Packing
+from kraftcheck.explorer.tables.states.visited import Partition
 
 Arguments = dict[str, Any]
 Batches = Iterator[Any]
@@ -101,7 +102,7 @@ class _Discovery:
 
     def __init__(self, arguments: Arguments) -> None:
         self.expander = _prepared(arguments)
-        self._before = Counter(self.expander.search.learner.handler_calls)
+        self._before = Counter(self.expander.tables.learner.handler_calls)
         self._controls: set[int] = set()
         self._contents: set[int] = set()
 
@@ -112,9 +113,9 @@ class _Discovery:
 
     def report(self) -> Iterator[Definition]:
         """Yield what was found."""
-        expander, learner = self.expander, self.expander.search.learner
+        expander, learner = self.expander, self.expander.tables.learner
         calls = [learner.handler_calls[name] - self._before[name] for name in learner.action_names]
-        yield Definition(COUNTS, 0, b"", tuple(expander.search.pool[0].fired.tolist()))
+        yield Definition(COUNTS, 0, b"", tuple(expander.tables.fired.tolist()))
         yield Definition(CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         yield from undefined(expander.ids, self._controls, self._contents)

@@ -24,7 +24,7 @@ from kraftcheck.reporting.crosscheck import Outcome, as_json, told
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
-from kraftcheck.spec.cfg.binding import Bound
+from kraftcheck.spec.cfg.binding import BoundConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 class _Job:
     """What is compared, and how."""
 
-    bound: Bound
+    bound: BoundConfig
     config_file: str
     limit_bytes: int
     quiet: bool

@@ -10,7 +10,7 @@ import networkx as nx
 
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import ViewError
+from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.replay.differences import Difference, differences
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted, short_names

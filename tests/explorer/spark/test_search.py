@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables.python_checks import split
-from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
@@ -37,7 +37,7 @@ ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 def able(options: Options) -> Options:
     """Return options without what this engine does not do."""
     parts = split(options)
-    slow = (*parts.slow, *parts.slow_constraints)
+    slow = (*parts.non_local, *parts.non_local_constraints)
     return replace(
         options,
         properties=tuple(p for p in options.properties if p not in slow),
