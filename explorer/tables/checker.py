@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Counts, Stop
+from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
 from kraftcheck.explorer.tables.expander import BAD_STEP, STUCK, Event, Expander
@@ -51,7 +51,7 @@ class Checker:
         self, protocol: Protocol, options: Options, expander: Expander, visited: Callable[[], int]
     ) -> None:
         self.semantics = Semantics(protocol)
-        self.books = Bookkeeping(options, self._counts)
+        self.books = Bookkeeping(options, self._totals)
         self.books.result.workers = expander.workers
         self.initial_count = 0
         self._options = options
@@ -153,21 +153,21 @@ class Checker:
         """Return the behaviour through states, given as rows."""
         return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
 
-    # Counts and limits
+    # Totals and limits
 
     @property
     def distinct(self) -> int:
         """Distinct states that are within the constraints."""
         return self._visited() - (0 if self.python is None else self.python.beyond)
 
-    def _counts(self) -> Counts:
+    def _totals(self) -> Totals:
         fired = self._expander.fired
         maximum = self._options.max_states  # the last batch may find more; they do not count
         distinct = self.distinct if maximum is None else min(self.distinct, maximum)
         calls = dict(self._learner.handler_calls)
         self._growth.sample(distinct, calls)
         actions = dict(zip(self._learner.action_names, fired.tolist(), strict=True))
-        return Counts(distinct, self.initial_count + int(fired.sum()), actions, calls)
+        return Totals(distinct, self.initial_count + int(fired.sum()), actions, calls)
 
     def _notes(self) -> list[str]:
         python = [] if self.python is None else self.python.notes(len(self.starts))
