@@ -163,7 +163,7 @@ def simulate(
     >>> result.verdict, result.violations[0].property
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
-    from kraftcheck.explorer.tables.searches import random_walks as walks
+    from kraftcheck.explorer.tables import random_walks as walks
 
     _require_known(protocol, None, None, init)
     options = Options(

@@ -17,7 +17,7 @@ from kraftcheck.reporting.summary import print_lines, report
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.tables.searches.random_walks import Plan
+    from kraftcheck.explorer.tables.random_walks import Plan
 
 SPARK = "spark"
 ENGINES = ("tables", SPARK)
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(job: Job, arguments: argparse.Namespace) -> int:
-    from kraftcheck.explorer.tables.searches.random_walks import Plan
+    from kraftcheck.explorer.tables.random_walks import Plan
 
     if arguments.engine not in (None, *ENGINES):
         raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
@@ -81,7 +81,7 @@ def _walk(
     job: Job, plan: Plan, keep: Callable[[int, tuple[TraceStep, ...]], None] | None, arguments: argparse.Namespace
 ) -> Result:
     """Make the walks, showing the progress."""
-    from kraftcheck.explorer.tables.searches.random_walks import simulate
+    from kraftcheck.explorer.tables.random_walks import simulate
 
     shown = meter(quiet=arguments.quiet, waiting="walks left")
     try:

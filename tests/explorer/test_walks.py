@@ -11,8 +11,7 @@ import pytest
 
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import DEADLOCK, Interrupted, Options, Result, Verdict
-from kraftcheck.explorer.tables.learning.fingerprints import StableNames
-from kraftcheck.explorer.tables.searches.random_walks import GOING, Plan, RandomWalks, Walk, simulate
+from kraftcheck.explorer.tables.random_walks import GOING, Plan, RandomWalks, Walk, simulate
 from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
 from kraftcheck.spec import (
     Bag,
@@ -186,8 +185,7 @@ def test_walks_do_not_depend_on_what_was_learned_before(name) -> None:
     check_walks(protocol, QUIET, plan, result, walks)
     for number in (7, 29):
         alone = RandomWalks(protocol, replace(QUIET, workers=1), plan)
-        alone.first_rows = alone.begin()
-        alone.names = StableNames(alone.learner)
+        alone.begin()
         walk = alone.begun(number, 1)
         while walk.status[0] == GOING:
             alone.go_on(walk)

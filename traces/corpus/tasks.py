@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.explorer.spark.description import as_text, revive
-from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, Walks
+from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks
+from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.corpus.folder import Chunk, Note, note_file
 from kraftcheck.traces.corpus.walk_files import WalkWriter
@@ -25,14 +27,9 @@ SCHEMA = pa.schema(
 )
 
 
-class CorpusWalks(RandomWalks):
-    """Random walks of which only states and the names of actions are told: what their files hold."""
-
-    def trace(self, walks: Walks, w: int, length: int) -> tuple[TraceStep, ...]:
-        """Return the first states of a walk with the action that led to each."""
-        states = [self.learner.decode_state(row) for row in walks.rows(w, length)]
-        names = [None, *(self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist())]
-        return tuple(map(TraceStep, states, names))
+def _as_filed(states: list[State], actions: list[str]) -> Behaviour:
+    """Return a walk with what its file holds: states, and the names of actions."""
+    return tuple(map(TraceStep, states, [None, *actions]))
 
 
 class Maker:
@@ -42,9 +39,8 @@ class Maker:
         protocol, options = revive(description, user_files)
         self._folder = folder
         self._plan = plan
-        self._walks = CorpusWalks(
-            protocol, options, replace(plan, runs=0), WalkWriter(StateView(protocol), folder)
-        )
+        writer = WalkWriter(StateView(protocol), folder)
+        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _as_filed)
         self._walks.run()
 
     def make(self, chunk: Chunk) -> Note:
