@@ -12,7 +12,7 @@ from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
-    from kraftcheck.spec.cfg.binding import Bound
+    from kraftcheck.spec.cfg.binding import BoundConfig
 
 
 class Search(StrEnum):
@@ -125,7 +125,7 @@ class Options:
     conf: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, bound: Bound, **more: Any) -> Self:
+    def of(cls, bound: BoundConfig, **more: Any) -> Self:
         """Return what a configuration asks a search for.
 
         Parameters

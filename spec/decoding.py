@@ -119,14 +119,14 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
     DecodingError
         Where the bytes are not the canonical encoding of a value, or name what the lexicon does not have.
     """
-    reader = _Reader(data, lexicon)
+    reader = _ByteReader(data, lexicon)
     value = reader.value()
     if reader.at != len(data):
         raise reader.error(f"expected the end, found {len(data) - reader.at} more bytes")
     return value
 
 
-class _Reader:
+class _ByteReader:
     """Reads one value after the other."""
 
     def __init__(self, data: bytes, lexicon: Lexicon) -> None:
@@ -229,14 +229,14 @@ class _Reader:
 _READERS: dict[bytes, Any] = {
     b"T": lambda reader: True,
     b"F": lambda reader: False,
-    b"i": _Reader.number,
-    b"s": _Reader.text,
-    b"m": _Reader.model_value,
-    b"y": _Reader.symbol,
-    b"r": _Reader.record,
-    b"(": _Reader.sequence,
-    b"{": _Reader.set,
-    b"[": _Reader.map,
+    b"i": _ByteReader.number,
+    b"s": _ByteReader.text,
+    b"m": _ByteReader.model_value,
+    b"y": _ByteReader.symbol,
+    b"r": _ByteReader.record,
+    b"(": _ByteReader.sequence,
+    b"{": _ByteReader.set,
+    b"[": _ByteReader.map,
 }
 
 

@@ -13,19 +13,19 @@ from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
-def describe(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     """Return a few words for a type: "a set of model values" for `frozenset[ModelValue]`."""
     if kind in SCALARS:
         return SCALARS[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is frozenset:
-        return f"a set of {_plural(describe(arguments[0]))}"
+        return f"a set of {_plural(describe_type(arguments[0]))}"
     if origin is tuple:
-        return f"a sequence of {_plural(describe(arguments[0]))}"
+        return f"a sequence of {_plural(describe_type(arguments[0]))}"
     if origin is Map:
-        return f"a map from {_plural(describe(arguments[0]))} to {_plural(describe(arguments[1]))}"
+        return f"a map from {_plural(describe_type(arguments[0]))} to {_plural(describe_type(arguments[1]))}"
     if origin in (Union, types.UnionType):
-        return " or ".join(describe(argument) for argument in arguments)
+        return " or ".join(describe_type(argument) for argument in arguments)
     return f"a {kind.__name__}" if isinstance(kind, type) else "a value"
 
 
@@ -186,7 +186,7 @@ def _not_a_value(value: Value, path: str) -> str | None:
 
 
 def _wrong(value: Value, kind: Any, path: str) -> str:
-    return f"{path}: expected {describe(kind)}, found {describe_value(value)}"
+    return f"{path}: expected {describe_type(kind)}, found {describe_value(value)}"
 
 
 def _first(messages: Any) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.session import Cluster
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.expander import STUCK, Event
+from kraftcheck.explorer.tables.expander import STUCK
 from kraftcheck.explorer.tables.python_checks import reason, split
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -221,20 +220,10 @@ class SparkSearch:
 
     def _take_events(self, events: list[Definition], level: int) -> None:
         """Turn what tasks report of a level into violations: of several, that of the least state first."""
-        events = sorted(events, key=lambda event: (event.numbers[1:], event.column))
-
-        def trace_to(number: int) -> Behaviour:
-            return self._behaviour(np.array(events[number].numbers[1:], np.int32), level)
-
-        self._checker.take(self._new(events), trace_to)
-
-    def _new(self, events: list[Definition]) -> Iterator[Event]:
-        """Yield the events that show what is not known to be violated."""
-        for number, event in enumerate(events):
-            kind, mask = event.column, event.numbers[0]
-            names = {prop.name for prop in self.expander.properties_in(kind, mask)} if kind != STUCK else {DEADLOCK}
+        for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
+            names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
             if not names <= self._books.violated:
-                yield Event(number, kind, mask)
+                self._checker.note(kind, mask, self._behaviour(np.array(state, np.int32), level))
 
     def _behaviour(self, state: Any, level: int) -> Behaviour:
         """Return a shortest behaviour to a state of a level, given with global ids."""

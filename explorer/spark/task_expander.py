@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark.definitions import EVENT, Definition
@@ -69,19 +68,9 @@ class TaskExpander:
         violated
             Names of properties that need not be reported again.
         """
-        expander = self.expander
-        expander.ignore(violated)
-        expander.events()
-        for part in expander.found().parts:
-            part.clear()
+        self.expander.restart(violated)
         self.events: dict[tuple[int, int], Definition] = {}
-        self._visited = VisitedSet(expander.threads)
-        self._fired_before = expander.fired
-
-    @property
-    def fired(self) -> NDArray[np.int64]:
-        """Times that each action fired in this task."""
-        return self.expander.fired - self._fired_before
+        self._visited = VisitedSet(self.expander.threads)
 
     def successors(self, states: States) -> Iterator[States]:
         """Yield the successors of states, with the ids of this process: each once, under symmetry one of its images."""
@@ -98,9 +87,10 @@ class TaskExpander:
 
     def predecessor(self, states: States, target: States) -> Any:
         """Return the first of some states that leads to a state or an image of it, or None; all with global ids."""
+        images = self._images(self.ids.to_own(target[None]))
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
-            found = self.expander.predecessor(self.ids.to_own(part), self._images(self.ids.to_own(target[None])))
+            found = self.expander.predecessor(self.ids.to_own(part), images)
             if found is not None:
                 return part[found]
         return None

@@ -114,7 +114,7 @@ class _Discovery:
         """Yield what was found."""
         expander, learner = self.expander, self.expander.expander.learner
         calls = [learner.handler_calls[name] - self._before[name] for name in learner.action_names]
-        yield Definition(COUNTS, 0, b"", tuple(expander.fired.tolist()))
+        yield Definition(COUNTS, 0, b"", tuple(expander.expander.fired.tolist()))
         yield Definition(CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         yield from undefined(expander.ids, self._controls, self._contents)

@@ -24,6 +24,7 @@ from kraftcheck.spec.language.state import State
 
 Tallies = tuple[dict[str, int], dict[str, int]]
 
+
 class Checker:
     """Checks the states of one search, and keeps its books.
 
@@ -131,17 +132,28 @@ class Checker:
             Returns a behaviour to a state that was expanded, given by its place among these.
         """
         for event in events:
-            trace = trace_to(event.state)
-            if event.kind == STUCK:
-                self.books.violation(DEADLOCK, trace)
-                continue
-            transitions = list(self.semantics.transitions(trace[-1].state))
-            for prop in self._expander.properties_in(event.kind, event.mask):
-                violates = self._violates(prop, trace[-1].state, event.kind == BAD_STEP)
-                step = next(filter(violates, transitions), None)
-                if step is None:
-                    raise AssertionError(f"the tables say that {prop.name} is violated, and no successor shows it")
-                self.books.violation(prop.name, (*trace, step_of(step)))
+            self.note(event.kind, event.mask, trace_to(event.state))
+
+    def note(self, kind: int, mask: int, trace: Behaviour) -> None:
+        """Report what an event says is violated.
+
+        Parameters
+        ----------
+        kind, mask
+            As those of an `Event`.
+        trace
+            A behaviour to the state that was expanded.
+        """
+        if kind == STUCK:
+            self.books.violation(DEADLOCK, trace)
+            return
+        transitions = list(self.semantics.transitions(trace[-1].state))
+        for prop in self._expander.properties_in(kind, mask):
+            violates = self._violates(prop, trace[-1].state, kind == BAD_STEP)
+            step = next(filter(violates, transitions), None)
+            if step is None:
+                raise AssertionError(f"the tables say that {prop.name} is violated, and no successor shows it")
+            self.books.violation(prop.name, (*trace, step_of(step)))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         if over_steps:

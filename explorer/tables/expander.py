@@ -327,6 +327,14 @@ class Expander:
                 worker.stats[place] = sum(1 << bit for bit, prop in enumerate(known) if prop.name in names)
             worker.stats[S_DEADLOCK] = int(DEADLOCK in names)
 
+    def restart(self, violated: Iterable[str] = ()) -> None:
+        """Forget what was found, counted and noted; note no event for what is known to be violated."""
+        for worker in self.pool:
+            worker.fired[:] = 0
+            worker.stats[:] = 0
+            worker.successors.clear()
+        self.ignore(violated)
+
     # The way back
 
     def predecessor(self, rows: Rows, targets: Rows) -> int | None:

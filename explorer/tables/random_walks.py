@@ -212,6 +212,7 @@ class RandomWalks:
         """Make ready to walk."""
         self._first_rows = self.checker.begin()
         self.checker.initial_count = 0
+        self.checker.books.result.runs = 0
         self._names = StableNames(self.learner)
 
     def _make(self) -> None:

@@ -5,10 +5,10 @@
 >>> from kraftcheck.spec.values import ModelValue
 >>> semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")})))
 >>> state = semantics.initial()[0]
->>> print(explain_text(semantics, state, "HearPrepared"))
+>>> print(diagnosis_text(semantics, state, "HearPrepared"))
 HearPrepared is not enabled:
   tm: no Prepared is under way to it
->>> explain(semantics, state, "Prepare")[0].kind
+>>> diagnose(semantics, state, "Prepare")[0].kind
 'enabled'
 """
 
@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftcheck.spec.diagnosis.guards import guard_of, run_traced
+from kraftcheck.spec.diagnosis.guards import guard_of
+from kraftcheck.spec.diagnosis.tracing import trace_call
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.action import Action
@@ -64,7 +65,7 @@ class Reason:
         return f"{'' if self.kind == ENABLED else 'not enabled: '}{self.text}{place}"
 
 
-def explain(
+def diagnose(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> list[Reason]:
     """Say of every candidate of an action whether it is enabled in a state, and if not, why.
@@ -103,11 +104,11 @@ def explain(
     raise InputError(unknown("action", action_name, known, semantics.protocol.name()))
 
 
-def explain_text(
+def diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
-    """Return `explain` as text: whether the action is enabled and, if not, the reasons, equal ones once."""
-    reasons = explain(semantics, state, action_name, actor, message)
+    """Return `diagnose` as text: whether the action is enabled and, if not, the reasons, equal ones once."""
+    reasons = diagnose(semantics, state, action_name, actor, message)
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
     lines: dict[str, list[str]] = {}
@@ -179,9 +180,9 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
     me = state.replicas[key] if key is not None else None
     context = semantics.context(state, action, {})
     code = action.function.__code__
-    steps, run = run_traced(code, lambda: call_action(semantics.protocol, action, me, message, context))
+    steps, traced = trace_call(code, lambda: call_action(semantics.protocol, action, me, message, context))
     if not steps:
-        guard = guard_of(run)
+        guard = guard_of(traced)
         return Reason("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
     refusals: list[Refusal] = []
     for step in steps:
@@ -190,7 +191,7 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
             return Reason(ENABLED, "enabled", key, message, code.co_filename, code.co_firstlineno)
         refusals.append(_in_full(semantics, state, step, result))
     text = "; ".join(dict.fromkeys(refusal.reason for refusal in refusals))
-    line = run.ends[-2] if len(run.ends) > 1 else run.end  # of the last yield
+    line = traced.ends[-2] if len(traced.ends) > 1 else traced.end  # of the last yield
     kind = "bound" if refusals[0].kind == "bound" else "network"
     return Reason(kind, text, key, message, code.co_filename, line)
 

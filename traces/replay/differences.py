@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kraftcheck.spec.tla.formatting import in_order, one_line
+from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
 from kraftcheck.spec.values import Map, ModelValue, Value
 
 LONGEST_PLACE = 96
@@ -117,7 +117,7 @@ class _Comparison:
     def _functions(self, path: str, trace: Value, protocol: Value) -> Iterator[Difference]:
         theirs, ours = _pairs(trace), _pairs(protocol)
         more, less = [key for key in theirs if key not in ours], [key for key in ours if key not in theirs]
-        for key in in_order(key for key in ours if key in theirs):
+        for key in in_tlc_order(key for key in ours if key in theirs):
             yield from self.between(path + self._place(key, ours), theirs[key], ours[key])
         for key, near in self._paired(more, less):
             if key is not None and near is not None:
@@ -138,8 +138,8 @@ class _Comparison:
 
     def _paired(self, more: list[Value], less: list[Value]) -> Iterator[tuple[Value, Value]]:
         """Yield records that both sides have in a slightly different form as pairs, the others by themselves."""
-        rest = in_order(less)
-        for value in in_order(more):
+        rest = in_tlc_order(less)
+        for value in in_tlc_order(more):
             near = min(rest, key=lambda other: _distance(value, other), default=None)
             if near is not None and 2 * _distance(value, near) <= len(value if isinstance(value, Map) else ()):
                 rest.remove(near)

@@ -154,6 +154,9 @@ class VisitedSet:
         old, self.packing = self.packing, new
         if new is old:
             return
+        if not self.count:
+            self.reserve(0)
+            return
         before = self.partitions
         self.partitions = [
             Partition(new.words, max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16), self._small) for p in before
