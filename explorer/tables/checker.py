@@ -22,6 +22,8 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 
+Tallies = tuple[dict[str, int], dict[str, int]]
+
 
 class Checker:
     """Checks the states of one search, and keeps its books.
@@ -36,6 +38,9 @@ class Checker:
         What expands the states.
     visited
         Returns how many states are in the visited set.
+    tallies
+        Returns how often each action fired, and how often it was called in Python; by default what the expander and
+        its learner have counted.
 
     Attributes
     ----------
@@ -48,7 +53,12 @@ class Checker:
     """
 
     def __init__(
-        self, protocol: Protocol, options: Options, expander: Expander, visited: Callable[[], int]
+        self,
+        protocol: Protocol,
+        options: Options,
+        expander: Expander,
+        visited: Callable[[], int],
+        tallies: Callable[[], Tallies] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
         self.books = Bookkeeping(options, self._totals)
@@ -58,6 +68,7 @@ class Checker:
         self._expander = expander
         self._learner = expander.learner
         self._visited = visited
+        self._tallies = tallies or self._own_tallies
         self._growth = CallGrowth()
         parts = split(options)
         self.python: PythonChecks | None = None
@@ -161,13 +172,16 @@ class Checker:
         return self._visited() - (0 if self.python is None else self.python.beyond)
 
     def _totals(self) -> Totals:
-        fired = self._expander.fired
+        actions, calls = self._tallies()
         maximum = self._options.max_states  # the last batch may find more; they do not count
         distinct = self.distinct if maximum is None else min(self.distinct, maximum)
-        calls = dict(self._learner.handler_calls)
         self._growth.sample(distinct, calls)
-        actions = dict(zip(self._learner.action_names, fired.tolist(), strict=True))
-        return Totals(distinct, self.initial_count + int(fired.sum()), actions, calls)
+        return Totals(distinct, self.initial_count + sum(actions.values()), actions, calls)
+
+    def _own_tallies(self) -> Tallies:
+        learner = self._learner
+        fired = self._expander.fired.tolist()
+        return dict(zip(learner.action_names, fired, strict=True)), dict(learner.handler_calls)
 
     def _notes(self) -> list[str]:
         python = [] if self.python is None else self.python.notes(len(self.starts))
