@@ -25,8 +25,8 @@ from kraftcheck.explorer.tables.kernel.layout import (
     S_STEP_SEEN,
 )
 from kraftcheck.explorer.tables.states.visited import PARTITIONS, Partition
-from kraftcheck.spec.decoding import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.classes import reachable_classes
 
 
 def global_ids_of(search: TableSearch, view: str | None) -> GlobalIds:

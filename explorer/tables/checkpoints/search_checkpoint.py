@@ -12,9 +12,10 @@ from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_s
 from kraftcheck.explorer.tables.kernel.layout import S_DEADLOCK, S_SEEN, S_STEP_SEEN
 from kraftcheck.explorer.tables.states.files import Damaged
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.spec.decoding import DecodingError, decode, reachable_classes
+from kraftcheck.spec.decoding import DecodingError, decode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.loading.classes import reachable_classes
 from kraftcheck.spec.values import Value, encode
 
 if TYPE_CHECKING:
