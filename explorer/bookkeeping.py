@@ -142,6 +142,11 @@ class Bookkeeping:
         if not self.options.keep_going:
             raise Stop
 
+    def restart(self) -> None:
+        """Forget what was found; the clock runs on."""
+        self.result = Result()
+        self.violated = set()
+
     def restore(self, violations: list[Violation], seconds: float) -> None:
         """Take in what was found before the search was resumed, and the time it took."""
         self.result.violations = violations

@@ -147,7 +147,7 @@ def simulate(
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
     options = _options(protocol, locals())
-    from kraftcheck.explorer.tables.searches import random_walks as walks
+    from kraftcheck.explorer.tables import random_walks as walks
 
     return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
 

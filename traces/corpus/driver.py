@@ -17,7 +17,7 @@ from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Options, Result, Verdict, Violation
 from kraftcheck.explorer.spark.description import as_text, describe
 from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, identity_of_search
-from kraftcheck.explorer.tables.searches.random_walks import Plan, check_plan, simulate
+from kraftcheck.explorer.tables.random_walks import Plan, check_plan, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.batch_folder import Note
