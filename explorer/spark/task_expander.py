@@ -14,10 +14,10 @@ from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import BATCH, Expander
 from kraftcheck.explorer.tables.states.visited import VisitedSet
-from kraftcheck.spec.decoding import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.loading.classes import reachable_classes
 
 
 class TaskExpander:
