@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from kraftcheck.spec.cfg.config import ModelConfig, Named, Position, read_config
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.loading import load, protocol_in, variant, variants_of
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
+from kraftcheck.spec.loading.user_files import load
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
 """The packages in which shipped models are: see `models_in`."""

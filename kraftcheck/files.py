@@ -28,19 +28,18 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     try:
         yield new
         if durable:
-            with new.open("rb") as file:
-                os.fsync(file.fileno())
+            sync(new)
         new.replace(path)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
     if durable:
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make what was created, renamed or removed in a folder survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file's content, or what was created, renamed or removed in a folder, survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

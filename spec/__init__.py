@@ -10,13 +10,13 @@ from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, Messa
 from kraftcheck.spec.language.property import action_constraint, constraint, invariant, step_invariant
 from kraftcheck.spec.language.protocol import Protocol, bound, constant, hide
 from kraftcheck.spec.language.signature import projection
-from kraftcheck.spec.language.starts import scenario, take
+from kraftcheck.spec.language.starts import Take, scenario, take
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step, Steps, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
 
 if __name__ != "kraftcheck.spec":
-    raise ImportError("this package is kraftcheck.spec: import that")
+    raise ImportError("this package is kraftcheck.spec: import that", name=__name__)
 
 __all__ = [
     "Action",
@@ -37,6 +37,7 @@ __all__ = [
     "Step",
     "Steps",
     "Symbol",
+    "Take",
     "action_constraint",
     "become",
     "bound",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -79,6 +78,8 @@ def near_misses(name: str, known: Iterable[str]) -> list[str]:
     >>> near_misses("maxrestart", ["MaxElections", "MaxRestarts"])
     ['MaxRestarts']
     """
+    from difflib import get_close_matches  # slow to import, and seldom needed
+
     folded: dict[str, str] = {}
     for other in known:
         folded.setdefault(other.casefold(), other)

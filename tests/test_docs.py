@@ -6,6 +6,7 @@ import ast
 import doctest
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,6 +81,19 @@ def test_every_part_is_covered() -> None:
         assert named <= actions
         unnamed = {"LoseMessage", "ShrinkIsr", "FetchFromLeader", "AppendProduced", "SendInvalidAlterPartition"}
         assert actions - named <= (set() if model == "quorum" else unnamed | {"RunUpgrade"})
+
+
+@pytest.mark.parametrize("model", ["quorum", "reconfig", "recovery", "registration"])
+def test_a_model_says_which_module_has_which_action(model: str) -> None:
+    protocol = find_model(model).protocol
+    package = sys.modules[protocol.__module__]
+    entries = re.findall(r"^`(\w+)/?` +(.*(?:\n  .*)*)", package.__doc__ or "", re.MULTILINE)
+    listed = {name: set(re.findall(r"\b[A-Z]\w+", text)) for name, text in entries}
+    folder = Path(str(package.__file__)).parent
+    assert set(listed) == {file.stem for file in folder.iterdir() if not file.name.startswith("__")}
+    for action in protocol.actions.values():
+        module = action.function.__module__.removeprefix(f"{package.__name__}.")
+        assert [name for name, actions in listed.items() if action.name in actions] == [module], action.name
 
 
 def known_tests() -> dict[str, str]:

@@ -1,30 +1,103 @@
-"""What a trace is, whatever file it came from: states in order, and what led from one to the next."""
+"""What a trace is, whatever file it came from, and what a format of such files can do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import NamedTuple, Self
 
-from kraftcheck.spec.tla.parsing import TlaSyntaxError
 from kraftcheck.spec.values import Value
+from kraftcheck.traces.parsing.lines import Source
+from kraftcheck.traces.parsing.value_cache import ValueCache
+
+_FOLDER = "kraftcheck.traces.formats"
 
 
-class TraceError(TlaSyntaxError):
-    """A file is not the trace it should be. Says the file, line and column, what was found and what was expected."""
+class _Formats(type):
+    """Finds formats by their files: `TraceFormat.TLC_LOG` is the `FORMAT` of `formats/tlc_log.py`."""
+
+    def __getattr__(cls, name: str) -> TraceFormat:
+        found = known_formats().get(name)
+        if found is None:
+            raise AttributeError(f"there is no format {name}")
+        return found
+
+    def __iter__(cls) -> Iterator[TraceFormat]:
+        return iter(sorted(known_formats().values(), key=lambda found: found.order))
 
 
-class TraceFormat(StrEnum):
-    """The formats that are read. `TLC_DUMP` and `TLC_DOT` hold states and graphs rather than traces."""
+@cache
+def known_formats() -> dict[str, TraceFormat]:
+    """Import the files of all formats; return the formats by the names of the files, in capitals."""
+    names = [module.name for module in iter_modules(import_module(_FOLDER).__path__)]
+    return {name.upper(): import_module(f"{_FOLDER}.{name}").FORMAT for name in names}
 
-    TLC_LOG = "TLC log"
-    TLC_SIMULATION = "TLC -simulate file"
-    TLC_TLA = "TLC -dumpTrace tla"
-    TLC_JSON = "TLC -dumpTrace json"
-    TLC_DUMP = "TLC -dump"
-    TLC_DOT = "TLC -dump dot"
-    ITF = "ITF"
+
+class TraceFormat(str, metaclass=_Formats):
+    """A file format: a string, its name in messages and tables, that knows how to read and write.
+
+    Each file in the folder `formats` declares one as its `FORMAT`; `TraceFormat` yields all of them, and has each as
+    an attribute.
+
+    Attributes
+    ----------
+    order
+        Formats are asked in ascending order whether they recognise a file.
+    holds
+        What a file of this format holds, where this is no trace.
+    has_lines
+        Whether every state of a trace begins on a line of its own.
+    form, ending
+        What `write_trace` calls the format, and how names of its files end; None for one that is only read.
+    """
+
+    order = 0
+    holds = "a trace"
+    has_lines = False
+    form: str | None = None
+    ending = ""
+
+    def recognises(self, first: str, beginning: str) -> bool:
+        """Tell whether a file has this format.
+
+        Parameters
+        ----------
+        first
+            Its first line that is not blank.
+        beginning
+            Its first 64 KiB.
+        """
+        raise NotImplementedError
+
+    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+        """Yield the traces of a file: for each a `TraceHead`, its states and a `TraceEnd`.
+
+        Parameters
+        ----------
+        source
+            The file.
+        cache
+            Reads the values.
+
+        Raises
+        ------
+        TraceError
+            The file holds no trace, or cannot be read.
+        """
+        raise source.error(f"{self.holds} ({self})", "a trace")
+
+    def write(self, trace: Trace) -> Iterator[str]:
+        """Yield the text of a file with a trace.
+
+        Raises
+        ------
+        ValueError
+            The trace cannot be written in this format.
+        """
+        raise ValueError(f"traces are not written in the format {self}")
 
 
 class Location(NamedTuple):
@@ -153,3 +226,22 @@ class Trace:
     problem: str | None = None
     complete: bool = True
     untyped: bool = False
+
+    @classmethod
+    def of(cls, head: TraceHead, states: Iterable[TraceState], end: TraceEnd) -> Self:
+        """Return the trace that these events make."""
+        return cls(
+            head.file, head.index, head.format, tuple(states), end.ending, head.violated, head.problem, end.complete,
+            head.untyped,
+        )  # fmt: skip
+
+    def events(self) -> Iterator[TraceEvent]:
+        """Yield what reading the trace state by state yields."""
+        yield TraceHead(self.file, self.index, self.format, self.violated, self.problem, self.untyped)
+        yield from self.states
+        yield TraceEnd(self.ending, self.complete)
+
+    def require_types(self) -> None:
+        """Raise ValueError where the values are those of JSON."""
+        if self.untyped:
+            raise ValueError("the values of this trace have no types yet")

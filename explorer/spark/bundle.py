@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.explorer.spark.executor_boot import PACKAGE, USER, digest_of, source_files
 from kraftcheck.spec.decoding import modules_of, source_of
-from kraftcheck.spec.language.loading import PREFIX
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.user_files import PREFIX
 
 DATE = (2001, 9, 9, 0, 0, 0)
 
@@ -25,7 +24,7 @@ class Bundle(NamedTuple):
     path
         The file.
     digest
-        Of the project's code in it.
+        Digest of the project's code in it.
     """
 
     path: Path
@@ -33,7 +32,7 @@ class Bundle(NamedTuple):
 
 
 def make_bundle(protocol: type[Protocol], folder: Path) -> Bundle:
-    """Write the zip that executors need for a protocol; its name follows from what it holds.
+    """Write the zip that executors need for a protocol; its name follows from its content.
 
     Parameters
     ----------
@@ -42,21 +41,17 @@ def make_bundle(protocol: type[Protocol], folder: Path) -> Bundle:
     folder
         Where to put it.
     """
-    root = Path(str(import_module(PACKAGE).__file__)).parents[1]
-    own = [(path.relative_to(root).as_posix(), path) for path in source_files(root)]
+    own = source_files(Path(str(import_module(PACKAGE).__file__)).parents[1])
     files = sorted([*own, *_user_files(protocol)])
-    digest = blake2b(digest_size=16)
-    for name, path in files:
-        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    target = folder / f"kraftcheck-{digest.hexdigest()}.zip"
+    target = folder / f"kraftcheck-{digest_of(files)}.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in files:
             archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return Bundle(target, digest_of(root))
+    return Bundle(target, digest_of(own))
 
 
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
-    """Yield the files of modules that are not the project's: under their names, from the folder `USER` on."""
+    """Yield the files of modules that are not the project's: under their names, in the folder `USER`."""
     for module in modules_of(protocol):
         path = source_of(module)
         name = module.__name__

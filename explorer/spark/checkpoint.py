@@ -1,34 +1,35 @@
-"""The shared folder as a checkpoint: after each level a manifest says what of it counts."""
+"""The shared folder as a checkpoint: after each level a manifest says which of its files count."""
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftcheck.explorer.result import Options, TraceStep, Violation
-from kraftcheck.explorer.spark.shared_folder import Shared
+from kraftcheck.explorer.spark.global_ids import GlobalIds
+from kraftcheck.explorer.spark.id_assigner import IdAssigner
+from kraftcheck.explorer.spark.journal import Journal
+from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.spec.decoding import DecodingError, decode
+from kraftcheck.spec.decoding import DecodingError, Lexicon, decode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Value, encode
 
-if TYPE_CHECKING:
-    from kraftcheck.explorer.spark.engine import SparkSearch
-
 ENGINE = "spark"
 
 
-class Keeper:
-    """Holds the shared folder for one search.
+class SparkCheckpoint:
+    """Saves and restores a search in the shared folder.
 
     Parameters
     ----------
     protocol, options
-        The search; its options name the folder. Without one, a temporary folder is taken.
+        The search; its options name the folder. Without one, a temporary folder is made.
 
     Raises
     ------
@@ -47,40 +48,48 @@ class Keeper:
         self.temporary = place is None
         self.folder = Path(mkdtemp(prefix="kraftcheck-")) if place is None else Path(place)
         identity = {**identity_of_search(protocol, options), "engine": ENGINE}
-        self.checkpoint = Checkpoint(self.folder, identity, resume=resume is not None, names=())
-        if resume is not None and "parts" not in self.checkpoint.noted:
-            self.checkpoint.close()
+        self.manifest = Checkpoint(self.folder, identity, resume=resume is not None, names=())
+        if resume is not None and "parts" not in self.manifest.noted:
+            self.manifest.close()
             raise InputError(f"--resume {self.folder}: the checkpoint is of another engine; expected --engine tables")
-        self.shared = Shared(self.folder)
+        self.shared = SharedFolder(self.folder)
 
-    def save(self, search: SparkSearch, *, finished: bool) -> None:
-        """Make the levels found so far the checkpoint."""
-        search.tally()
+    def save(self, journal: Journal, *, finished: bool) -> None:
+        """Make the levels found so far the checkpoint.
+
+        Parameters
+        ----------
+        journal
+            What the search has found.
+        finished
+            Whether it is over.
+        """
         noted = {
-            "parts": search.parts,
-            "levels": [sorted(parts.items()) for parts in search.levels],
-            "named": search.named,
-            "actions": search.result.actions,
-            "calls": dict(search.calls),
-            "seconds": search.result.seconds,
-            "violations": [(v.property, self._encoded(search, v.trace)) for v in search.result.violations],
-            "figures": search.figures,
+            "parts": journal.parts,
+            "levels": [sorted(parts.items()) for parts in journal.levels],
+            "named": journal.defined,
+            "actions": journal.actions,
+            "calls": journal.calls,
+            "seconds": journal.seconds,
+            "violations": [(violation.property, _encoded(violation.trace)) for violation in journal.violations],
+            "figures": journal.figures,
         }
-        self.checkpoint.write(noted, finished=finished)
+        self.manifest.write(noted, finished=finished)
 
-    def _encoded(self, search: SparkSearch, trace: tuple[TraceStep, ...]) -> str:
-        value = tuple((step.state, *map(_optional, (step.action, step.actor, step.message))) for step in trace)
-        return encode(value).hex()
+    def restore(self, ids: GlobalIds, assigner: IdAssigner) -> Journal:
+        """Return what the search had found; remove what the folder holds beyond that.
 
-    def restore(self, search: SparkSearch) -> None:
-        """Give a search that has begun what the checkpoint holds; what is beyond it is removed.
+        Parameters
+        ----------
+        ids, assigner
+            Those of a search that has begun. They get the definitions of the levels.
 
         Raises
         ------
         InputError
-            Where something is missing.
+            Where something is missing or damaged.
         """
-        noted = self.checkpoint.noted
+        noted = self.manifest.noted
         levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
         self.shared.clear(after=len(levels))
         for level, parts in enumerate(levels, start=1):
@@ -90,33 +99,36 @@ class Keeper:
                     raise self._damaged(f"level {level}, partition {part}: expected {rows} states, found {found}")
         try:
             for level in noted["named"]:
-                definitions = list(self.shared.read_names(level))
-                search.names.load(definitions)
-                search.registry.take(definitions)
-            violations = [Violation(name, self._decoded(search, trace)) for name, trace in noted["violations"]]
+                definitions = list(self.shared.read_definitions(level))
+                ids.load(definitions)
+                assigner.load(definitions)
+            violations = [Violation(name, _decoded(trace, ids.lexicon)) for name, trace in noted["violations"]]
         except (OSError, DecodingError) as error:
             raise self._damaged(str(error)) from None
-        search.parts, search.levels, search.named = noted["parts"], levels, noted["named"]
-        search.figures, search.earlier = noted["figures"], noted["seconds"]
-        search.calls.update(noted["calls"])
-        search.result.violations = violations
-        search.violated = {violation.property for violation in violations}
-        for name, times in noted["actions"].items():
-            search.pool[0].fired[search.learner.action_index[name]] = times
+        return Journal(
+            noted["parts"], levels, noted["named"], noted["actions"], Counter(noted["calls"]), noted["seconds"],
+            violations, noted["figures"],
+        )  # fmt: skip
 
     def _damaged(self, problem: str) -> InputError:
         return InputError(f"--resume {self.folder}: the checkpoint is damaged: {problem}")
 
-    def _decoded(self, search: SparkSearch, data: str) -> tuple[TraceStep, ...]:
-        steps: Any = decode(bytes.fromhex(data), search.names.lexicon)
-        return tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)
-
     def close(self) -> None:
-        """Let other processes have the folder; a temporary one is removed."""
-        self.checkpoint.close()
+        """Let other processes have the folder; remove a temporary one."""
+        self.manifest.close()
         if self.temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _encoded(trace: tuple[TraceStep, ...]) -> str:
+    value = tuple((step.state, *map(_optional, (step.action, step.actor, step.message))) for step in trace)
+    return encode(value).hex()
+
+
 def _optional(value: Any) -> Value:
     return () if value is None else (value,)
+
+
+def _decoded(data: str, lexicon: Lexicon) -> tuple[TraceStep, ...]:
+    steps: Any = decode(bytes.fromhex(data), lexicon)
+    return tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)

@@ -1,7 +1,7 @@
-"""What is said of values between driver and executors: the columns of reports and of the dictionary.
+"""Records that tasks and driver exchange: what global ids mean, and what else a task reports.
 
-A *definition* says what an id means. Values are given by their canonical encoding and named by its 128-bit hash;
-control rows and inbox contents are made of values, given by numbers.
+A *definition* says what a global id means. A value is given by its canonical encoding, and named by its fingerprint,
+a 128-bit hash. Control rows and inbox contents are made of values, and are given by the ids of these.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-NAME_BYTES = 16
+FINGERPRINT_BYTES = 16
 
 CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED = range(12)
-"""Kinds of record: what is defined, and what else a task reports."""
+"""Kinds of record: definitions up to INBOX, then what else a task reports."""
 
 VALUES = (SLOT, SHARED, LOCAL, MESSAGE)
+COMPOSITES = (CONTROL, INBOX)
 
 SCHEMA = pa.schema(
     [
@@ -36,14 +37,14 @@ class Definition(NamedTuple):
     Attributes
     ----------
     kind
-        What it is of.
+        The kind of record.
     column
-        Of a shared value its column; of an inbox content its slot; of a model value its place in their order.
+        The column of a shared value; the slot of an inbox content; the place of a model value in their order.
     encoding
         The canonical encoding of a value, or of an inbox content that is not counts of messages.
     numbers
-        Of a control row what is spent and the ids of its shared values and local states; of an inbox content each
-        message's id and how often it is there.
+        Of a control row: what is spent, then the ids of its shared values and local states. Of an inbox content: each
+        message's id and count.
     """
 
     kind: int
@@ -52,21 +53,20 @@ class Definition(NamedTuple):
     numbers: tuple[int, ...] = ()
 
 
-def name_of(encoding: bytes) -> bytes:
-    """Return the name that a value has everywhere: the 128-bit hash of its canonical encoding."""
-    return blake2b(encoding, digest_size=NAME_BYTES).digest()
+def fingerprint(encoding: bytes) -> bytes:
+    """Return the 128-bit hash of a value's canonical encoding."""
+    return blake2b(encoding, digest_size=FINGERPRINT_BYTES).digest()
 
 
 def to_table(definitions: Iterable[Definition]) -> pa.Table:
-    """Return definitions as a table."""
+    """Return records as a table."""
     rows = list(definitions)
-    return pa.Table.from_arrays(
-        [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(SCHEMA)], schema=SCHEMA
-    )
+    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(SCHEMA)]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def from_table(table: Any) -> Iterator[Definition]:
-    """Yield the definitions of a table."""
+    """Yield the records of a table."""
     columns = [table.column(name).to_pylist() for name in SCHEMA.names]
     for kind, column, encoding, numbers in zip(*columns, strict=True):
         yield Definition(kind, column, bytes(encoding), tuple(numbers))

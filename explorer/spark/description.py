@@ -1,4 +1,4 @@
-"""A search, written down so that another process can make it again: names and canonical encodings, no objects."""
+"""Describes a search to other processes, by names and canonical encodings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.decoding import Lexicon, decode
-from kraftcheck.spec.language.loading import PREFIX, load
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.user_files import PREFIX, load
 from kraftcheck.spec.values import ModelValue, encode
 
 Description = dict[str, Any]
 
 
 def describe(protocol: Protocol, options: Options) -> Description:
-    """Return what another process needs to make a search again, as JSON can hold it.
+    """Return what another process needs to make the same search, as JSON can hold it.
 
     Parameters
     ----------
@@ -31,8 +31,7 @@ def describe(protocol: Protocol, options: Options) -> Description:
         What is checked.
     """
     lexicon = Lexicon()
-    values = protocol.constant_values().values()
-    for value in values:
+    for value in protocol.constant_values().values():
         lexicon.note(value)
     cls = type(protocol)
     return {
@@ -89,7 +88,7 @@ def _names(properties: Iterable[Property]) -> list[str]:
 
 
 def _class(module: str, name: str, user_files: Path) -> Any:
-    """Return the class of a name in a module; a user's file is a module under a name of its own."""
+    """Return a class by its module and qualified name; a user's file is loaded as a module of its own."""
     outer, *inner = name.split(".")
     if module.startswith(PREFIX):
         if module not in sys.modules:

@@ -1,9 +1,9 @@
-"""How a task finds the project's code on an executor. Spark carries this module to executors by value.
+"""Finds the project's code on an executor. Spark carries this module to executors by value.
 
-It is all that an executor gets before it has the rest, so it imports nothing of it. The code comes as a zip through
-`SparkContext.addFile` and is unpacked beside the compiled kernel's cache, under a name that says what it holds: Numba
-caches by path, so the kernel is compiled once on a machine. Where the executor has the very same code installed, that
-is used.
+An executor gets it before the rest of the project, so it imports nothing of that. The code comes as a zip through
+`SparkContext.addFile` and is unpacked beside the compiled kernel's cache, under a name that follows from its content:
+Numba caches by path, so the kernel is compiled once on a machine. Where the executor has the same code installed, it
+uses that.
 """
 
 from __future__ import annotations
@@ -12,51 +12,50 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 PACKAGE = "kraftcheck"
-KINDS = (".py", ".lark", ".cfg")  # files that the project's code is made of
+KINDS = (".py", ".lark", ".cfg")  # of files in the project's code
 USER = "user"  # the folder, within the zip, of a user's own files
 STAMP = 1_000_000_000  # seconds: every file's time, as Numba looks at it
 
 Task = Callable[[Iterator[Any]], Iterator[Any]]
 
 
-def digest_of(folder: Path) -> str:
-    """Return a digest of the project's code in a folder."""
-    digest = blake2b(digest_size=16)
-    for path in source_files(folder):
-        if path.suffix == ".py":
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def source_files(folder: Path) -> list[Path]:
-    """Return the files of the project's code in a folder, through links too, as a checkout has them."""
+def source_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files of the project's code in a folder, with their names in it; through links too."""
     found = []
     for place, _, names in os.walk(folder / PACKAGE, followlinks=True):
         found += [Path(place, name) for name in names if name.endswith(KINDS)]
-    return sorted(found)
+    return sorted((path.relative_to(folder).as_posix(), path) for path in found)
+
+
+def digest_of(files: Iterable[tuple[str, Path]]) -> str:
+    """Return a digest of files, given with their names."""
+    digest = blake2b(digest_size=16)
+    for name, path in files:
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def cache_folder() -> Path:
-    """Return where code is unpacked: where the compiled kernel is cached too."""
+    """Return the folder to unpack code in, beside the compiled kernel's cache."""
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     return Path(given or Path.home() / ".cache") / "kraftcheck" / "code"
 
 
 def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
-    """Return the folder in which the files of a zip are; its name is that of the zip.
+    """Return the folder that has the files of a zip, under the name of the zip.
 
     Parameters
     ----------
     archive
         The zip.
     parents
-        Folders to put it into, the best first.
+        Folders to put it in, the best first.
     """
     for parent in parents:
         folder = parent / archive.stem
@@ -80,7 +79,7 @@ def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
 
 
 def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
-    """Return the function that does a task on an executor.
+    """Return the function that runs a task on an executor.
 
     Parameters
     ----------
@@ -101,7 +100,7 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
         if "kraftcheck.explorer.spark" not in sys.modules:
             found = find_spec(PACKAGE)
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
-            if installed is None or digest_of(installed) != digest:
+            if installed is None or digest_of(source_files(installed)) != digest:
                 sys.path.insert(0, str(folder))
                 for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
                     del sys.modules[name]

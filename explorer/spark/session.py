@@ -1,4 +1,4 @@
-"""Spark itself: found, reached, given our code, and stopped again."""
+"""A Spark application: starts it, gives it our code, runs tasks on it, and stops it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,28 @@ import atexit
 import os
 import re
 import shutil
-import socket
-import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from kraftcheck.explorer.spark.bundle import make_bundle
+from kraftcheck.explorer.spark.requirements import PATIENCE, require_answer, require_java, require_pyspark
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LEAST_JAVA = 17
-LEAST_SPARK = (4, 1)
 CANCEL_AGAIN = 0.5  # seconds
-PATIENCE = 30.0  # seconds that a master has to answer, and then to give an executor
-_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
 OWN_ERRORS = ("InputError", "ProtocolError", "ActionError", "ConstantError", "DecodingError")
-_MASTER = re.compile(r"spark://(.+)")
 
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # a task for each group of partitions, as we divide them
@@ -41,7 +35,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",  # a process keeps what it has learned
 }
-"""What the engine sets where the user does not."""
+"""Settings that the engine makes where the user does not."""
 
 
 class Cluster:
@@ -50,7 +44,7 @@ class Cluster:
     Parameters
     ----------
     name
-        What it is called in Spark's UI.
+        Its name in Spark's UI.
     master
         The master's URL; None for what spark-submit says, and otherwise this machine.
     conf
@@ -63,7 +57,7 @@ class Cluster:
     spark
         The session.
     local
-        Whether the executors are in this process's machine.
+        Whether the executors run on this machine, in Spark's own process.
 
     Raises
     ------
@@ -80,9 +74,10 @@ class Cluster:
             require_java()
         self._folder = Path(mkdtemp(prefix="kraftcheck-"))
         self._group = f"kraftcheck-{uuid4().hex}"
+        self._conf = dict(conf)
         self._own = self._closed = False
         try:
-            self.spark = self._session(name, master, dict(conf), submitted)
+            self.spark = self._session(name, master, submitted)
             context = self.spark.sparkContext
             self.local = str(context.master).startswith("local")
             self._await_executor()
@@ -93,23 +88,23 @@ class Cluster:
             self.close()
             raise
 
-    def _session(self, name: str, master: str | None, conf: dict[str, str], submitted: bool) -> SparkSession:
+    def _session(self, name: str, master: str | None, submitted: bool) -> SparkSession:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        conf = self._conf
         builder = SparkSession.builder.appName(name)
         given = conf.get("spark.master", master)
         if given is None and not submitted:
             given = os.environ.get("MASTER", "local[*]")
         if given is not None:
-            _require_answer(given)
+            require_answer(given)
             builder = builder.master(given)
             if given.startswith("local"):
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        for key, value in (SETTINGS | conf).items():
-            if not (submitted and key in SETTINGS and key not in conf):
-                builder = builder.config(key, value)
+        for key, value in (conf if submitted else SETTINGS | conf).items():
+            builder = builder.config(key, value)
         self._own = SparkSession.getActiveSession() is None
         try:
             spark = builder.getOrCreate()
@@ -144,68 +139,18 @@ class Cluster:
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     def setting(self, key: str, default: str) -> str:
-        """Return one of Spark's settings."""
-        return str(self.spark.sparkContext.getConf().get(key, default))
-
-    def run(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
-        """Do tasks; return the table that they make.
-
-        Parameters
-        ----------
-        tasks
-            How many; each is given its number.
-        name, arguments
-            A name in `kraftcheck.explorer.spark.tasks.TASKS`, and JSON.
-        schema
-            Of the rows that they yield.
-        """
-        return _table(self._dataset(tasks, name, arguments, schema))
-
-    def exchange(
-        self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]
-    ) -> Any:
-        """Do tasks whose rows go to others, each to that of its column `task`; return the table that those make.
-
-        Parameters
-        ----------
-        tasks, reducers
-            How many of each.
-        first, second
-            Name, arguments and schema of each.
-        """
-        sent = self._dataset(tasks, *first)
-        if tasks > 1 or reducers > 1:
-            sent = sent.repartitionById(reducers, "task")
-        name, arguments, schema = second
-        return _table(sent.mapInArrow(self.task(name, arguments), schema))
-
-    def _dataset(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
-        return self.spark.range(0, tasks, 1, tasks).mapInArrow(self.task(name, arguments), schema)
-
-    def task(self, name: str, arguments: str) -> Any:
-        """Return the function that does a task of ours on an executor, for `mapInArrow`.
-
-        Parameters
-        ----------
-        name, arguments
-            A name in `kraftcheck.explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
-        """
-        from pyspark.cloudpickle import register_pickle_by_value
-
-        from kraftcheck.explorer.spark import executor_boot as boot
-
-        register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
-        return boot.remote(name, arguments, self._bundle.path.name, self._bundle.digest)
+        """Return one of Spark's settings: as the user gave it, also to an application that was there before."""
+        return self._conf.get(key) or str(self.spark.sparkContext.getConf().get(key, default))
 
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
-        """Return one of the settings that is a number.
+        """Return a setting that is a number.
 
         Parameters
         ----------
         key, usual
-            Which, and what it is where nothing is set.
+            The setting, and its default.
         least, most
-            What it may be.
+            Allowed range, inclusive.
 
         Raises
         ------
@@ -217,8 +162,62 @@ class Cluster:
             raise InputError(f"{key}: expected a number from {least} to {most:,}, found {wanted}")
         return int(wanted)
 
+    def run(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
+        """Run tasks; return the table that they make.
+
+        Parameters
+        ----------
+        tasks
+            How many; each is given its number.
+        name, arguments
+            A name in `kraftcheck.explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
+        schema
+            Of the rows that they yield.
+
+        Raises
+        ------
+        InputError
+            Where a task raises something, or Spark cannot go on.
+        """
+        return _table(self._dataset(tasks, name, arguments, schema))
+
+    def exchange(
+        self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]
+    ) -> Any:
+        """Run tasks whose rows go to others, each to that of its column `task`; return the table that those make.
+
+        Parameters
+        ----------
+        tasks, reducers
+            How many of each.
+        first, second
+            Name, arguments and schema of each.
+
+        Raises
+        ------
+        InputError
+            As `run`.
+        """
+        sent = self._dataset(tasks, *first)
+        if tasks > 1 or reducers > 1:
+            sent = sent.repartitionById(reducers, "task")
+        name, arguments, schema = second
+        return _table(sent.mapInArrow(self.task(name, arguments), schema))
+
+    def _dataset(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
+        return self.spark.range(0, tasks, 1, tasks).mapInArrow(self.task(name, arguments), schema)
+
+    def task(self, name: str, arguments: str) -> Any:
+        """Return the function that runs a task on an executor, for `mapInArrow`; parameters as those of `run`."""
+        from pyspark.cloudpickle import register_pickle_by_value
+
+        from kraftcheck.explorer.spark import executor_boot as boot
+
+        register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
+        return boot.remote(name, arguments, self._bundle.path.name, self._bundle.digest)
+
     def cancel(self) -> None:
-        """Cancel the job that is under way and those that follow, until Spark is left alone."""
+        """Cancel the job that is under way and those that follow, until Spark is closed."""
         while not self._closed:
             with suppress(Exception):  # Spark is gone
                 self.spark.sparkContext.cancelJobGroup(self._group)
@@ -245,13 +244,6 @@ class Cluster:
 
 
 def _table(dataset: Any) -> Any:
-    """Return the rows of a Dataset; what a task raises is an InputError here.
-
-    Raises
-    ------
-    InputError
-        Where a task raises something, or Spark cannot go on.
-    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -262,76 +254,26 @@ def _table(dataset: Any) -> Any:
 
 
 def what_went_wrong(text: str) -> str:
-    """Return what a task's exception says, out of Spark's report of it with Python's and Java's traces.
+    """Return what a task's exception says.
 
     Parameters
     ----------
     text
-        The report.
+        Spark's report of it, with Python's and Java's tracebacks.
     """
     lines = text.splitlines()
-    places = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
-    for number, line in enumerate(lines[places[-1] :] if places else (), start=places[-1] if places else 0):
-        match = _RAISED.match(line)
+    frames = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
+    for number in range(frames[-1], len(lines)) if frames else ():
+        match = _RAISED.match(lines[number])
         if match is not None:
-            rest = []
-            for more in lines[number + 1 :]:
-                if not more.startswith("  ") or more.lstrip().startswith("at "):
-                    break
-                rest.append(more)
-            own = match[1] in OWN_ERRORS
-            return "\n".join([match[2] if own else f"a task on Spark failed: {match[1]}: {match[2]}", *rest])
+            first = match[2] if match[1] in OWN_ERRORS else f"a task on Spark failed: {match[1]}: {match[2]}"
+            return "\n".join([first, *takewhile(_goes_on, lines[number + 1 :])])
     return f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}"
 
 
-def require_pyspark() -> None:
-    """Raise InputError where a package is missing or too old."""
-    for package in ("pyspark", "pyarrow"):
-        if find_spec(package) is None:
-            raise InputError(f"--engine spark needs the package {package}: pip install 'kraftcheck[spark]'")
-    import pyspark
-
-    found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
-    if found < LEAST_SPARK:
-        least = ".".join(map(str, LEAST_SPARK))
-        raise InputError(f"--engine spark needs PySpark {least} or newer, found {pyspark.__version__}")
-
-
-def require_java() -> None:
-    """Raise InputError where Java is missing or too old."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else "java"
-    where = f"JAVA_HOME ({home})" if home else "the PATH"
-    try:
-        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: there is none on {where}") from None
-    match = _VERSION.search(answer.stderr + answer.stdout)
-    if match is None:
-        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: {program} -version does not say which")
-    found = int(match[2] or 0) if match[1] == "1" else int(match[1])
-    if found < LEAST_JAVA:
-        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer; {program} is Java {found}")
-
-
-def _require_answer(master: str) -> None:
-    """Raise InputError where none of the addresses of a standalone master answers."""
-    match = _MASTER.fullmatch(master)
-    if match is None:
-        if not re.match(r"(local(\[|$)|yarn$|k8s://)", master):
-            raise InputError(f"--master {master}: expected local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
-        return
-    problems = []
-    for address in match[1].split(","):
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise InputError(f"--master {master}: expected spark://HOST:PORT")
-        try:
-            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
-            return
-        except (OSError, OverflowError) as error:
-            problems.append(f"{address}: {error}")
-    raise InputError(f"--master {master}: it does not answer ({'; '.join(problems)})")
+def _goes_on(line: str) -> bool:
+    """Whether a line belongs to the message before it: it is indented, and no frame of Java's."""
+    return line.startswith("  ") and not line.lstrip().startswith("at ")
 
 
 def _first_line(error: Exception) -> str:

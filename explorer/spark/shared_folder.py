@@ -1,10 +1,10 @@
-"""The folder that driver and executors share: for each level the states found, and what their ids mean.
+"""The folder that driver and executors share: each level's states, and what their global ids mean.
 
-    levels/00007/part-00003.parquet    the states of level 7 that partition 3 owns, one column of ids for each field
-    names/00007.parquet                what the ids mean that level 7 is the first to have
+    levels/00007/part-00003.parquet    the states of level 7 that partition 3 owns, a column of ids for each field
+    names/00007.parquet                definitions of the global ids that level 7 is the first to have
 
 A file appears in one go, and its content follows from the search alone: a task that runs twice writes the same file
-twice. So nobody ever reads half a file, or a different one from his neighbour.
+twice. So nobody reads half a file, and all read the same.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, from_table, to_table
-from kraftcheck.files import replacing
+from kraftcheck.files import replacing, sync
 
 States = NDArray[np.int32]
 GROUP = 1 << 16
-"""States of a row group: what a task reads at a time, and the least that two tasks divide among them."""
+"""States of a row group: a task reads one at a time, and tasks share a file by them."""
 
-LEVELS, NAMES = "levels", "names"
+LEVELS, DEFINITIONS = "levels", "names"
 
 
 class Piece(NamedTuple):
-    """Some states of one file.
+    """Consecutive row groups of one file.
 
     Attributes
     ----------
     level, part
-        Which file.
+        The file.
     first, groups
-        Which of its row groups.
+        The first row group, and how many.
     """
 
     level: int
@@ -52,13 +52,13 @@ def groups_of(rows: int) -> int:
     return -(-rows // GROUP)
 
 
-class Shared:
-    """The folder.
+class SharedFolder:
+    """The folder that driver and executors share.
 
     Parameters
     ----------
     path
-        Where it is, for the driver and for every executor.
+        Its path, on the driver and on every executor.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -70,22 +70,17 @@ class Shared:
     def _part(self, level: int, part: int) -> Path:
         return self._level(level) / f"part-{part:05d}.parquet"
 
-    def _names(self, level: int) -> Path:
-        return self.path / NAMES / f"{level:05d}.parquet"
+    def _definitions(self, level: int) -> Path:
+        return self.path / DEFINITIONS / f"{level:05d}.parquet"
 
     def clear(self, after: int = 0) -> None:
         """Remove all levels after one; after level 0, everything."""
-        for folder in (self.path / LEVELS, self.path / NAMES):
+        for folder in (self.path / LEVELS, self.path / DEFINITIONS):
             for path in folder.glob("*"):
                 stem = path.name.split(".")[0]
                 if not stem.isdigit() or int(stem) > after:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             folder.mkdir(parents=True, exist_ok=True)
-
-    def remove(self) -> None:
-        """Remove everything."""
-        for name in (LEVELS, NAMES):
-            shutil.rmtree(self.path / name, ignore_errors=True)
 
     # Levels
 
@@ -102,41 +97,38 @@ class Shared:
 
     def read_states(self, piece: Piece) -> Iterator[States]:
         """Yield the states of a piece of a level, a row group at a time."""
-        with pq.ParquetFile(self._part(piece.level, piece.part)) as file:
-            for group in range(piece.first, piece.first + piece.groups):
-                yield _states(file.read_row_group(group, use_threads=False))
+        return self._read(piece.level, piece.part, slice(piece.first, piece.first + piece.groups))
 
     def read_part(self, level: int, part: int) -> Iterator[States]:
         """Yield all states of a level that a partition owns."""
+        return self._read(level, part, slice(None))
+
+    def _read(self, level: int, part: int, which: slice) -> Iterator[States]:
         with pq.ParquetFile(self._part(level, part)) as file:
-            for group in range(file.num_row_groups):
+            for group in range(file.num_row_groups)[which]:
                 yield _states(file.read_row_group(group, use_threads=False))
 
     def count(self, level: int, part: int) -> int:
-        """Return how many states a file has; 0 where it is not there, or not whole."""
+        """Return the number of states in a file; 0 where it is missing or not whole."""
         try:
             return int(pq.read_metadata(self._part(level, part)).num_rows)
         except (OSError, pa.ArrowException):
             return 0
 
     def sync(self, level: int, parts: list[int]) -> None:
-        """See to it that a level outlives the machine's failure."""
+        """Make a level survive a loss of power."""
         for path in [*(self._part(level, part) for part in parts), self._level(level)]:
-            number = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(number)
-            finally:
-                os.close(number)
+            sync(path)
 
-    # Names
+    # Definitions
 
-    def write_names(self, level: int, definitions: list[Definition]) -> None:
-        """Write what the ids mean that a level is the first to have."""
-        _write(to_table(definitions), self._names(level))
+    def write_definitions(self, level: int, definitions: list[Definition]) -> None:
+        """Write the definitions of the global ids that a level is the first to have."""
+        _write(to_table(definitions), self._definitions(level))
 
-    def read_names(self, level: int) -> Iterator[Definition]:
-        """Yield what the ids mean that a level is the first to have."""
-        return from_table(pq.read_table(self._names(level), use_threads=False))
+    def read_definitions(self, level: int) -> Iterator[Definition]:
+        """Yield the definitions of the global ids that a level is the first to have."""
+        return from_table(pq.read_table(self._definitions(level), use_threads=False))
 
 
 def _write(table: Any, path: Path) -> int:
@@ -149,8 +141,5 @@ def _write(table: Any, path: Path) -> int:
 def _states(table: Any) -> States:
     states = np.empty((table.num_rows, table.num_columns), np.int32)
     for i, column in enumerate(table.columns):
-        at = 0
-        for chunk in column.chunks:
-            states[at : at + len(chunk), i] = chunk.to_numpy()
-            at += len(chunk)
+        states[:, i] = column.to_numpy()
     return states

@@ -1,4 +1,4 @@
-"""What tasks do on executors, over Arrow batches. No Python runs for a single state.
+"""The tasks of a search, over Arrow batches. Python runs for a batch of states, not for a single one.
 
 Each task is given its arguments as JSON. A process keeps what it has learned for the tasks that follow.
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, SETTLED, Definition, to_table
 from kraftcheck.explorer.spark.description import revive
-from kraftcheck.explorer.spark.process import Process
+from kraftcheck.explorer.spark.id_report import undefined
 from kraftcheck.explorer.spark.rows import (
     Words,
     add,
@@ -27,7 +27,8 @@ from kraftcheck.explorer.spark.rows import (
     to_bytes,
     unpacked,
 )
-from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, Shared, States
+from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, SharedFolder, States
+from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
 from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.explorer.tables.states.visited import Packing, Partition
@@ -47,73 +48,81 @@ STATES_SCHEMA = pa.schema(
 STATES_DDL = "task int not null, part int not null, states binary not null"
 
 
-_known: dict[str, Process] = {}  # what this process knows of a search, by its run: one at a time
+_expanders: dict[str, TaskExpander] = {}  # this process's, by run: one at a time
 
 
-def lend(run: str, process: Process) -> None:
-    """Give the tasks of a run that are done in this process what does them."""
-    if run not in _known:
-        _known.clear()
-    _known[run] = process
+def lend(run: str, expander: TaskExpander) -> None:
+    """Let the tasks of a run use an expander of this process."""
+    if run not in _expanders:
+        _expanders.clear()
+    _expanders[run] = expander
 
 
-def _process(arguments: Arguments) -> Process:
-    """Return what this process knows of a search; another run begins anew."""
-    if arguments["run"] not in _known:
+def _expander(arguments: Arguments) -> TaskExpander:
+    """Return this process's expander for a run; another run begins with a new one."""
+    if arguments["run"] not in _expanders:
         protocol, options = revive(arguments["description"], Path(arguments["user_files"]))
-        lend(arguments["run"], Process(protocol, options, Shared(arguments["folder"])))
-    return _known[arguments["run"]]
+        lend(arguments["run"], TaskExpander(protocol, options, SharedFolder(arguments["folder"])))
+    return _expanders[arguments["run"]]
 
 
-def _prepared(arguments: Arguments) -> Process:
-    process = _process(arguments)
-    process.know(arguments["names"])
-    process.begin(arguments["violated"])
-    return process
+def _prepared(arguments: Arguments) -> TaskExpander:
+    expander = _expander(arguments)
+    expander.load(arguments["defined"])
+    expander.begin(arguments["violated"])
+    return expander
 
 
-def _pieces(arguments: Arguments, batches: Batches) -> Iterator[Piece]:
+def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> Iterator[Iterator[States]]:
+    """Yield the states of each piece of the tasks whose numbers batches hold, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from (Piece(*piece) for piece in arguments["tasks"][number])
+            for piece in arguments["tasks"][number]:
+                yield expander.shared.read_states(Piece(*piece))
+
+
+def _widened(states: States, columns: int) -> States:
+    """Return states with an empty inbox for every slot that they do not know."""
+    missing = columns - states.shape[1]
+    return np.pad(states, ((0, 0), (0, missing))) if missing > 0 else states
 
 
 def discover(arguments: Arguments, batches: Batches) -> Batches:
     """Expand states; report how often each action fired, what is violated, and which values are new."""
     discovery = _Discovery(arguments)
-    for piece in _pieces(arguments, batches):
-        for states in discovery.process.shared.read_states(piece):
+    for piece in _states(discovery.expander, arguments, batches):
+        for states in piece:
             discovery.expand(states)
     yield from to_table(discovery.report()).to_batches()
 
 
 class _Discovery:
-    """What states lead to: how often each action fires, what is violated, and which values are new."""
+    """Collects what states lead to: how often each action fires, what is violated, and which values are new."""
 
     def __init__(self, arguments: Arguments) -> None:
-        self.process = _prepared(arguments)
-        self._before = Counter(self.process.search.learner.handler_calls)
+        self.expander = _prepared(arguments)
+        self._before = Counter(self.expander.search.learner.handler_calls)
         self._controls: set[int] = set()
         self._contents: set[int] = set()
 
     def expand(self, states: States) -> None:
         """Expand states."""
-        for rows in self.process.successors(states):
-            self.process.names.unknown(rows, self._controls, self._contents)
+        for rows in self.expander.successors(states):
+            self.expander.ids.unknown(rows, self._controls, self._contents)
 
     def report(self) -> Iterator[Definition]:
         """Yield what was found."""
-        process, learner = self.process, self.process.search.learner
+        expander, learner = self.expander, self.expander.search.learner
         calls = [learner.handler_calls[name] - self._before[name] for name in learner.action_names]
-        yield Definition(COUNTS, 0, b"", tuple(process.search.pool[0].fired.tolist()))
+        yield Definition(COUNTS, 0, b"", tuple(expander.search.pool[0].fired.tolist()))
         yield Definition(CALLS, 0, b"", tuple(calls))
-        yield from process.events.values()
-        yield from process.names.definitions(self._controls, self._contents)
+        yield from expander.events.values()
+        yield from undefined(expander.ids, self._controls, self._contents)
 
 
 def expand(arguments: Arguments, batches: Batches) -> Batches:
     """Expand states; yield their successors, packed, each to the partition that owns it."""
-    process = _prepared(arguments)
+    expander = _prepared(arguments)
     layout, parts, reducers = packing_of(arguments["counts"]), arguments["parts"], arguments["reducers"]
     waiting: dict[int, list[bytes]] = defaultdict(list)
     sizes: Counter[int] = Counter()
@@ -125,11 +134,11 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
         arrays = [pa.array(v, field.type) for v, field in zip(values, STATES_SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=STATES_SCHEMA)
 
-    for piece in _pieces(arguments, batches):
-        for states in process.shared.read_states(piece):
-            for rows in process.successors(states):
-                found = process.names.to_common(rows)
-                for part, words in _divided(process.names.compared(found), packed(found, layout), parts):
+    for piece in _states(expander, arguments, batches):
+        for states in piece:
+            for rows in expander.successors(states):
+                found = expander.ids.to_global(rows)
+                for part, words in _divided(expander.ids.compared(found), packed(found, layout), parts):
                     data = to_bytes(words, layout)
                     waiting[part].append(data)
                     sizes[part] += len(data)
@@ -154,8 +163,8 @@ def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]
 def settle(arguments: Arguments, batches: Batches) -> Batches:
     """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
     viewed = arguments["description"]["view"] is not None
-    known = _prepared(arguments) if viewed else _known.get(arguments["run"])
-    shared = Shared(arguments["folder"]) if known is None else known.shared
+    known = _prepared(arguments) if viewed else _expanders.get(arguments["run"])
+    shared = SharedFolder(arguments["folder"]) if known is None else known.shared
     layout, level = packing_of(arguments["counts"]), arguments["level"]
     candidates: dict[int, Partition] = {}
     received: Counter[int] = Counter()
@@ -169,11 +178,13 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
             add(candidates[part], words)
     discovery: _Discovery | None = None
     settled = []
+    columns = len(layout.position)
     for part in sorted(candidates):
-        before = (_widened(s, layout) for n in arguments["files"].get(str(part), ()) for s in shared.read_part(n, part))
+        levels = arguments["files"].get(str(part), ())
+        before = (_widened(states, columns) for number in levels for states in shared.read_part(number, part))
         if viewed:
             assert known is not None
-            fresh = _fresh_by_view(candidates.pop(part), before, layout, known.names.compared)
+            fresh = _fresh_by_view(candidates.pop(part), before, layout, known.ids.compared)
         else:
             fresh = _fresh(candidates.pop(part), before, layout)
         size = 0
@@ -190,51 +201,45 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
 
 def _fresh(candidates: Partition, before: Iterator[States], layout: Packing) -> Words:
     """Return the packed words of those candidates that are not among the states before, in order."""
-    visited = np.zeros(len(candidates.places), np.uint8)
-    for states in before:
-        mark(candidates.keys, candidates.places, packed(states, layout), visited)
+    visited = _marked(candidates, (packed(states, layout) for states in before))
     return in_order(candidates.words()[visited[candidates.places != 0] == 0])
 
 
 def _fresh_by_view(
     candidates: Partition, before: Iterator[States], layout: Packing, compared: Callable[[States], States]
 ) -> Words:
-    """Return the like where states that look the same count as one: of the new ones that do, the least."""
+    """Return the same where states that look alike count as one: of those that do, the least."""
     words = candidates.words()
     keys = packed(compared(unpacked(words, layout)), layout)
     least = first_of_each(keys, words)
     words, keys = words[least], keys[least]
     looks = Partition(layout.words)
     add(looks, keys)
-    visited = np.zeros(len(looks.places), np.uint8)
-    for states in before:
-        mark(looks.keys, looks.places, packed(compared(states), layout), visited)
+    visited = _marked(looks, (packed(compared(states), layout) for states in before))
     known = np.zeros(len(keys), np.uint8)
     look_up(looks.keys, looks.places, keys, visited, known)
     return in_order(words[known == 0])
 
 
-def _widened(states: States, layout: Packing) -> States:
-    missing = len(layout.position) - states.shape[1]
-    return np.pad(states, ((0, 0), (0, missing))) if missing else states
+def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
+    """Return for each place of a partition whether its entry is among packed words."""
+    flags = np.zeros(len(candidates.places), np.uint8)
+    for words in visited:
+        mark(candidates.keys, candidates.places, words, flags)
+    return flags
 
 
 def precede(arguments: Arguments, batches: Batches) -> Batches:
     """Report the first state of each piece that leads to a given one."""
-    process = _prepared(arguments)
+    expander = _prepared(arguments)
     target = np.array(arguments["target"], np.int32)
     found = []
-    for piece in _pieces(arguments, batches):
-        for states in process.shared.read_states(piece):
-            state = process.predecessor(_as_wide(states, target), target)
-            if state is not None:
-                found.append(Definition(EVENT, 0, b"", tuple(state.tolist())))
-                break
+    for piece in _states(expander, arguments, batches):
+        leading = (expander.predecessor(_widened(states, len(target)), target) for states in piece)
+        state = next((state for state in leading if state is not None), None)
+        if state is not None:
+            found.append(Definition(EVENT, 0, b"", tuple(state.tolist())))
     yield from to_table(found).to_batches()
-
-
-def _as_wide(states: States, target: Any) -> States:
-    return np.pad(states, ((0, 0), (0, max(0, len(target) - states.shape[1]))))
 
 
 TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.partition import image
+from kraftcheck.kraft_model.recovery.base import RecoveryBase
+from kraftcheck.kraft_model.recovery.partition import high_watermark, image
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -30,13 +31,8 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class BrokerActions:
-    """What brokers do, apart from serving clients and replicas; mixed into `Recovery`."""
-
-    brokers: frozenset[ModelValue]
-    mode: Mode
-    old_brokers: frozenset[ModelValue]
-    old_ibp: frozenset[ModelValue]
+class BrokerActions(RecoveryBase):
+    """What brokers do, apart from serving clients and replicas."""
 
     # Being told
 
@@ -109,9 +105,6 @@ class BrokerActions:
             return become(now).send(*_given_up(me))
         moved_on = partition.partition_epoch > me.partition.partition_epoch
         return self._acknowledge(me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared)
-
-    def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        raise NotImplementedError
 
     # Recovering
 
@@ -309,19 +302,6 @@ class BrokerActions:
             yield consume(me)
             return
         yield consume(me).reply(answer)
-
-
-def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
-    """Return up to where all replicas of an ISR have what the leader has, as far as it knows.
-
-    Parameters
-    ----------
-    me
-        The leader.
-    isr
-        The in-sync replicas to count; the leader is one of them.
-    """
-    return min([len(me.log), *[me.ends.get(member, 0) for member in isr if member != me.id]])
 
 
 def _given_up(me: Broker) -> list[ClientResponse]:

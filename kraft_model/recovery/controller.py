@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kraftcheck.kraft_model.recovery.base import RecoveryBase
 from kraftcheck.kraft_model.recovery.partition import change, from_isr, merged
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
@@ -24,12 +25,8 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class ControllerActions:
-    """What the controller does; mixed into `Recovery`."""
-
-    brokers: frozenset[ModelValue]
-    mode: Mode
-    controller_recovers: bool
+class ControllerActions(RecoveryBase):
+    """What the controller does."""
 
     # Sessions
 

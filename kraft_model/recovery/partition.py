@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.recovery.records import (
     UNTOLD,
+    Broker,
     Entry,
     Leader,
     MetadataLog,
@@ -89,3 +90,16 @@ def epoch_end(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
 def values(log: tuple[Entry, ...]) -> frozenset[int]:
     """Return the values in a log."""
     return frozenset(entry.value for entry in log)
+
+
+def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
+    """Return the end offset up to which every replica of an ISR holds the leader's log, as the leader knows it.
+
+    Parameters
+    ----------
+    me
+        The leader.
+    isr
+        The in-sync replicas to count; the leader is one of them.
+    """
+    return min([len(me.log), *[me.ends.get(member, 0) for member in isr if member != me.id]])

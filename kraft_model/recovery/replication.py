@@ -1,31 +1,23 @@
-"""Replication and clients in `Recovery`: truncating and fetching, serving and refusing, acknowledging."""
+"""How replicas of `recovery` copy the leader's log: truncating and fetching."""
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.brokers import high_watermark
+from kraftcheck.kraft_model.recovery.base import RecoveryBase
 from kraftcheck.kraft_model.recovery.partition import epoch_end, last_epoch
 from kraftcheck.kraft_model.recovery.records import (
-    RECOVERING,
-    AlterPartitionRequest,
-    Api,
     Broker,
-    Client,
-    ClientRequest,
-    ClientResponse,
-    Entry,
     EpochEndRequest,
     EpochEndResponse,
     Error,
-    Nil,
     ReplicaFetch,
     ReplicaFetchResponse,
     Shared,
 )
-from kraftcheck.spec import ModelValue, Step, Steps, become, consume, internal, on, ordered
+from kraftcheck.spec import ModelValue, Steps, become, consume, internal, on
 
 
-class ReplicationActions:
-    """How followers copy the leader's log; mixed into `Recovery`."""
+class ReplicationActions(RecoveryBase):
+    """How followers copy the leader's log."""
 
     # The follower
 
@@ -140,116 +132,3 @@ class ReplicationActions:
     def _refuses_replicas(self, me: Broker) -> bool:
         """Whether a leader refuses its followers: as long as it refuses clients."""
         return self._is_recovering(me)
-
-    def _is_recovering(self, me: Broker) -> bool:
-        """Whether a broker, leader or follower, refuses because the leader is recovering.
-
-        It is, until the controller has confirmed that the leader has recovered: what a broker goes by is the recovery
-        state that it was told.
-        """
-        return me.partition.recovery is RECOVERING
-
-    # Committing
-
-    def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        """Return the step in which a leader answers the PRODUCE requests whose values all in-sync replicas have.
-
-        While a request to change the ISR is under way, the replicas of both the old and the new one count (KIP-497).
-        """
-        if not me.leads or not me.waiting:
-            return become(me)
-        end = high_watermark(me, self._counted(me))
-        done = sorted(offset for offset in me.waiting if offset <= end)
-        if not done:
-            return become(me)
-        told = [(me.partition.leader_epoch, me.log[offset - 1].value) for offset in done]
-        responses = [ClientResponse(Api.PRODUCE, value, Error.NONE, epoch, me.id) for epoch, value in told]
-        left = me.but(waiting=me.waiting - set(done))
-        return become(left).put(acknowledged=shared.acknowledged | set(told)).send(*responses)
-
-    def _counted(self, me: Broker) -> frozenset[ModelValue]:
-        """The replicas that must have a value before it is committed."""
-        return me.partition.isr | (me.pending.isr if isinstance(me.pending, AlterPartitionRequest) else frozenset())
-
-
-class ClientActions:
-    """What clients ask, and what they are answered; mixed into `Recovery`."""
-
-    brokers: frozenset[ModelValue]
-    old_brokers: frozenset[ModelValue]
-    apis: frozenset[Api]
-
-    @internal
-    def send_request(self, me: Client, shared: Shared) -> Steps:
-        """Client: it asks some broker, by metadata that may be old; refused before, it tries again, anywhere.
-
-        Source: KIP-704, Clients ("the clients will retry this error").
-        """
-        if me.waiting is not Nil.NIL and not me.refused:
-            return
-        apis = [me.waiting] if isinstance(me.waiting, Api) else ordered(self.apis)
-        for api in apis:
-            value = shared.values + 1 if api is Api.PRODUCE else 0
-            for broker in ordered(self.brokers):
-                step = become(Client(waiting=api)).send(ClientRequest(api, value, broker)).spend("requests")
-                yield step.put(values=value) if value else step
-
-    @on(ClientResponse)
-    def handle_response(self, me: Client, response: ClientResponse) -> Steps:
-        """Client: it is served, or will try again."""
-        refused = response.error is not Error.NONE
-        yield consume(Client(waiting=me.waiting, refused=True) if refused else Client())
-
-    @internal
-    def give_up(self, me: Client) -> Steps:
-        """Client: after a while it does not try again. Source: KIP-704, Clients ("within the retry window")."""
-        if me.refused:
-            yield become(Client())
-
-    @on(ClientRequest)
-    def refuse_client(self, me: Broker, request: ClientRequest) -> Steps:
-        """Broker: NOT_LEADER_OR_FOLLOWER to whom it does not serve: all, while the leader is recovering.
-
-        Source: KIP-704, Topic Partition Leader and Topic Partition Follower.
-        """
-        if not me.running or self._serves(me, request.api):
-            return
-        yield consume(me).reply(_answer(me, request, Error.NOT_LEADER_OR_FOLLOWER))
-
-    @on(ClientRequest)
-    def serve_client(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
-        """Broker: FETCH (which a follower serves too, KIP-392), LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH.
-
-        What is in the answer makes no difference here; nor does where the log then starts.
-        """
-        if request.api is Api.PRODUCE or not self._serves(me, request.api):
-            return
-        yield consume(me).put(served=self._served(me, shared)).reply(_answer(me, request, Error.NONE))
-
-    @on(ClientRequest)
-    def append_produced(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
-        """Leader: it appends what a client produces, and answers when all in-sync replicas have it (acks=all)."""
-        if request.api is not Api.PRODUCE or not self._serves(me, request.api):
-            return
-        log = (*me.log, Entry(me.partition.leader_epoch, request.value))
-        appended = me.but(log=log, waiting=me.waiting | {len(log)})
-        yield self._acknowledge(appended, shared).put(served=self._served(me, shared)).but(consumes=True)
-
-    def _served(self, me: Broker, shared: Shared) -> frozenset[int]:
-        """The leader epochs in which clients were served, with that of a broker which serves one now."""
-        return shared.served if me.id in self.old_brokers else shared.served | {me.partition.leader_epoch}
-
-    def _serves(self, me: Broker, api: Api) -> bool:
-        """Whether a broker serves a kind of request of clients."""
-        may_serve = me.leads or (me.follows and api is Api.FETCH)
-        return may_serve and not self._is_recovering(me)
-
-    def _is_recovering(self, me: Broker) -> bool:
-        raise NotImplementedError
-
-    def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        raise NotImplementedError
-
-
-def _answer(me: Broker, request: ClientRequest, error: Error) -> ClientResponse:
-    return ClientResponse(request.api, request.value, error, me.partition.leader_epoch, me.id)

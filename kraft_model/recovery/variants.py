@@ -1,7 +1,7 @@
 """Variants of `Recovery`: other readings of KIP-704, and seeded faults.
 
 A reading is what another source says than the one that `Recovery` follows; `docs/findings.md` tells what it leads to.
-A fault breaks one rule, and is caught by the property that `configs/recovery.fault.<variant>.cfg` names. KAFKA-n is the
+A fault breaks one rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the
 issue in Apache Kafka's tracker where the rule comes from. The last two faults break no safety: they leave states from
 which no client is ever served again, and name the configuration in which `kraftcheck.explorer.traps` shows that.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.image import image_of, is_majority
+from kraftcheck.kraft_model.registration.base import RegistrationBase
+from kraftcheck.kraft_model.registration.image import is_majority
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     AdminRequest,
@@ -45,31 +46,8 @@ from kraftcheck.spec import (
 )
 
 
-class ActiveControllerActions:
-    """What the active controller does; mixed into `Registration`."""
-
-    controllers: frozenset[ModelValue]
-    static: bool
-
-    def snapshot(self) -> Image:
-        """Return the image that everyone starts with."""
-        raise NotImplementedError
-
-    def image(self, shared: Shared) -> Image:
-        """Return the active controller's state: it has applied its records before they are committed."""
-        return image_of(self.snapshot(), shared.log)
-
-    def voters(self, shared: Shared, kept: int | None = None) -> frozenset[ModelValue]:
-        """Return the voters: the latest VotersRecord, committed or not (KIP-853), or those of the configuration.
-
-        Parameters
-        ----------
-        shared
-            The shared state.
-        kept
-            How many records of the log to look at; by default all.
-        """
-        return shared.voters if self.static else image_of(self.snapshot(), shared.log[:kept]).voters
+class ActiveControllerActions(RegistrationBase):
+    """What the active controller does."""
 
     # Requests that it does not handle
 

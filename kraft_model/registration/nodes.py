@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+from kraftcheck.kraft_model.registration.base import RegistrationBase
 from kraftcheck.kraft_model.registration.image import image_of, needed_level
 from kraftcheck.kraft_model.registration.records import (
     Broker,
     Controller,
     Error,
-    Image,
     Nil,
     RegistrationRequest,
     RegistrationResponse,
     Shared,
 )
-from kraftcheck.spec import ModelValue, Record, Step, Steps, become, consume, internal, on
+from kraftcheck.spec import Record, Step, Steps, become, consume, internal, on
 
 
-class NodeActions:
-    """What controllers and brokers do as members of the cluster; mixed into `Registration`."""
-
-    controllers: frozenset[ModelValue]
-    newest: int
-    static: bool
-
-    def snapshot(self) -> Image:
-        """Return the image that everyone starts with."""
-        raise NotImplementedError
+class NodeActions(RegistrationBase):
+    """What controllers and brokers do as members of the cluster."""
 
     # The metadata log
 
@@ -133,11 +125,6 @@ class NodeActions:
         if me.running or me.supports == self.newest:
             return
         yield become(_started(me, self.newest)).spend("replacements")
-
-    def _is_member(self, me: Controller | Broker, shared: Shared) -> bool:
-        """Whether a node is registered, by what is committed."""
-        image = image_of(self.snapshot(), shared.log[: shared.committed])
-        return me.id in (image.controllers if isinstance(me, Controller) else image.brokers)
 
 
 def _started(me: Controller | Broker, supports: int) -> Record:

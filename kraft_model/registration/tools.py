@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.image import image_of
+from kraftcheck.kraft_model.registration.base import RegistrationBase
 from kraftcheck.kraft_model.registration.records import (
     Admin,
     AdminRequest,
     AdminResponse,
     Command,
     Error,
-    Image,
     Name,
     Nil,
     Outcome,
@@ -23,17 +22,8 @@ from kraftcheck.kraft_model.registration.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class ToolActions:
-    """What the operator does; mixed into `Registration`."""
-
-    controllers: frozenset[ModelValue]
-    brokers: frozenset[ModelValue]
-    static: bool
-    newest: int
-
-    def snapshot(self) -> Image:
-        """Return the image that everyone starts with."""
-        raise NotImplementedError
+class ToolActions(RegistrationBase):
+    """What the operator does."""
 
     @projection
     def up(self, me: Record) -> bool:
@@ -75,7 +65,7 @@ class ToolActions:
     @internal
     def run_upgrade(self, me: Admin, shared: Shared) -> Steps:
         """Operator: `kafka-features upgrade` to the next level. Source: Motivation."""
-        level = image_of(self.snapshot(), shared.log[: shared.committed]).level + 1
+        level = self.committed_image(shared).level + 1
         if level > self.newest:
             return
         step = self._runs(me, Command(Tool.UPGRADE, level), shared)

@@ -1,7 +1,7 @@
 """Variants of `Registration`: other readings, a rejected alternative, and seeded faults.
 
 A reading is what another source says than the one that `Registration` follows; `docs/findings.md` tells what it leads
-to. A fault breaks one rule, and is caught by the property that `configs/registration.fault.<variant>.cfg` names. The
+to. A fault breaks one rule, and is caught by the property that `configs/fault.<variant>.cfg` names. The
 last one breaks no safety: it leaves states from which nothing leads on, and names the configuration in which
 `kraftcheck.explorer.traps` shows that. KAFKA-n is the issue in Apache Kafka's tracker where the rule comes from.
 """
@@ -87,7 +87,7 @@ class UncommittedOverlooked(Registration, variant="uncommitted-overlooked"):
     """Requests are checked against what is committed: two in a row unregister one controller twice."""
 
     def _image_to_check(self, shared: Shared) -> Image:
-        return image_of(self.snapshot(), shared.log[: shared.committed])
+        return self.committed_image(shared)
 
 
 class AnsweredAtOnce(Registration, variant="answered-at-once"):

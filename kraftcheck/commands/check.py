@@ -20,7 +20,7 @@ from kraftcheck.spec.cfg.binding import Bound, bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.loading import line_to_blame
+from kraftcheck.spec.loading.user_files import line_to_blame
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -220,9 +220,9 @@ def _search(job: Job, view: StateView | None, arguments: argparse.Namespace) -> 
             asked = bool(arguments.engine or arguments.workers or arguments.memory or folder_of(arguments))
             return *search(job.engine, job.bound.protocol, options, asked=asked), None
         from kraftcheck.explorer.graph import explore_graph
-        from kraftcheck.reporting.tlc_trace import state_text
+        from kraftcheck.traces.formats.tlc_log import state_text
 
-        return job.engine, *explore_graph(job.bound.protocol, options, lambda state: state_text(view, state))
+        return job.engine, *explore_graph(job.bound.protocol, options, lambda state: state_text(view.variables(state)))
     except Interrupted as interrupted:
         return job.engine, interrupted.result, None
     except KeyboardInterrupt:  # before the search began

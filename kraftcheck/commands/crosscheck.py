@@ -25,7 +25,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison, Space, depth_of, times_taken
-from kraftcheck.traces.formats.read import detect_format, read_graph, read_states
+from kraftcheck.traces.files import detect_format, read_graph, read_states
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.replay.replayer import Replayer
 from kraftcheck.traces.replay.states import StateReader

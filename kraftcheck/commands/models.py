@@ -13,7 +13,7 @@ from kraftcheck.commands.outputs import require_writable, write_json
 from kraftcheck.reporting.changes import PLAIN
 from kraftcheck.reporting.counterexample import FAINT, HEAD, Line
 from kraftcheck.reporting.summary import print_lines
-from kraftcheck.spec.language.loading import summary
+from kraftcheck.spec.loading.protocols import summary
 
 WIDTH = 100
 

@@ -19,7 +19,6 @@ from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.traces.replay.differences import Difference
 from kraftcheck.traces.replay.divergence import Divergence, Enabled
 from kraftcheck.traces.replay.replayer import Replay, Replayer, Verdict
-from kraftcheck.traces.trace import TraceFormat
 
 CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
 """Exit codes."""
@@ -31,7 +30,6 @@ LONGEST_PLACE = 40
 """Characters of a place for which a table has a column; longer ones have a line of their own."""
 
 _INDENT = "    "
-_HAVE_LINES = (TraceFormat.TLC_LOG, TraceFormat.TLC_SIMULATION)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -145,7 +143,8 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
         end = f", to a violation of {replay.violated}" if replay.violated else ""
         yield [(HEAD, which), (PLAIN, ": "), (NEW, "conforms"), (PLAIN, f", {steps}{end}")]
     else:
-        place = f" at state {found.number}" + (f" (line {found.line})" if replay.format in _HAVE_LINES else "")
+        place = f" at state {found.number}"
+        place += f" (line {found.line})" if replay.format and replay.format.has_lines else ""
         yield [(HEAD, which), (PLAIN, ": "), (OLD, "diverges"), (PLAIN, place)]
         yield [(PLAIN, f"  {found.headline}")]
         if not quiet:

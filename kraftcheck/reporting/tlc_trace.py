@@ -7,10 +7,8 @@ from typing import TextIO
 
 from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.formatting import format_value
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.formats.write import as_text
+from kraftcheck.traces.formats.tlc_log import as_text
 from kraftcheck.traces.trace import Trace, TraceFormat, TraceState
 
 
@@ -35,13 +33,6 @@ def write_traces(protocol: Protocol, view: StateView, violations: Iterable[Viola
         ]
         problem = _complaint(protocol, violation.property)
         file.writelines(as_text(Trace(file.name, index, TraceFormat.TLC_LOG, tuple(states), problem=problem)))
-
-
-def state_text(view: StateView, state: State) -> str:
-    """Return a state as TLC prints it: a conjunct for each variable."""
-    variables = view.variables(state)
-    prefix = "/\\ " if len(variables) > 1 else ""  # TLC leaves it out where there is one variable
-    return "\n".join(f"{prefix}{name} = {format_value(value)}" for name, value in variables.items())
 
 
 def _complaint(protocol: Protocol, name: str) -> str:

@@ -25,7 +25,6 @@ KNOWN_CIRCLES: set[frozenset[str]] = {
             "states.spilling",
         )
     ),
-    frozenset(f"kraftcheck.explorer.spark.{name}" for name in ("checkpoint", "engine")),
 }
 
 

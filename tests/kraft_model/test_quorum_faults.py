@@ -6,7 +6,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.spec.language.loading import summary
+from kraftcheck.spec.loading.protocols import summary
 from tests.support.kraft_model.faults import QUORUM_FAULTS, QUORUM_READINGS, Fault
 from tests.support.kraft_model.searches import check_fault, fault_configurations
 

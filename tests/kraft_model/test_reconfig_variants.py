@@ -16,11 +16,11 @@ from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, Serv
 from kraftcheck.spec.cfg.binding import Bound, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting, read_config
 from kraftcheck.spec.errors import ConstantError
-from kraftcheck.spec.language.loading import summary, variants_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.protocols import summary, variants_of
 
 CONFIGS = Path(kraftcheck.kraft_model.reconfig.__file__).with_name("configs")
 CORRECTED = "restart-without-state-corrected"

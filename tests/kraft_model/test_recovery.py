@@ -10,7 +10,7 @@ from kraftcheck.explorer.traps import find_trap
 from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.kraft_model.recovery.records import Api, Broker
 from kraftcheck.spec import ConstantError, ModelValue
-from kraftcheck.spec.language.loading import summary
+from kraftcheck.spec.loading.protocols import summary
 from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 

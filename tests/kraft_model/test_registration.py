@@ -13,7 +13,7 @@ from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.kraft_model.registration.image import image_of
 from kraftcheck.kraft_model.registration.records import Controller, Image
 from kraftcheck.spec import ConstantError, ModelValue, State
-from kraftcheck.spec.language.loading import summary
+from kraftcheck.spec.loading.protocols import summary
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 

@@ -13,7 +13,8 @@ from kraftcheck.engines import ENGINES, Engine, choose
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.language.loading import load, summary, variants_of
+from kraftcheck.spec.loading.protocols import summary, variants_of
+from kraftcheck.spec.loading.user_files import load
 
 
 @pytest.mark.parametrize("name", shipped_models())
@@ -141,7 +142,7 @@ def test_help_finds_no_models() -> None:
 def test_variants_are_imported_when_asked_for() -> None:
     code = (
         "import sys; from kraftcheck.kraft_model.reconfig import Reconfig\n"
-        "from kraftcheck.spec.language.loading import variants_of\n"
+        "from kraftcheck.spec.loading.protocols import variants_of\n"
         "print('kraftcheck.kraft_model.reconfig.variants' in sys.modules, bool(variants_of(Reconfig)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False True\n"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kraftcheck.traces.formats
 import kraftcheck.traces.parsing.lines
 import kraftcheck.traces.parsing.states
 import kraftcheck.traces.parsing.value_cache
@@ -30,6 +31,7 @@ from kraftcheck.traces import (
     read_traces,
     stream_traces,
 )
+from kraftcheck.traces.trace import known_formats
 from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 SIMULATIONS = sorted(TLC.glob("simulations/*.tla.gz"))
@@ -278,6 +280,39 @@ def test_the_format_is_told_by_the_content(path: Path, format: TraceFormat, tmp_
     assert detect_format(path) is format
     (tmp_path / "nameless").write_bytes(b"\xef\xbb\xbf\r\n \n" + text_of(path).encode())
     assert detect_format(tmp_path / "nameless") is format
+
+
+NEW_FORMAT = """
+from kraftcheck.traces.trace import TraceEnd, TraceFormat, TraceHead, TraceState
+
+class _Lines(TraceFormat):
+    def recognises(self, first, beginning):
+        return first == "numbers"
+
+    def read(self, source, cache):
+        yield TraceHead(source.file, 0, self)
+        for number, line in source.lines():
+            if number > 1:
+                yield TraceState(number - 1, {"x": int(line)})
+        yield TraceEnd()
+
+FORMAT = _Lines("numbers")
+"""
+
+
+def test_a_file_in_the_folder_adds_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_new_one.py").write_text(NEW_FORMAT)
+    known_formats.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(kraftcheck.traces.formats, "__path__", [*kraftcheck.traces.formats.__path__, str(tmp_path)])
+        (trace,) = traces_of(tmp_path, "numbers\n7\n8\n")
+        assert trace.format is TraceFormat.A_NEW_ONE
+        assert variables(trace) == [{"x": 7}, {"x": 8}]
+        assert len(list(TraceFormat)) == 8
+    known_formats.cache_clear()
+    assert len(list(TraceFormat)) == 7
+    with pytest.raises(AttributeError):
+        TraceFormat.A_NEW_ONE  # noqa: B018
 
 
 @pytest.mark.parametrize(

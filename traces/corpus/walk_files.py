@@ -1,12 +1,7 @@
-r"""Random walks as the modules that TLC writes with `-simulate file=`: a behaviour each.
-
-Source: what the current TLC writes. It names the action that leads to a state in a comment before it, with the place of
-the action in the specification; ours has no such place.
-"""
+"""Files of random walks, as TLC writes them with `-simulate file=`: a behaviour each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from kraftcheck.explorer.result import TraceStep
@@ -14,6 +9,7 @@ from kraftcheck.files import replacing
 from kraftcheck.spec.tla.formatting import format_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
+from kraftcheck.traces.formats.tlc_simulation import as_module
 
 MOST_TEXTS = 20_000
 """Values whose text is remembered."""
@@ -41,18 +37,11 @@ class WalkWriter:
         """Write a walk, given its number."""
         path = walk_file(self._folder, number)
         with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(self._module(path.stem, walk))
+            file.writelines(as_module(path.stem, map(self._step, walk)))
 
-    def _module(self, name: str, walk: tuple[TraceStep, ...]) -> Iterator[str]:
-        """Yield the text of the module of a walk."""
-        yield f"---------------- MODULE {name} -----------------\n"
-        for number, step in enumerate(walk, start=1):
-            yield f"\\* <{step.action or 'Initial predicate'}>\n"
-            yield f"STATE_{number} == \n"
-            for variable, value in self._view.variables(step.state).items():
-                yield f"/\\ {variable} = {self._text(variable, value)}\n"
-            yield "\n\n"
-        yield "=================================================\n"
+    def _step(self, step: TraceStep) -> tuple[str | None, dict[str, str]]:
+        variables = self._view.variables(step.state)
+        return step.action, {name: self._text(name, value) for name, value in variables.items()}
 
     def _text(self, variable: str, value: Value) -> str:
         keyed = variable, type(value), value  # 1 and TRUE are equal keys

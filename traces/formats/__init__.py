@@ -1,1 +1,1 @@
-"""The formats of traces, one file a format."""
+"""The formats of trace files, one a file: recognised, read, and where it can be written. `TraceFormat` finds them."""

@@ -6,76 +6,73 @@ format leaves to each tool: the action that led to a state, and which strings st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from kraftcheck.spec.tla.formatting import in_order
 from kraftcheck.spec.tla.parsing import as_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
-from kraftcheck.traces.parsing.documents import Json
+from kraftcheck.traces.parsing.documents import Json, JsonError, JsonFormat, placed
 from kraftcheck.traces.parsing.lines import Source
-from kraftcheck.traces.trace import Ending, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import Ending, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
 
-MODEL_VALUES = "modelValues"
+T = TypeVar("T")
+
+_MODEL_VALUES = "modelValues"
+_PAGE = "https://apalache-mc.org/docs/adr/015adr-trace.html"
 _LARGEST_PLAIN = 2**53  # from here on readers of JSON may round
+_LONGEST_NUMBER = 1_000  # characters
+_KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", int: "a number"}
 
 
-def read_itf(source: Source, document: Json) -> Iterator[TraceEvent]:
-    """Read a trace.
+class _Itf(JsonFormat):
+    order = 3  # TLC's JSON, which is asked before, reads JSON of both kinds
+    form = "itf"
+    ending = ".itf.json"
+    mark = "'states' (ITF)"
 
-    Parameters
-    ----------
-    source
-        The file.
-    document
-        The JSON that it consists of.
+    def fits(self, document: dict[str, Json]) -> bool:
+        return "states" in document
 
-    Yields
-    ------
-    TraceEvent
-        A `TraceHead`, the states and a `TraceEnd`.
+    def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
+        with placed(source):
+            events = list(_events(source.file, document))
+        yield from events
 
-    Raises
-    ------
-    TraceError
-        The JSON is not such a trace.
-    """
-    try:
-        events = list(_events(source.file, document))
-    except _ItfError as error:
-        raise source.error(str(error.args[0]), str(error.args[1]), line=1) from None
-    yield from events
+    def document(self, trace: Trace) -> dict[str, Json]:
+        return as_itf(trace)
 
 
-class _ItfError(Exception):
-    """What was found, what was expected."""
+FORMAT = _Itf("ITF")
 
 
-def _events(file: str, document: Json) -> Iterator[TraceEvent]:
-    meta = _object(document.get("#meta", {}), "#meta")
-    names = _strings(meta.get(MODEL_VALUES, []), f"#meta.{MODEL_VALUES}")
-    reader = _Reader({name: ModelValue(name, index) for index, name in enumerate(names)})
+def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
+    meta = _typed(dict, document.get("#meta", {}), "#meta")
+    names = _strings(meta.get(_MODEL_VALUES, []), f"#meta.{_MODEL_VALUES}")
+    reader = _ItfReader({name: ModelValue(name, index) for index, name in enumerate(names)})
     variables = _strings(document.get("vars"), "vars")
     states = document.get("states")
     if not isinstance(states, list) or not states:
-        raise _ItfError(_kind(states), "an array of states in 'states'")
+        raise JsonError(_kind(states), "an array of states in 'states'")
     violated = meta.get("violated")
-    yield TraceHead(file, 0, TraceFormat.ITF, violated if isinstance(violated, str) else None)
+    yield TraceHead(file, 0, FORMAT, violated if isinstance(violated, str) else None)
     for index, state in enumerate(states):
         place = f"states[{index}]"
-        _object(state, place)
+        _typed(dict, state, place)
         values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
         if len(values) < len(variables):
             missing = ", ".join(name for name in variables if name not in values)
-            raise _ItfError(f"no {missing} in {place}", "a value for each of 'vars'")
-        action = _object(state.get("#meta", {}), f"{place}.#meta").get("action")
+            raise JsonError(f"no {missing} in {place}", "a value for each of 'vars'")
+        action = _typed(dict, state.get("#meta", {}), f"{place}.#meta").get("action")
         yield TraceState(index + 1, values, action if isinstance(action, str) and index else None)
     loop = document.get("loop")
     if loop is not None and (type(loop) is not int or not 0 <= loop < len(states)):
-        raise _ItfError(f"{loop!r} in 'loop'", f"the index of a state, 0 to {len(states) - 1}")
+        raise JsonError(f"{loop!r} in 'loop'", f"the index of a state, 0 to {len(states) - 1}")
     yield TraceEnd(None if loop is None else Ending(loop + 1) if loop < len(states) - 1 else Ending())
 
 
-class _Reader:
+class _ItfReader:
     """Makes values of JSON; `place` says which, for errors."""
 
     def __init__(self, names: Mapping[str, ModelValue]) -> None:
@@ -89,7 +86,7 @@ class _Reader:
         if type(json) is list:
             return self._items(json, place)
         if type(json) is not dict:
-            raise _ItfError(f"{_kind(json)} in {place}", "a value of ITF")
+            raise JsonError(f"{_kind(json)} in {place}", "a value of ITF")
         mark = next(iter(json), "") if len(json) == 1 else ""
         content = json.get(mark)
         if mark == "#bigint":
@@ -100,52 +97,46 @@ class _Reader:
             items = self._items(content, place)
             elements = frozenset(items)
             if len(elements) < len(items):
-                raise _ItfError(f"an element twice (or 1 and true, or 0 and false) in {place}", "each element once")
+                raise JsonError(f"an element twice (or 1 and true, or 0 and false) in {place}", "each element once")
             return elements
         if mark == "#map":
-            pairs = [self._items(pair, place) for pair in _array(content, place)]
+            pairs = [self._items(pair, place) for pair in _typed(list, content, place)]
             if any(len(pair) != 2 for pair in pairs):
-                raise _ItfError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
+                raise JsonError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
             function: dict[Value, Value] = dict(pairs)
             if len(function) < len(pairs):
-                raise _ItfError(f"an argument twice in {place}", "each argument once")
+                raise JsonError(f"an argument twice in {place}", "each argument once")
             return as_function(function)
         if any(name.startswith("#") for name in json):
-            raise _ItfError(f"the mark {mark or next(iter(json))!r} in {place}", "#bigint, #tup, #set or #map")
+            raise JsonError(f"the mark {mark or next(iter(json))!r} in {place}", "#bigint, #tup, #set or #map")
         fields = {name: self.value(item, f"{place}.{name}") for name, item in json.items()}
         return Map(fields) if fields else ()
 
     def _items(self, json: Json, place: str) -> tuple[Value, ...]:
-        return tuple([self.value(item, place) for item in _array(json, place)])
+        return tuple([self.value(item, place) for item in _typed(list, json, place)])
 
 
-def _array(json: Json, place: str) -> list[Json]:
-    if type(json) is not list:
-        raise _ItfError(f"{_kind(json)} in {place}", "an array")
-    return json
-
-
-def _object(json: Json, place: str) -> dict[str, Json]:
-    if type(json) is not dict:
-        raise _ItfError(f"{_kind(json)} in {place}", "an object")
+def _typed(kind: type[T], json: Json, place: str) -> T:
+    """Return JSON that must be of a kind."""
+    if type(json) is not kind:
+        raise JsonError(f"{_kind(json)} in {place}", _KINDS[kind])
     return json
 
 
 def _strings(json: Json, place: str) -> list[str]:
     if type(json) is not list or not all(type(item) is str for item in json):
-        raise _ItfError(f"{_kind(json)} in {place}", "an array of strings")
+        raise JsonError(f"{_kind(json)} in {place}", "an array of strings")
     return json
 
 
 def _big(digits: Json, place: str) -> int:
-    if type(digits) is str and len(digits) <= 1_000 and digits.removeprefix("-").isdecimal() and digits.isascii():
+    if type(digits) is str and len(digits) <= _LONGEST_NUMBER and re.fullmatch("-?[0-9]+", digits):
         return int(digits)
-    raise _ItfError(f"{str(digits)[:40]!r} in {place}", "a number in #bigint")
+    raise JsonError(f"{str(digits)[:40]!r} in {place}", "a number in #bigint")
 
 
 def _kind(json: Json) -> str:
-    names = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", int: "a number"}
-    return names.get(type(json), "nothing")
+    return _KINDS.get(type(json), "nothing")
 
 
 def as_itf(trace: Trace) -> dict[str, Json]:
@@ -166,9 +157,8 @@ def as_itf(trace: Trace) -> dict[str, Json]:
     ValueError
         The trace is untyped, or a string in it is also the name of a model value.
     """
-    if trace.untyped:
-        raise ValueError("the values of this trace have no types yet")
-    writer = _Writer()
+    trace.require_types()
+    writer = _ItfWriter()
     states = [
         {
             "#meta": {"index": index} | ({"action": state.action} if state.action else {}),
@@ -178,20 +168,17 @@ def as_itf(trace: Trace) -> dict[str, Json]:
     ]
     if both := writer.strings & writer.names.keys():
         raise ValueError(f"{min(both)!r} is both a string and a model value in this trace; ITF cannot tell them apart")
-    meta: dict[str, Json] = {
-        "format": "ITF",
-        "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
-    }
+    meta: dict[str, Json] = {"format": "ITF", "format-description": _PAGE}
     if trace.violated is not None:
         meta["violated"] = trace.violated
-    meta[MODEL_VALUES] = [name.name for name in in_order(writer.names.values())]
+    meta[_MODEL_VALUES] = [name.name for name in in_order(writer.names.values())]
     document: dict[str, Json] = {"#meta": meta, "vars": list(trace.states[0].variables), "states": states}
     if trace.ending is not None:
         document["loop"] = (trace.ending.back_to or len(states)) - 1
     return document
 
 
-class _Writer:
+class _ItfWriter:
     def __init__(self) -> None:
         self.strings: set[str] = set()
         self.names: dict[str, ModelValue] = {}

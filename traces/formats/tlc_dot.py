@@ -6,15 +6,18 @@ Source: what TLC 2.15 and the current TLC write, and ``tlc2/util/DotStateWriter.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import networkx as nx
-
+from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.parsing.states import StateText
 from kraftcheck.traces.parsing.value_cache import ValueCache
-from kraftcheck.traces.trace import TraceError, TraceState
+from kraftcheck.traces.trace import TraceFormat
 
-GRAPH = re.compile(r"(?:strict )?digraph \w+ \{\s*")
+if TYPE_CHECKING:
+    import networkx as nx
+
+_GRAPH = re.compile(r"(?:strict )?digraph \w+ \{\s*")
 _LABEL = r'\[label="([^"\\]*(?:\\.[^"\\]*)*)"(.*?)\];?\s*'
 _NODE = re.compile(r"(-?\d+) " + _LABEL)
 _EDGE = re.compile(rf"(-?\d+) -> (-?\d+)(?: (?:{_LABEL}|\[style=.*\]))?;?\s*")
@@ -22,6 +25,16 @@ _ESCAPE = re.compile(r"\\(.)")
 _OUTSIDE = re.compile(r"\}*\s*|(?:node|edge) ?\[.*|\w+=.*|label ?=.*|subgraph .*\{.*|\{rank = same;.*")
 _LEGEND = re.compile(r"subgraph cluster_legend.*")
 _ACTION = re.compile(r"([^(\n]*)(?:\((.*)\))?(?:\n.*)?", re.DOTALL)
+
+
+class _Graph(TraceFormat):
+    holds = "a state graph"
+
+    def recognises(self, first: str, beginning: str) -> bool:
+        return _GRAPH.match(first) is not None
+
+
+FORMAT = _Graph("TLC -dump dot")
 
 
 def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
@@ -32,7 +45,7 @@ def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
     source
         The file.
     cache
-        What reads the values.
+        Reads the values.
 
     Returns
     -------
@@ -46,6 +59,8 @@ def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
     TraceError
         The file is not such a graph, it is cut short, or an edge leads to a state that is not there.
     """
+    import networkx as nx
+
     graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
     text = StateText(source.file, cache)
     used_in: dict[int, int] = {}
@@ -62,7 +77,7 @@ def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
             used_in.setdefault(after, number)
             action = _ACTION.fullmatch(_unescaped(edge[3])) if edge[3] else None
             graph.add_edge(before, after, action=action[1] if action else None, parameters=action and action[2])
-        elif not held and (_OUTSIDE.fullmatch(line) or GRAPH.fullmatch(line) or in_legend):
+        elif not held and (_OUTSIDE.fullmatch(line) or _GRAPH.fullmatch(line) or in_legend):
             in_legend = in_legend or _LEGEND.match(line) is not None
             depth += line.count("{") - line.count("}")
         elif re.match(r"-?\d+ ", whole) and len(held) < 100:
@@ -92,7 +107,7 @@ def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node
     is_within = "fillcolor=lightyellow" not in style.replace(" ", "")
     graph.add_node(
         int(node[1]),
-        state=TraceState(len(graph) + 1, text.variables, line=number, fingerprints=text.fingerprints),
+        state=text.state(len(graph) + 1),
         initial=is_within and "style = filled" in style,
         within_constraints=is_within,
     )

@@ -11,12 +11,22 @@ from collections.abc import Iterator
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.parsing.states import StateText
 from kraftcheck.traces.parsing.value_cache import ValueCache
-from kraftcheck.traces.trace import TraceState
+from kraftcheck.traces.trace import TraceFormat, TraceState
 
-STATE = re.compile(r"State (\d+):\s*")
+_STATE = re.compile(r"State (\d+):\s*")
 
 
-def read_states(source: Source, cache: ValueCache) -> Iterator[TraceState]:
+class _Dump(TraceFormat):
+    holds = "the states of a model"
+
+    def recognises(self, first: str, beginning: str) -> bool:
+        return _STATE.fullmatch(first) is not None
+
+
+FORMAT = _Dump("TLC -dump")
+
+
+def read_dump(source: Source, cache: ValueCache) -> Iterator[TraceState]:
     """Read the states of a dump one by one.
 
     Parameters
@@ -24,7 +34,7 @@ def read_states(source: Source, cache: ValueCache) -> Iterator[TraceState]:
     source
         The file.
     cache
-        What reads the values.
+        Reads the values.
 
     Yields
     ------
@@ -37,36 +47,32 @@ def read_states(source: Source, cache: ValueCache) -> Iterator[TraceState]:
         The file is not a dump, or it ends within a state.
     """
     text = StateText(source.file, cache)
-    first: TraceState | None = None
-    number_of_state: int | None = None
+    is_empty = True
+    open_state: int | None = None  # the number of the state that is being read
     for number, line in source.lines():
-        if number_of_state is not None:
+        if open_state is not None:
             if text.take(number, line):
                 continue
-            state = _state(source, text, number_of_state, first)
-            first = first or state
-            number_of_state = None
-            yield state
+            yield _state(source, text, open_state)
+            is_empty, open_state = False, None
         if not line:
             continue
-        heading = STATE.fullmatch(line)
+        heading = _STATE.fullmatch(line)
         if heading is None:
             raise source.error(f"'{line[:40]}'", "'/\\ name = value', an empty line or 'State n:'")
-        number_of_state = int(heading[1])
+        open_state = int(heading[1])
         text.begin(number)
-    if number_of_state is not None:
+    if open_state is not None:
         text.end_value()
-        if first is None or not source.ends_in_newline:
+        if is_empty or not source.ends_in_newline:
             raise source.at_end("the rest of the state, and an empty line")
-        first = _state(source, text, number_of_state, first)
-        yield first
-    if first is None:
+        yield _state(source, text, open_state)
+    elif is_empty:
         raise source.at_end("'State 1:'")
 
 
-def _state(source: Source, text: StateText, number: int, first: TraceState | None) -> TraceState:
+def _state(source: Source, text: StateText, number: int) -> TraceState:
     text.end_value()
     if not text.variables:
         raise source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
-    text.check(first.variables if first else text.variables)
-    return TraceState(number, text.variables, line=text.line, fingerprints=text.fingerprints)
+    return text.whole_state(number)

@@ -7,12 +7,14 @@ repository. Both the plain log and that of ``-tool`` are read, and traces of ``-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from kraftcheck.spec.tla.formatting import Style, format_value
+from kraftcheck.spec.values import Value
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.parsing.states import StateText, action_of, is_conjunct
 from kraftcheck.traces.parsing.value_cache import ValueCache
-from kraftcheck.traces.trace import Ending, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 _STATE = re.compile(r"(State )?(\d+):(?: <(.*)>| (Stuttering))?\s*")
 _BACK = re.compile(r"Back to state:? (\d+)(?:: <(.*)>)?\s*|(\d+): Back to state(?:: <(.*)>)?\s*")
@@ -33,27 +35,22 @@ _SUMMARY = re.compile(
 _HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
 
 
-def read_log(source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
-    """Read the traces of a log as they come.
+class _Log(TraceFormat):
+    order = 2  # whatever no other format recognises is read as a log
+    has_lines = True
+    form = "text"
 
-    Parameters
-    ----------
-    source
-        The file.
-    cache
-        What reads the values.
+    def recognises(self, first: str, beginning: str) -> bool:
+        return True
 
-    Yields
-    ------
-    TraceEvent
-        For each trace a `TraceHead`, its states and a `TraceEnd`.
+    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+        return _LogReader(source, cache).events()
 
-    Raises
-    ------
-    TraceError
-        The log has no trace, or one that cannot be read.
-    """
-    yield from _LogReader(source, cache).events()
+    def write(self, trace: Trace) -> Iterator[str]:
+        return as_text(trace)
+
+
+FORMAT = _Log("TLC log")
 
 
 class _LogReader:
@@ -150,7 +147,7 @@ class _LogReader:
         problem, self._problem = self._problem, None
         violated = _VIOLATED.fullmatch(problem or "")
         name = violated and (violated[1] or violated[2])
-        return TraceHead(self._source.file, self._index, TraceFormat.TLC_LOG, name or None, problem)
+        return TraceHead(self._source.file, self._index, FORMAT, name or None, problem)
 
     def _state(self) -> TraceState:
         text, last = self._text, self._last
@@ -160,11 +157,7 @@ class _LogReader:
             text.complete(last)
         elif not text.variables:
             raise self._source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
-        action, parameters, location = action_of(self._heading or "")
-        if last is None:
-            action = parameters = location = None
-        number = 1 if last is None else last.number + 1
-        state = TraceState(number, text.variables, action, parameters, location, text.line, text.fingerprints)
+        state = text.state(1 if last is None else last.number + 1, self._heading)
         self._last, self._heading = state, None
         return state
 
@@ -207,3 +200,59 @@ class _LogReader:
             raise self._source.at_end("the rest of the first state, and an empty line")
         if self._source.ends_in_newline and self._last.variables.keys() == self._text.variables.keys():
             yield self._state()
+
+
+def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterator[str]:
+    """Return a trace as TLC prints it, state by state.
+
+    Parameters
+    ----------
+    trace
+        The trace, with typed values.
+    style, sort
+        See `kraftcheck.spec.tla.formatting.format_value`.
+
+    Yields
+    ------
+    str
+        What to write next.
+
+    Raises
+    ------
+    ValueError
+        The trace is untyped.
+    """
+    trace.require_types()
+    problem = trace.problem or (f"Invariant {trace.violated} is violated." if trace.violated else None)
+    if problem:
+        yield f"Error: {problem}\n"
+    yield "Error: The behavior up to this point is:\n"
+    for state in trace.states:
+        label = "Initial predicate" if state.number == 1 else _label(state.action, state.parameters, state.location)
+        yield f"State {state.number}: <{label}>\n{state_text(state.variables, style=style, sort=sort)}\n\n"
+    if trace.ending is not None:
+        if trace.ending.back_to is None:
+            yield f"State {len(trace.states) + 1}: Stuttering\n"
+        else:
+            label = _label(trace.ending.action, None, trace.ending.location)
+            yield f"Back to state {trace.ending.back_to}: <{label}>\n\n"
+
+
+def state_text(variables: Mapping[str, Value], *, style: Style = "tlc", sort: bool = True) -> str:
+    """Return a state as TLC prints it: a conjunct for each variable.
+
+    Parameters
+    ----------
+    variables
+        The values of the variables.
+    style, sort
+        See `kraftcheck.spec.tla.formatting.format_value`.
+    """
+    mark = "/\\ " if len(variables) > 1 else ""  # TLC leaves it out where there is one variable
+    texts = {name: format_value(value, style=style, sort=sort) for name, value in variables.items()}
+    return "\n".join(f"{mark}{name} = {text}" for name, text in texts.items())
+
+
+def _label(action: str | None, parameters: str | None, location: Location | None) -> str:
+    name = action or "Action"
+    return name + (f"({parameters})" if parameters is not None else "") + (f" {location}" if location else "")

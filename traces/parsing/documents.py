@@ -4,12 +4,70 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from kraftcheck.spec.tla.parsing import DEEPEST, shortened
 from kraftcheck.traces.parsing.lines import Source
+from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.trace import Trace, TraceEvent, TraceFormat
 
 Json = Any  # what the json module makes of JSON: dict, list, str, int, float, bool, None
+
+
+class JsonFormat(TraceFormat):
+    """A format in JSON. Which of them a file has is told by the whole document.
+
+    Attributes
+    ----------
+    mark
+        The field that tells it, and its tool, for errors.
+    """
+
+    mark = ""
+
+    def recognises(self, first: str, beginning: str) -> bool:
+        """Leave JSON to the first of these formats, which reads it."""
+        return False
+
+    def fits(self, document: dict[str, Json]) -> bool:
+        """Tell whether a document has this format."""
+        raise NotImplementedError
+
+    def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
+        """Yield the traces of a document. See `read`."""
+        raise NotImplementedError
+
+    def document(self, trace: Trace) -> dict[str, Json]:
+        """Return the document of a trace. See `write`."""
+        raise NotImplementedError
+
+    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+        """Read the document with the format that it has. See `TraceFormat.read`."""
+        document = read_json(source)
+        known = [other for other in TraceFormat if isinstance(other, JsonFormat)]
+        for other in known:
+            if isinstance(document, dict) and other.fits(document):
+                return other.events(source, document)
+        raise source.error("other JSON", f"an object with {' or '.join(other.mark for other in known)}", line=1)
+
+    def write(self, trace: Trace) -> Iterator[str]:
+        """Return the text of the document. See `TraceFormat.write`."""
+        return iter([json.dumps(self.document(trace), ensure_ascii=False, separators=(",", ":"))])
+
+
+class JsonError(Exception):
+    """JSON that no trace consists of: what was found, what was expected."""
+
+
+@contextmanager
+def placed(source: Source) -> Iterator[None]:
+    """Turn a `JsonError` into a `TraceError` of a file."""
+    try:
+        yield
+    except JsonError as error:
+        raise source.error(str(error.args[0]), str(error.args[1]), line=1) from None
 
 
 def read_json(source: Source) -> Json:
@@ -31,38 +89,33 @@ def read_json(source: Source) -> Json:
         The file is not JSON, or nested deeper than `kraftcheck.spec.tla.parsing.DEEPEST`.
     """
     text = source.document()
-    too_deep = ("values nested deeper", f"JSON of at most {DEEPEST} levels")
-    try:
-        result = json.loads(
-            text, parse_float=_refuse, parse_constant=_refuse, parse_int=_integer, object_pairs_hook=_object
-        )
-    except json.JSONDecodeError as error:
-        rest = text[error.pos : error.pos + 100].split("\n")[0]
-        expected = error.msg.removeprefix("Expecting ")
-        found = shortened(rest) if rest else "the end of the file"
-        raise source.error(found, f"JSON ({expected})", line=error.lineno, column=error.colno) from None
-    except RecursionError:
-        raise source.error(*too_deep, line=1) from None
-    except _JsonError as error:
-        raise source.error(str(error.args[0]), str(error.args[1]), line=1) from None
-    if _is_deep(result):
-        raise source.error(*too_deep, line=1)
+    too_deep = JsonError("values nested deeper", f"JSON of at most {DEEPEST} levels")
+    with placed(source):
+        try:
+            result = json.loads(
+                text, parse_float=_refuse, parse_constant=_refuse, parse_int=_integer, object_pairs_hook=_object
+            )
+        except json.JSONDecodeError as error:
+            rest = text[error.pos : error.pos + 100].split("\n")[0]
+            found = shortened(rest) if rest else "the end of the file"
+            expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
+            raise source.error(found, expected, line=error.lineno, column=error.colno) from None
+        except RecursionError:
+            raise too_deep from None
+        if _is_deep(result):
+            raise too_deep
     return result
 
 
-class _JsonError(Exception):
-    """JSON that no trace consists of: what was found, what was expected."""
-
-
 def _refuse(number: str) -> NoReturn:
-    raise _JsonError(f"the number {shortened(number)}", "whole numbers of a sensible length")
+    raise JsonError(f"the number {shortened(number)}", "whole numbers of a sensible length")
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise _JsonError(f"the name {shortened(twice)} twice in one object", "each name once")
+        raise JsonError(f"the name {shortened(twice)} twice in one object", "each name once")
     return result
 
 

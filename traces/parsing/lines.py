@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from os import PathLike, fspath
 from typing import BinaryIO, cast
 
-from kraftcheck.traces.trace import TraceError
+from kraftcheck.traces.errors import TraceError
 
 DEFAULT_LIMIT = 4 * 2**30
 """Bytes that a file may have once it is unpacked, unless told otherwise."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.parsing.lines import Source
-from kraftcheck.traces.trace import TraceError
 
 
 class Place(NamedTuple):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, KeysView
 from functools import lru_cache
 
 from kraftcheck.spec.values import Value
+from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.parsing.value_cache import ValueCache
-from kraftcheck.traces.trace import Location, TraceError, TraceState
+from kraftcheck.traces.trace import Location, TraceState
 
 LONGEST_VALUE = 16 * 2**20
 """Characters that the text of one variable may have."""
+
+MODULE = re.compile(r"-{4,}\s*MODULE\s+(\w+)\s*-{4,}\s*")
+"""The first line of a module."""
 
 _CONJUNCT = re.compile(r"(?:/\\ )?([A-Za-z_]\w*) = (.*)")
 _LABEL = re.compile(
@@ -29,7 +33,7 @@ class StateText:
     file
         The name of the file, for errors.
     cache
-        What reads the values.
+        Reads the values.
     """
 
     def __init__(self, file: str, cache: ValueCache) -> None:
@@ -42,6 +46,7 @@ class StateText:
         self._text: list[str] = []
         self._size = 0
         self._begins = (0, 0)
+        self._names: KeysView[str] | None = None  # of the first state's variables
 
     def begin(self, line: int) -> None:
         """Begin a new state whose heading is on this line."""
@@ -92,6 +97,19 @@ class StateText:
         """The hashes of the texts of the variables, in their order."""
         return tuple([self._fingerprints[name] for name in self.variables])
 
+    def state(self, number: int, label: str | None = None) -> TraceState:
+        """Return the state.
+
+        Parameters
+        ----------
+        number
+            Its number.
+        label
+            What TLC prints of the action that led there between ``<`` and ``>``; it does not count for state 1.
+        """
+        action, parameters, location = action_of(label or "") if number > 1 else (None, None, None)
+        return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)
+
     def complete(self, before: TraceState) -> None:
         """Fill in the variables that the file leaves out because they did not change.
 
@@ -109,20 +127,35 @@ class StateText:
         self.variables = {**before.variables, **self.variables}
         self._fingerprints = dict(zip(before.variables, before.fingerprints, strict=True)) | self._fingerprints
 
-    def check(self, names: Mapping[str, object]) -> None:
-        """Check that the state has the variables of another one, in a format that always shows all of them.
+    @property
+    def has_all_variables(self) -> bool:
+        """Whether the state has the variables of the first one."""
+        return self._names is None or self.variables.keys() == self._names
+
+    def whole_state(self, number: int, label: str | None = None) -> TraceState:
+        """End the last value and return the state, in a format that shows all variables of every state.
+
+        Parameters
+        ----------
+        number, label
+            See `state`.
 
         Raises
         ------
         TraceError
-            A variable is missing, or there is one more.
+            A variable of the first state is missing, or there is one more.
         """
-        if missing := names.keys() - self.variables.keys():
+        self.end_value()
+        if self._names is None:
+            self._names = self.variables.keys()
+        names = self._names
+        if missing := names - self.variables.keys():
             found, expected = f"a state without '{min(missing)}'", "all the variables of the first state"
             raise TraceError(self._file, self.line, 1, found, expected)
-        if more := self.variables.keys() - names.keys():
+        if more := self.variables.keys() - names:
             found, expected = f"a state with '{min(more)}'", "only the variables of the first state"
             raise TraceError(self._file, self.line, 1, found, expected)
+        return self.state(number, label)
 
 
 def is_conjunct(line: str) -> bool:
@@ -141,8 +174,11 @@ def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
     if match is None:
         return label or None, None, None
     name, parameters, *numbers, module = match.groups()
-    location = None
-    if module:
-        first_line, first_column, last_line, last_column = map(int, numbers)
-        location = Location(first_line, first_column, last_line, last_column, module)
+    location = location_of(numbers, module) if module else None
     return (None if name in _NO_ACTION else name), parameters and parameters[1:-1], location
+
+
+def location_of(numbers: Iterable[str | int], module: str) -> Location:
+    """Return a place in a module, from its four numbers and the module's name."""
+    first_line, first_column, last_line, last_column = map(int, numbers)
+    return Location(first_line, first_column, last_line, last_column, module)

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from kraftcheck.spec.tla.parsing import TlaSyntaxError, ValueParser, as_function, shared_parser
 from kraftcheck.spec.values import Map, Value
-from kraftcheck.traces.trace import TraceError
+from kraftcheck.traces.errors import TraceError
 
 CACHED_CHARACTERS = 32 * 2**20
 """Text that is kept, of whole values and of parts each."""

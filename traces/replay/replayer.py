@@ -19,12 +19,13 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
 from kraftcheck.spec.tla.view import StateView, ViewError
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.formats.read import stream_traces
+from kraftcheck.traces.errors import TraceError
+from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted
 from kraftcheck.traces.replay.states import StateReader
-from kraftcheck.traces.trace import Trace, TraceEnd, TraceError, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import Trace, TraceEnd, TraceFormat, TraceHead, TraceState
 
 REMEMBERED = 10_000
 """States after which what was learned of the protocol is forgotten, so that memory does not grow with a file."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.records import few
 from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.parsing.places import place_of
-from kraftcheck.traces.trace import TraceError, TraceState
+from kraftcheck.traces.trace import TraceState
 
 
 class StateReader:

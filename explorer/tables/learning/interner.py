@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -389,7 +389,11 @@ class Vocabulary:
         counted = self.network.rule("discard", self.network.known(inbox)[0]) is not None
         if not counted:
             return self._learned_content(slot, inbox)
-        items = sorted((self.message(m), c) for m, c in self.network.to_counts(inbox).items())
+        return self.counted_content(slot, ((self.message(m), c) for m, c in self.network.to_counts(inbox).items()))
+
+    def counted_content(self, slot: int, counts: Iterable[tuple[int, int]]) -> int:
+        """Return the id of an inbox content that is made of messages, by id, and how often each is there."""
+        items = sorted(counts)
         while True:
             free = int(self.meta[M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(self.a["content_items"]):
@@ -439,7 +443,7 @@ class Vocabulary:
         replicas = [0] * len(self.slots)
         for key, replica in state.replicas.items():
             replicas[self.slots[key]] = self.local(replica)
-        result = [self._identified(self._row(row + replicas))] + [0] * len(self.slots)
+        result = [self._identified(self.control_row(row + replicas))] + [0] * len(self.slots)
         for slot, content in inboxes:
             result[1 + slot] = content
         return result
@@ -470,7 +474,8 @@ class Vocabulary:
         if self._view_name is not None:
             self.a["hidden"][:base] = self.protocol.hidden(self._view_name).columns(self.bounds, self.shared_names)
 
-    def _row(self, values: list[int]) -> int:
+    def control_row(self, values: list[int]) -> int:
+        """Return the id of a control row."""
         while True:
             fresh = int(self.meta[M_ROWS])
             if fresh < len(self.a["rows"]):

@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import Run
+from tests.support.command_line import PING, Run
 from tests.support.explorer.comparison import ALIKE
 from tests.support.tlc import COUNTS, LARGE, MODELS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("application")]
 
 ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--conf", "spark.ui.enabled=false")
+WITH_JOBS = ("--conf", "spark.kraftcheck.small=0")  # the driver runs no tasks itself
 
 
-def alike(run: Run, folder: Path, *words: object) -> dict[str, Any]:
+def alike(run: Run, folder: Path, *words: object, conf: tuple[str, ...] = ()) -> dict[str, Any]:
     """Run a command line with both engines; return what they found, which must agree."""
     results = []
-    for engine in (("--engine", "tables"), ON_SPARK):
+    for engine in (("--engine", "tables"), (*ON_SPARK, *conf)):
         path = folder / f"{len(results)}.json"
         outcome = run("check", *words, "--quiet", "--json", path, *engine)
         assert outcome.code in (0, 11, 12), outcome.err
@@ -30,20 +31,26 @@ def alike(run: Run, folder: Path, *words: object) -> dict[str, Any]:
     return results[1]
 
 
+@pytest.mark.slow
 def test_a_shipped_model(run: Run, tmp_path: Path) -> None:
     assert alike(run, tmp_path, "two-phase-commit", "--config", "default")["result"] == "ok"
 
 
-def test_a_users_file_and_its_counterexample(run: Run, tmp_path: Path, ping: str) -> None:
-    found = alike(run, tmp_path, ping)
+@pytest.mark.parametrize("conf", [WITH_JOBS, pytest.param((), marks=pytest.mark.slow)], ids=["jobs", "driver"])
+def test_a_users_file_and_its_counterexample(run: Run, tmp_path: Path, ping: str, conf: tuple[str, ...]) -> None:
+    """The first of these is the only one without the marker `slow`: the only search on a real Spark by default."""
+    found = alike(run, tmp_path, ping, conf=conf)
     assert found["result"] in ("violation", "deadlock")
     assert found["trace_length"] > 1
 
 
-def test_an_action_that_raises_on_an_executor(run: Run, tmp_path: Path, ping: str) -> None:
-    path = Path(ping.rpartition(":")[0])
-    path.write_text(path.read_text().replace("        number = me.pings + 1", "        number = 1 // (1 - me.pings)"))
-    ours, theirs = (run("check", ping, "--quiet", *engine) for engine in (ON_SPARK, ("--engine", "tables")))
+@pytest.mark.slow
+@pytest.mark.parametrize("conf", [WITH_JOBS, ()], ids=["jobs", "driver"])
+def test_an_action_that_raises(run: Run, tmp_path: Path, conf: tuple[str, ...]) -> None:
+    path = tmp_path / "raising.py"  # a name of its own: executors keep modules by name
+    path.write_text(PING.replace("        number = me.pings + 1", "        number = 1 // (1 - me.pings)"))
+    words = ("check", f"{path}:PingPong", "--quiet")
+    ours, theirs = (run(*words, *engine) for engine in ((*ON_SPARK, *conf), ("--engine", "tables")))
     assert ours.code == theirs.code == 2
     said = [
         next(line.partition(": action ")[2] for line in outcome.err.splitlines() if ": action " in line)

@@ -59,9 +59,19 @@ def in_pieces(protocol: Protocol, options: Options, folder: Path, random: Random
             options = replace(options, checkpoint=None, resume=folder)
 
 
+def test_a_random_protocol(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert_alike(tmp_path_factory, 4)
+
+
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 10**9))
 def test_random_protocols(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    assert_alike(tmp_path_factory, seed)
+
+
+def assert_alike(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """A search on the pretended Spark, in one go and in pieces, finds what the table engine finds."""
     random = Random(seed)
     for drawn in sample(1, seed=seed, large=200, most=600):
         options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
@@ -78,7 +88,7 @@ def test_random_protocols(tmp_path_factory: pytest.TempPathFactory, seed: int) -
 
 def assert_same_files(driver: SparkSearch, one: Path, other: Path) -> None:
     """What is in a file follows from the search alone."""
-    for level, parts in enumerate(driver.levels, start=1):
+    for level, parts in enumerate(driver.journal.levels, start=1):
         for part in parts:
             name = f"levels/{level:05d}/part-{part:05d}.parquet"
             assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -91,9 +101,9 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
             driver.learner.decode_state(row)
             for part in parts
             for rows in driver.shared.read_part(level, part)
-            for row in driver.names.to_own(rows)
+            for row in driver.ids.to_own(rows)
         ]
-        for level, parts in enumerate(driver.levels, start=1)
+        for level, parts in enumerate(driver.journal.levels, start=1)
     ]
 
 
@@ -114,8 +124,10 @@ def assert_classes_level_by_level(driver: SparkSearch, options: Options) -> None
     assert set(map(identity, targets)) <= before
 
 
-@pytest.mark.parametrize("symmetry", [False, True])
-@pytest.mark.parametrize("seed", [3, 12])
+@pytest.mark.parametrize(
+    ("seed", "symmetry"),
+    [(12, True), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((3, False), (3, True), (12, False)))],
+)
 def test_a_view(tmp_path: Path, seed: int, *, symmetry: bool) -> None:
     """The table engine may find others: which of the states that look the same it takes depends on the order."""
     drawn = symmetric(seed)
@@ -150,7 +162,10 @@ def symmetric(seed: int) -> Sample:
     )
 
 
-@pytest.mark.parametrize("seed", [12, 24, 31])  # six permutations; queues and violations; a deadlock
+@pytest.mark.parametrize(
+    "seed",  # six permutations; queues and violations; a deadlock
+    [pytest.param(12, marks=pytest.mark.slow), 24, pytest.param(31, marks=pytest.mark.slow)],
+)
 def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
     drawn = symmetric(seed)
     options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
@@ -170,6 +185,7 @@ def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
             assert any(transition.target == target for transition in semantics.transitions(source))
 
 
+@pytest.mark.slow
 def test_orbits_of_tlc(tmp_path: Path) -> None:
     name = "grow-with-election-hosts"
     model = bound(f"symmetry/{name}")
@@ -178,6 +194,7 @@ def test_orbits_of_tlc(tmp_path: Path) -> None:
     assert (result.distinct_states, result.depth) == (ORBITS[name]["distinct_states"], ORBITS[name]["depth"])
 
 
+@pytest.mark.slow
 def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path) -> None:
     for drawn in sample(6, seed=5, large=200, most=600):
         options = able(drawn.description.options(drawn.protocol))

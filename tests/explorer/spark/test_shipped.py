@@ -5,9 +5,7 @@ All in one Spark application. CI runs those of `IN_CI`; the others by hand, with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ from kraftcheck.explorer.spark.engine import explore
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.spark.shipped import Shipped, differences, shipped
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("application")]
 
 IN_CI = ("smoke", "finding.", "reading.", "trap.")
 """What CI runs begins so, but of quorum only the first; the faults and `default` take an hour together."""
@@ -28,17 +26,6 @@ ALSO_IN_CI = (
     "quorum:trap.not-voter",  # with a VIEW
     "reconfig:fault.second-vote-in-epoch:second-vote-in-epoch",
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def application() -> Iterator[Any]:
-    """One Spark for all searches: they take the one that is there."""
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").appName("shipped").config("spark.ui.enabled", "false")
-    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    yield session
-    session.stop()
 
 
 def in_ci(case: Shipped) -> bool:

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.explorer.spark import engine, tasks
+from kraftcheck.explorer.spark import jobs, tasks
 from kraftcheck.explorer.spark import shared_folder as folder
-from kraftcheck.explorer.spark.checkpoint import Keeper
+from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import SCHEMA
 from kraftcheck.explorer.spark.engine import SparkSearch
-from kraftcheck.explorer.spark.process import Process
-from kraftcheck.explorer.spark.shared_folder import Shared
+from kraftcheck.explorer.spark.shared_folder import SharedFolder
+from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.language.protocol import Protocol
 
 NUMBERS = pa.schema([pa.field("id", pa.int64())])
@@ -46,7 +46,7 @@ class Pretended:
         self.left = left
         self.path = path
         self._search = (protocol, options)
-        self._processes: list[Process | None] = [None] * 3
+        self._expanders: list[TaskExpander | None] = [None] * 3
 
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
         return {"spark.kraftcheck.partitions": 3, "spark.kraftcheck.small": self.small}[key]
@@ -90,14 +90,14 @@ class Pretended:
 
     def _task(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tasks, "_process", lambda _: self._process(self.random.randrange(len(self._processes))))
+            patch.setattr(tasks, "_expander", lambda _: self._expander(self.random.randrange(len(self._expanders))))
             yield from tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
 
-    def _process(self, number: int) -> Process:
-        found = self._processes[number]
+    def _expander(self, number: int) -> TaskExpander:
+        found = self._expanders[number]
         if found is None or self.random.random() < 0.05:  # now and then one is new
             protocol, options = self._search
-            found = self._processes[number] = Process(protocol, options, Shared(self.path))
+            found = self._expanders[number] = TaskExpander(protocol, options, SharedFolder(self.path))
         return found
 
 
@@ -106,15 +106,15 @@ def search(
 ) -> tuple[Result, SparkSearch]:
     """Search on a pretended Spark, with levels divided into many tasks however small they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "SMALL", 20)
-        patch.setattr(engine, "TASK", 60)
+        patch.setattr(jobs, "SMALL", 20)
+        patch.setattr(jobs, "TASK", 60)
         patch.setattr(folder, "GROUP", 16)
         patch.setattr(tasks, "GROUP", 16)
         patch.setattr(tasks, "MOST_BYTES", 50)
-        keeper = Keeper(protocol, options)
+        checkpoint = SparkCheckpoint(protocol, options)
         try:
             cluster: Any = Pretended(protocol, options, path, random, left, small)
-            found = SparkSearch(protocol, options, cluster, keeper)
+            found = SparkSearch(protocol, options, cluster, checkpoint)
             return found.run(), found
         finally:
-            keeper.close()
+            checkpoint.close()

@@ -1,4 +1,4 @@
-"""What one process knows of a search: the tables that it has learned, and the dictionary that all share."""
+"""Expands states for the tasks of one process, by the tables that this process learns and keeps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.spark.definitions import EVENT, Definition
-from kraftcheck.explorer.spark.global_ids import Names
-from kraftcheck.explorer.spark.shared_folder import Shared, States
+from kraftcheck.explorer.spark.global_ids import GlobalIds
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.engine import BATCH, TableSearch
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.layout import (
@@ -29,10 +29,10 @@ from kraftcheck.spec.decoding import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
 
 
-def names_of(search: TableSearch, view: str | None) -> Names:
-    """Return an empty dictionary for a search that has begun, with what states are compared by under a VIEW."""
+def global_ids_of(search: TableSearch, view: str | None) -> GlobalIds:
+    """Return the global ids of a search that has begun, of which none is given yet."""
     protocol = search.protocol
-    return Names(
+    return GlobalIds(
         search.learner,
         reachable_classes(protocol, search.starts),
         [*protocol.constant_values().values(), *search.starts],
@@ -41,33 +41,33 @@ def names_of(search: TableSearch, view: str | None) -> Names:
 
 
 def without_view(options: Options) -> Options:
-    """Return the options of what expands states: which of these count as one, the dictionary says."""
+    """Return the options of what expands states: the global ids, not the tables, heed a VIEW."""
     return replace(options, view=None)
 
 
-class Process:
-    """Expands states for tasks; what it learns it keeps from task to task.
+class TaskExpander:
+    """Expands states that have global ids.
 
     Parameters
     ----------
     protocol, options
-        What is searched. A search of the table engine does the work.
+        The search.
     shared
-        The folder that all share.
+        The folder that driver and executors share.
     """
 
-    def __init__(self, protocol: Protocol, options: Options, shared: Shared) -> None:
+    def __init__(self, protocol: Protocol, options: Options, shared: SharedFolder) -> None:
         self.search = TableSearch(protocol, without_view(options), 1)
         self.shared = shared
         self.search.begin()
-        self.names = names_of(self.search, options.view)
+        self.ids = global_ids_of(self.search, options.view)
         self.events: dict[tuple[int, int], Definition] = {}
         self._loaded: list[int] = []
 
-    def know(self, levels: list[int]) -> None:
-        """Load the dictionary's files of these levels, in order, as far as they are not known."""
+    def load(self, levels: list[int]) -> None:
+        """Load the definitions of these levels, in order, as far as they are not loaded."""
         for level in levels[len(self._loaded) :]:
-            self.names.load(self.shared.read_names(level))
+            self.ids.load(self.shared.read_definitions(level))
             self._loaded.append(level)
 
     def begin(self, violated: Iterable[str]) -> None:
@@ -94,27 +94,25 @@ class Process:
         search, worker = self.search, self.search.pool[0]
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
-            rows = self.names.to_own(part)
+            rows = self.ids.to_own(part)
             which = np.arange(len(rows), dtype=np.int64)
             while len(which):
                 rows, which = search.expand(rows, which)
                 for index, kind, mask in worker.events[: worker.stats[S_EVENTS]].tolist():
-                    self._note(part[index], kind, mask)
+                    event = Definition(EVENT, kind, b"", (mask, *part[index].tolist()))
+                    self.events.setdefault((kind, mask), event)
                 worker.stats[S_EVENTS] = 0
                 yield from search.collect()
 
-    def _note(self, state: Any, kind: int, mask: int) -> None:
-        self.events.setdefault((kind, mask), Definition(EVENT, kind, b"", (mask, *state.tolist())))
-
     def predecessor(self, states: States, target: Any) -> Any:
-        """Return the first of some states that leads to a state or an image of it, or None; all with common ids."""
+        """Return the first of some states that leads to a state or an image of it, or None; all with global ids."""
         search, worker = self.search, self.search.pool[0]
         learner = search.learner
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
-            rows, left = self.names.to_own(part), np.arange(len(part))
+            rows, left = self.ids.to_own(part), np.arange(len(part))
             while len(rows):
-                wanted = self._images(self.names.to_own(target[None]))
+                wanted = self._images(self.ids.to_own(target[None]))
                 rows, wanted = search.widened(rows), search.widened(wanted)
                 worker.fit(len(rows), learner.width, search.copies, search.packing.words + 1)
                 found = [self._leading_to(image, rows) for image in wanted]

@@ -1,4 +1,4 @@
-"""Ids that are the same everywhere, states packed with them, and files that others may read."""
+"""Global ids, states packed with them, and files that others may read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from kraftcheck.explorer.spark import definitions as values
-from kraftcheck.explorer.spark import id_registry as registry
-from kraftcheck.explorer.spark.definitions import CONTROL, INBOX, LOCAL, MESSAGE, SHARED, SLOT, Definition
-from kraftcheck.explorer.spark.id_registry import CollisionError, Registry
+from kraftcheck.explorer.spark import id_assigner
+from kraftcheck.explorer.spark.definitions import CONTROL, INBOX, LOCAL, MESSAGE, SHARED, SLOT, Definition, fingerprint
+from kraftcheck.explorer.spark.id_assigner import CollisionError, IdAssigner
 from kraftcheck.explorer.spark.rows import bytes_a_state, from_bytes, in_order, packed, packing_of, to_bytes, unpacked
-from kraftcheck.explorer.spark.shared_folder import Piece, Shared
+from kraftcheck.explorer.spark.shared_folder import Piece, SharedFolder
 from kraftcheck.explorer.tables.kernel.packing import owners
 
 N1, N2 = Definition(SLOT, 0, b"n1"), Definition(SLOT, 0, b"n2")
@@ -29,7 +28,7 @@ REPORTS = [
 
 
 def test_ids_do_not_depend_on_who_reports_first() -> None:
-    expected = Registry(2).merge(REPORTS)
+    expected = IdAssigner(2).merge(REPORTS)
     assert [d for d in expected if d.kind in (CONTROL, INBOX)] == [
         Definition(CONTROL, 0, b"", (3, 0, 0, 2)),
         Definition(CONTROL, 0, b"", (3, 0, 1, 0)),
@@ -38,34 +37,34 @@ def test_ids_do_not_depend_on_who_reports_first() -> None:
     ]
     for seed in range(5):
         mixed = Random(seed).sample(REPORTS, len(REPORTS))
-        assert Registry(2).merge([*mixed, REPORTS[0]]) == expected
+        assert IdAssigner(2).merge([*mixed, REPORTS[0]]) == expected
 
 
 def test_what_is_known_is_not_new() -> None:
-    known = Registry(2)
+    known = IdAssigner(2)
     first = known.merge(REPORTS[:1])
     assert known.merge(REPORTS[:1]) == []
-    again = Registry(2)
-    again.take(first)
+    again = IdAssigner(2)
+    again.load(first)
     assert again.merge(REPORTS) == known.merge(REPORTS)
 
 
 def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
-    known = Registry(2)
+    known = IdAssigner(2)
     known.merge([[ZERO, N1, A, Definition(CONTROL, 0, b"", (3, -1, -2, -3))]])
     assert known.merge([[N2]]) == [N2]
     assert known.merge([[Definition(CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "name_of", lambda encoding: b"the same")
-    with pytest.raises(CollisionError, match="two values have the name"):
-        Registry(2).merge([[A], [B]])
+    monkeypatch.setattr(id_assigner, "fingerprint", lambda encoding: b"the same")
+    with pytest.raises(CollisionError, match="two values have the fingerprint"):
+        IdAssigner(2).merge([[A], [B]])
 
 
-def test_a_name_has_128_bits() -> None:
-    assert len(values.name_of(b"a")) == 16
-    assert values.name_of(b"a") != values.name_of(b"b")
+def test_a_fingerprint_has_128_bits() -> None:
+    assert len(fingerprint(b"a")) == 16
+    assert fingerprint(b"a") != fingerprint(b"b")
 
 
 @pytest.mark.parametrize("counts", [[2, 1], [300, 5, 1, 70_000], [1 << 24, 1 << 20, 1 << 20, 1 << 20, 1 << 20]])
@@ -94,15 +93,15 @@ def test_owners_do_not_change_when_a_replica_appears() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    shared = Shared(tmp_path)
+    shared = SharedFolder(tmp_path)
     shared.clear()
     for level in (1, 2, 3):
         shared.begin_level(level)
         shared.write_states(level, 4, np.full((70_000, 3), level, np.int32))
-        shared.write_names(level, [A, Definition(CONTROL, 0, b"", (level, 2))])
+        shared.write_definitions(level, [A, Definition(CONTROL, 0, b"", (level, 2))])
     assert [len(states) for states in shared.read_part(2, 4)] == [65_536, 70_000 - 65_536]
     assert sum(len(states) for states in shared.read_states(Piece(2, 4, 1, 1))) == 70_000 - 65_536
-    assert list(shared.read_names(2)) == [A, Definition(CONTROL, 0, b"", (2, 2))]
+    assert list(shared.read_definitions(2)) == [A, Definition(CONTROL, 0, b"", (2, 2))]
     shared.clear(after=2)
     assert [shared.count(level, 4) for level in (1, 2, 3)] == [70_000, 70_000, 0]
     assert not (tmp_path / "names" / "00003.parquet").exists()

@@ -1,0 +1,170 @@
+"""Runs a level's tasks: on Spark, or for a small level in the driver's process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.spark.definitions import DDL, SETTLED, Definition, from_table
+from kraftcheck.explorer.spark.description import as_text, describe
+from kraftcheck.explorer.spark.driver_tasks import DriverTasks
+from kraftcheck.explorer.spark.journal import Journal
+from kraftcheck.explorer.spark.rows import bytes_a_state, packing_of
+from kraftcheck.explorer.spark.session import Cluster
+from kraftcheck.explorer.spark.shared_folder import Piece, SharedFolder, States, groups_of
+from kraftcheck.explorer.spark.tasks import STATES_DDL
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+
+SMALL = 20_000  # states of a level that are not worth a second task, and no job while few states are visited
+FEW = 1_000_000  # visited states up to which the driver does a small level itself
+TASK = 1 << 18  # states that a task expands, about
+PARTITIONS_A_CORE, LEAST_PARTITIONS = 4, 8
+MOST_PARTITIONS = 1 << 15
+
+
+class Jobs:
+    """Runs the tasks of the levels of a search.
+
+    Parameters
+    ----------
+    protocol, options
+        The search.
+    cluster
+        The Spark application.
+    shared
+        The folder that driver and executors share.
+    heed
+        Called after a job fails; raises where the user interrupted it.
+    """
+
+    def __init__(
+        self, protocol: Protocol, options: Options, cluster: Cluster, shared: SharedFolder, heed: Callable[[], None]
+    ) -> None:
+        self._cluster = cluster
+        self._shared = shared
+        self._heed = heed
+        self._run_id = uuid4().hex
+        self._driver = DriverTasks(protocol, options, shared, self._run_id)
+        self._small = cluster.number("spark.kraftcheck.small", SMALL, least=0, most=SMALL)
+        self._description = describe(protocol, options)
+
+    def partitions(self) -> int:
+        """Return how many partitions a new search has.
+
+        Raises
+        ------
+        InputError
+            Where the user's setting is no such number.
+        """
+        cores = PARTITIONS_A_CORE * self._cluster.parallelism
+        usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
+        return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
+
+    def discover(self, journal: Journal) -> list[Definition]:
+        """Expand the last level; return how often actions fired, what is violated, and which values are new."""
+        level, total = len(journal.levels), journal.count(-1)
+        self._cluster.describe(f"level {level}: {total:,} states, what they lead to")
+        return self._run(journal, level, "discover")
+
+    def settle(self, journal: Journal, counts: list[int]) -> list[Definition]:
+        """Find the next level, and note it; return what the tasks discovered of its states.
+
+        The tasks expand the last level and send the successors to their partitions, which keep those that are new.
+
+        Parameters
+        ----------
+        journal
+            What was found so far. It gets the new level and its figures.
+        counts
+            Number of global ids that each column of a state may have.
+        """
+        began = time.monotonic()
+        level, total = len(journal.levels), journal.count(-1)
+        self._cluster.describe(f"level {level + 1}: the new ones among the successors of {total:,} states")
+        tasks = self._tasks(journal, level)
+        reducers = 1 if total <= SMALL else min(journal.parts, 2 * self._cluster.parallelism)
+        self._shared.begin_level(level + 1)
+        files = {
+            part: [number for number, parts in enumerate(journal.levels, start=1) if part in parts]
+            for part in range(journal.parts)
+        }
+        first = "expand", self._arguments(journal, tasks=tasks, counts=counts, reducers=reducers), STATES_DDL
+        second = "settle", self._arguments(journal, level=level + 1, files=files, counts=counts), DDL
+        with self._cancellable():
+            table = self._runner(journal, total).exchange(len(tasks), first, reducers, second)
+        rows = list(from_table(table))
+        settled = {row.column: row.numbers for row in rows if row.kind == SETTLED}
+        new = {part: states for part, (states, _, _) in settled.items() if states}
+        self._shared.sync(level + 1, sorted(new))
+        journal.levels.append(new)
+        sent = sum(received for _, _, received in settled.values())
+        journal.figures.append(
+            {
+                "level": level + 1,
+                "states": sum(new.values()),
+                "sent": sent,
+                "bytes_sent": sent * bytes_a_state(packing_of(counts)),
+                "bytes_written": sum(size for _, size, _ in settled.values()),
+                "seconds": round(time.monotonic() - began, 3),
+            }
+        )
+        return [row for row in rows if row.kind != SETTLED]
+
+    def predecessor(self, journal: Journal, target: Any, level: int) -> States:
+        """Return the least state of a level that leads to another, or to an image of it."""
+        self._cluster.describe(f"counterexample: what leads to it in level {level}")
+        leading = self._run(journal, level, "precede", target=target.tolist())
+        return np.array(min(definition.numbers for definition in leading), np.int32)
+
+    def _run(self, journal: Journal, level: int, name: str, **more: Any) -> list[Definition]:
+        """Run a level's tasks; return what they report."""
+        tasks = self._tasks(journal, level)
+        arguments = self._arguments(journal, tasks=tasks, **more)
+        with self._cancellable():
+            runner = self._runner(journal, journal.count(level))
+            return list(from_table(runner.run(len(tasks), name, arguments, DDL)))
+
+    @contextmanager
+    def _cancellable(self) -> Iterator[None]:
+        """Within it a job runs; one that fails since it was cancelled is an interruption."""
+        try:
+            yield
+        except InputError:
+            self._heed()
+            raise
+
+    def _runner(self, journal: Journal, states: int) -> Cluster | DriverTasks:
+        """Return who runs the tasks of a level with so many states: Spark, or for a small one the driver itself."""
+        return self._driver if states <= self._small and journal.distinct <= FEW else self._cluster
+
+    def _tasks(self, journal: Journal, level: int) -> list[list[Piece]]:
+        """Divide a level among tasks."""
+        parts = journal.levels[level - 1]
+        total = journal.count(level)
+        wanted = 1 if total <= SMALL else max(-(-total // TASK), self._cluster.parallelism)
+        pieces = [
+            Piece(level, part, group, 1) for part, rows in sorted(parts.items()) for group in range(groups_of(rows))
+        ]
+        ends = np.linspace(0, len(pieces), min(wanted, len(pieces)) + 1).astype(int).tolist()
+        return [pieces[first:last] for first, last in pairwise(ends)]
+
+    def _arguments(self, journal: Journal, **more: Any) -> str:
+        return as_text(
+            {
+                "run": self._run_id,
+                "description": self._description,
+                "folder": str(self._shared.path.resolve()),
+                "defined": journal.defined,
+                "violated": sorted({violation.property for violation in journal.violations}),
+                "parts": journal.parts,
+                **more,
+            }
+        )

@@ -1,0 +1,1 @@
+"""Finds protocol classes: in modules, in users' files, among the variants of a protocol."""

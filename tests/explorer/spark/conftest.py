@@ -1,0 +1,19 @@
+"""One Spark application for all tests of a process that search in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def application() -> Iterator[Any]:
+    """A Spark application on two cores; a search takes the one that is there."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    yield session
+    session.stop()

@@ -1,0 +1,186 @@
+"""Trace files, read and written. Their beginning tells the format, not their name."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, TextIO, cast
+
+from kraftcheck.traces.formats import tlc_dot, tlc_dump
+from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT, Source
+from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.trace import Trace, TraceEvent, TraceFormat, TraceHead, TraceState
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_BEGINNING = 2**16  # bytes that tell the format
+
+
+def read_traces(
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+) -> Iterator[Trace]:
+    """Read the traces of a file: TLC's log, ``-simulate file=``, ``-dumpTrace`` of both kinds, or ITF.
+
+    One trace is in memory at a time, and a value that recurs in it once. `stream_traces` takes longer traces, too.
+
+    Parameters
+    ----------
+    path
+        The file, gzipped or not.
+    limit_bytes
+        The most bytes that it may unpack to.
+    cache
+        Reads the values. A cache shared by many files reads a value that recurs in them once; a cache with names turns
+        identifiers into what they stand for, such as model values in the order of a `.cfg`.
+
+    Yields
+    ------
+    Trace
+        The traces in the order of the file, at least one.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read, has no trace, or is not what it should be. Traces before that place are given first.
+    """
+    head: TraceHead | None = None
+    states: list[TraceState] = []
+    for event in stream_traces(path, limit_bytes=limit_bytes, cache=cache):
+        if isinstance(event, TraceHead):
+            head, states = event, []
+        elif isinstance(event, TraceState):
+            states.append(event)
+        else:
+            assert head is not None
+            yield Trace.of(head, states, event)
+
+
+def stream_traces(
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+) -> Iterator[TraceEvent]:
+    """Read the traces of a file state by state, in memory that does not grow with the file.
+
+    Parameters
+    ----------
+    path, limit_bytes, cache
+        See `read_traces`.
+
+    Yields
+    ------
+    TraceEvent
+        For each trace a `TraceHead`, its states and a `TraceEnd`.
+
+    Raises
+    ------
+    TraceError
+        See `read_traces`.
+    """
+    source = Source(path, limit_bytes=limit_bytes)
+    yield from _format_of(source).read(source, cache or ValueCache())
+
+
+def read_states(
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+) -> Iterator[TraceState]:
+    """Read the states of TLC's ``-dump``, in memory that does not grow with the file.
+
+    Parameters
+    ----------
+    path, limit_bytes, cache
+        See `read_traces`.
+
+    Yields
+    ------
+    TraceState
+        A state, with its number in the file.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read, or is no dump.
+    """
+    yield from tlc_dump.read_dump(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
+
+
+def read_graph(
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+) -> nx.MultiDiGraph[int]:
+    """Read the state graph of TLC's ``-dump dot,actionlabels``.
+
+    Parameters
+    ----------
+    path, limit_bytes, cache
+        See `read_traces`.
+
+    Returns
+    -------
+    networkx.MultiDiGraph
+        See `kraftcheck.traces.formats.tlc_dot.read_dot`.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read, or is no such graph.
+    """
+    return tlc_dot.read_dot(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
+
+
+def detect_format(path: str | PathLike[str]) -> TraceFormat:
+    """Return the format of a file, told by its beginning.
+
+    Both kinds of JSON look alike there: the answer `TraceFormat.TLC_JSON` stands for ITF, too. A file that looks like
+    nothing else is taken for a log.
+
+    Parameters
+    ----------
+    path
+        The file, gzipped or not.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read.
+    """
+    return _format_of(Source(path))
+
+
+def _format_of(source: Source) -> TraceFormat:
+    beginning = source.beginning(_BEGINNING)
+    first = next((line.strip() for line in beginning.splitlines() if line.strip()), "")
+    return next(known for known in TraceFormat if known.recognises(first, beginning))
+
+
+def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None) -> None:
+    """Write a trace to a file.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    path
+        The file, which is replaced. It is gzipped if its name ends in ``.gz``.
+    form
+        ``"text"`` (as TLC prints it), ``"json"`` (TLC's) or ``"itf"``. By default what the name says: ITF for
+        ``.itf.json``, TLC's JSON for ``.json``, TLC's text otherwise.
+
+    Raises
+    ------
+    ValueError
+        There is no such form, or the trace cannot be written in it. See `as_text`, `as_json` and
+        `kraftcheck.traces.formats.itf.as_itf`.
+    """
+    name = fspath(path)
+    forms = {known.form: known for known in TraceFormat if known.form is not None}
+    if form is None:
+        fitting = [known for known in forms.values() if name.removesuffix(".gz").endswith(known.ending)]
+        chosen = max(fitting, key=lambda known: len(known.ending))
+    elif form in forms:
+        chosen = forms[form]
+    else:
+        raise ValueError(f"expected as the form {', '.join(forms)}, found {form!r}")
+    texts = chosen.write(trace)
+    opener = gzip.open if name.endswith(".gz") else open
+    with cast(TextIO, opener(name, "wt", encoding="utf-8", newline="\n")) as stream:
+        stream.writelines(texts)
