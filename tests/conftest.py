@@ -22,9 +22,13 @@ BACKGROUND = pytest.StashKey[ExitStack]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin to compile the kernel, and say so; the processes of pytest-xdist do not."""
+    """Begin to compile the kernel where all tests are run, and say so; the processes of pytest-xdist do not.
+
+    Where some are asked for, each compiles what it needs.
+    """
     config = session.config
-    if hasattr(config, "workerinput") or config.option.collectonly or kernel.is_compiled():
+    some = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword
+    if some or hasattr(config, "workerinput") or config.option.collectonly or kernel.is_compiled():
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
@@ -72,7 +76,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Wait for the kernel; skip a test whose needs are not there, saying what is missing, or fail it where required."""
     if item.get_closest_marker("kernel") is not None:
-        kernel.await_kernel()
+        kernel.ensure_compiled()
     for marker in NEEDS:
         if item.get_closest_marker(marker) is None:
             continue

@@ -9,12 +9,21 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.tables import engine
+from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
+from kraftcheck.explorer.tables.searches import random_walks
 from kraftcheck.files import InUseError, lock_file
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.values import ModelValue
+
+SMALL = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1)}))
 
 LOCK = "KRAFTCHECK_TESTS_KERNEL"
 """The environment variable that names the lock, for the processes of pytest-xdist."""
@@ -22,8 +31,6 @@ LOCK = "KRAFTCHECK_TESTS_KERNEL"
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
-
     functions = (*compiled.KERNEL, depth_first.descend, random_walk.walk_on)
     return all(function._cache._cache_file._load_index() for function in functions)
 
@@ -47,30 +54,26 @@ def compiling() -> Iterator[None]:
             del os.environ[LOCK]
 
 
-def await_kernel() -> None:
-    """Return once nobody compiles the kernel."""
+@cache
+def ensure_compiled() -> None:
+    """Wait for the process that compiles the kernel; where there is none, compile what a breadth-first search needs."""
     path = os.environ.get(LOCK)
     while path is not None:
         try:
             lock_file(Path(path)).close()
-            return
+            break
         except InUseError:
             time.sleep(0.1)
+    if not compiled.is_compiled():
+        search_all([Search.BFS])
 
 
-def main() -> None:
-    """Run small searches of every kind: what they call is compiled."""
-    from kraftcheck.explorer.result import Options, Search
-    from kraftcheck.explorer.tables import engine
-    from kraftcheck.explorer.tables.searches import random_walks
-    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-    from kraftcheck.spec.values import ModelValue
-
-    protocol = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1)}))
-    for search in Search:
-        engine.explore(protocol, Options(search=search))
-    random_walks.simulate(protocol, Options(), random_walks.Plan(1, 5, 0), None)
+def search_all(orders: Iterable[Search]) -> None:
+    """Search a small protocol in these orders: what they call is compiled."""
+    for order in orders:
+        engine.explore(SMALL, Options(search=order))
 
 
 if __name__ == "__main__":
-    main()
+    search_all(Search)
+    random_walks.simulate(SMALL, Options(), random_walks.Plan(1, 5, 0), None)

@@ -18,6 +18,8 @@ from kraftcheck.traces.notes import write_note
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
+pytestmark = pytest.mark.kernel
+
 QUIET = Options(deadlock=False)
 
 # Walks of a least length, and from any number on
