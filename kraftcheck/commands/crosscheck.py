@@ -1,25 +1,29 @@
-"""`kraftcheck crosscheck`: our states beside those of a dump, or beside what a real TLC finds."""
+"""Compare a model's states with those that TLC finds.
+
+exit codes: 0 equal; 1 different; 11, 12, 13 TLC itself found a deadlock, or a safety or temporal property violated;
+2 bad input, or TLC cannot do its part; 130 interrupted
+"""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import Model, find_config, find_model
-from kraftcheck.commands.check import guarded
-from kraftcheck.commands.lenient_binding import bind_leniently
-from kraftcheck.commands.outputs import require_writable, write_json
+from kraftcheck.catalogue import find_model
 from kraftcheck.engines import choose, search
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Progress, Result
+from kraftcheck.explorer.result import Options, Progress, Result, Search
+from kraftcheck.jobs import blaming, lenient_job
+from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import Outcome, as_json, told
-from kraftcheck.reporting.progress import Count, meter
-from kraftcheck.reporting.summary import WARNING, print_lines
+from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.lines import print_lines, print_warnings
+from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import Bound
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
@@ -28,18 +32,31 @@ from kraftcheck.traces.crosscheck.comparison import Comparison, Space, depth_of,
 from kraftcheck.traces.files import detect_format, read_graph, read_states
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.replay.states import StateReader
+from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.crosscheck.tlc import Limits, Run
+    from kraftcheck.traces.crosscheck.tlc import TlcProgress
 
 EQUAL, DIFFERENT = 0, 1
 VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
 """Exit codes, those of TLC where TLC finds a violation."""
 
-COMPARED = 10_000
-"""States up to which `--spec` compares the states themselves, unless the user says otherwise."""
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add(parser, "model")
+    add(parser, "--config", help="a .cfg file, or one of the model's", required=True)
+    add(parser, "--variant")
+    other = parser.add_mutually_exclusive_group(required=True)
+    other.add_argument("--dump", type=Path, metavar="FILE", help="what TLC wrote with -dump, or -dump dot,actionlabels")
+    other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file: TLC is run on a copy of it")
+    what = "with --spec: compare the states themselves up to so many (default: 10,000)"
+    parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=what)
+    add(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1)
+    add(parser, "--max-size")
+    add(parser, "--json")
+    add(parser, "--quiet", help="no progress, and only what differs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     Parameters
     ----------
     arguments
-        What `kraftcheck.cli` read.
+        What was read from the command line.
 
     Returns
     -------
@@ -61,14 +78,31 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, and where TLC cannot do its part.
     """
     model = find_model(arguments.model, arguments.variant)
-    return guarded(model, lambda: _crosscheck(model, arguments))
+    with blaming(model):
+        require_writable(arguments, "json")
+        name, bound, warnings = lenient_job(model, arguments, whole_space=True)
+        if bound.view is not None:
+            found = "which states are found under a view may depend on the order of the search"
+            warnings.append(f"VIEW {bound.view}: {found}")
+        print_warnings(warnings)
+        file = str(model.configurations.get(name, name))
+        job = _Job(bound, file, arguments.max_size or DEFAULT_LIMIT, arguments.quiet)
+        if arguments.dump is not None:
+            outcome = _with_dump(job, arguments.dump)
+        else:
+            outcome = _with_spec(job, arguments.spec, arguments.compare_states, arguments.workers)
+        if arguments.json:
+            write_json(arguments.json, as_json(model.name, bound.protocol, file, outcome))
+        print_lines(told(bound.protocol, outcome, quiet=arguments.quiet))
+    if outcome.tlc is not None and outcome.tlc.violated is not None:
+        return VIOLATED[outcome.tlc.kind or "safety"]
+    return EQUAL if outcome.equal else DIFFERENT
 
 
 @dataclass(frozen=True)
 class _Job:
     """What is compared, and how."""
 
-    model: Model
     bound: Bound
     config_file: str
     limit_bytes: int
@@ -80,40 +114,17 @@ class _Job:
         return Options.of(self.bound, properties=(), deadlock=False)
 
 
-def _crosscheck(model: Model, arguments: argparse.Namespace) -> int:
-    require_writable({"--json": arguments.json})
-    name, config = find_config(model, arguments.config)
-    bound, warnings = bind_leniently(model.protocol, config, whole_space=True)
-    if bound.view is not None:
-        warnings.append(f"VIEW {bound.view}: which states are found under a view may depend on the order of the search")
-    print_lines([(WARNING, f"Warning: {text}")] for text in warnings)
-    limit = arguments.max_size or DEFAULT_LIMIT
-    file = str(model.configurations.get(name, name))
-    job = _Job(model, bound, file, limit, arguments.quiet)
-    if arguments.dump is not None:
-        outcome = _with_dump(job, arguments.dump)
-    else:
-        outcome = _with_spec(job, arguments.spec, arguments.compare_states, arguments.workers or 1)
-    if arguments.json:
-        write_json(arguments.json, as_json(model.name, bound.protocol, job.config_file, outcome))
-    print_lines(told(bound.protocol, outcome, quiet=arguments.quiet))
-    if outcome.tlc is not None and outcome.tlc.violated is not None:
-        return VIOLATED[outcome.tlc.kind or "safety"]
-    return EQUAL if outcome.equal else DIFFERENT
-
-
 def _with_dump(job: _Job, dump: Path) -> Outcome:
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
         raise InputError(f"{dump}: expected what TLC writes with -dump, found what looks like a {form}")
-    found = _space(job)
-    return _compared(job, found, dump, form)
+    return _compared(job, _space(job), dump, form)
 
 
 def _compared(job: _Job, found: ReferenceSearch, dump: Path, form: TraceFormat) -> Outcome:
     """Compare what a search of ours found with a dump."""
     view = StateView(job.bound.protocol)
-    reader = StateReader(view, job.bound.protocol.name(), str(dump), limit_bytes=job.limit_bytes)
+    reader = StateReader(view, job.bound.protocol.name(), str(dump), job.limit_bytes)
     comparison = Comparison(_space_of(found), view, reader)
     outcome = Outcome(found.result, found)
     if form is TraceFormat.TLC_DUMP:
@@ -129,24 +140,18 @@ def _compared(job: _Job, found: ReferenceSearch, dump: Path, form: TraceFormat) 
 
 def _shown(states: Iterator[TraceState], job: _Job) -> Iterator[TraceState]:
     """Yield states, showing how many were read."""
-    count = Count("states of the dump read", quiet=job.quiet)
-    try:
+    with Meter("states of the dump read", quiet=job.quiet) as meter:
         for state in states:
-            count()
+            meter.add()
             yield state
-    finally:
-        count.close()
 
 
 def _space(job: _Job) -> ReferenceSearch:
     """Search all states, keeping them, and show the progress."""
-    shown = meter(quiet=job.quiet)
-    try:
-        found = ReferenceSearch(job.bound.protocol, replace(job.options, report=shown.show))
+    with Meter(quiet=job.quiet) as meter:
+        found = ReferenceSearch(job.bound.protocol, replace(job.options, report=meter.show))
         found.run()
         return found
-    finally:
-        shown.close()
 
 
 def _space_of(found: ReferenceSearch) -> Space:
@@ -175,7 +180,14 @@ def _with_spec(job: _Job, spec: Path, compare_states: int, workers: int) -> Outc
         tlc.parse(tool, copy)
         counted = _counted(job)
         dump = folder / "graph.dot" if counted.distinct_states <= compare_states else None
-        done = _watched(job, lambda report: tlc.run(tool, copy, config, tlc.How(options, dump, workers), report))
+        with Meter(quiet=job.quiet) as meter:
+            began = time.monotonic()
+
+            def report(now: TlcProgress) -> None:
+                seconds = time.monotonic() - began
+                meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
+
+            done = tlc.run(tool, copy, config, tlc.TlcOptions(options, dump, workers), report)
         if done.violated is not None:
             replayer = Replayer(job.bound.protocol, init=job.bound.init, symmetry=job.bound.symmetry)
             outcome = Outcome(counted, counterexamples=list(replayer.replay(done.log)))
@@ -194,24 +206,6 @@ def _with_spec(job: _Job, spec: Path, compare_states: int, workers: int) -> Outc
 
 def _counted(job: _Job) -> Result:
     """Count our states with the fastest engine."""
-    shown = meter(quiet=job.quiet)
-    try:
-        options = replace(job.options, report=shown.show)
-        return search(choose(None, "bfs"), job.bound.protocol, options, asked=False)[1]
-    finally:
-        shown.close()
-
-
-def _watched(job: _Job, work: Callable[[Callable[[Limits], None]], Run]) -> Run:
-    """Run TLC, showing its progress."""
-    shown = meter(quiet=job.quiet)
-    began = time.monotonic()
-
-    def report(limits: Limits) -> None:
-        seconds = time.monotonic() - began
-        shown.show(Progress(limits.distinct, limits.generated, limits.depth, limits.left, seconds))
-
-    try:
-        return work(report)
-    finally:
-        shown.close()
+    with Meter(quiet=job.quiet) as meter:
+        options = replace(job.options, report=meter.show)
+        return search(choose(None, Search.BFS), job.bound.protocol, options, is_named=False)[1]

@@ -7,15 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
+from kraftcheck.reporting.lines import NEW, OLD, PLAIN, Part
 from kraftcheck.reporting.wording import fields, is_shown_by_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
-
-OLD, NEW, PLAIN = "old", "new", ""
-Part = tuple[str, str]
 
 
 class Change(NamedTuple):

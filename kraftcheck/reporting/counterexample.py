@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
-from kraftcheck.reporting.changes import NEW, OLD, PLAIN, Change, Message, Part, changes, initial, messages
+from kraftcheck.reporting.changes import Change, Message, changes, initial, messages
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record, field_names
-
-HEAD, ACTION, FAINT = "head", "action", "faint"
-Line = list[Part]
 
 LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
 _STYLES = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
@@ -36,7 +34,7 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     """
     trace = violation.trace
     what = "Deadlock" if violation.property == DEADLOCK else f"Counterexample to {violation.property}"
-    yield [(HEAD, f"{what}, {len(trace)} {'state' if len(trace) == 1 else 'states'}")]
+    yield [(HEAD, f"{what}, {many(len(trace), 'state')}")]
     if any(step.state.inboxes for step in trace):
         yield [(FAINT, LEGEND)]
     before: TraceStep | None = None
@@ -49,11 +47,6 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
         before = step
-
-
-def plain(lines: Iterable[Line]) -> str:
-    """Return lines without their styles."""
-    return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
 
 
 def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:

@@ -6,28 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.commands.replay import as_json as replay_as_json
-from kraftcheck.commands.replay import details, table
-from kraftcheck.commands.replay import told as told_replay
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
-from kraftcheck.reporting.changes import OLD, PLAIN
-from kraftcheck.reporting.counterexample import FAINT, HEAD, Line
-from kraftcheck.reporting.summary import WARNING
+from kraftcheck.reporting import replay
+from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, many
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.crosscheck.comparison import EXAMPLES, Edges, States, Step, Stranger
-from kraftcheck.traces.replay.replayer import Replay
-from kraftcheck.traces.replay.replayer import Verdict as ReplayVerdict
+from kraftcheck.traces.crosscheck.comparison import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger
+from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.reference import ReferenceSearch
-    from kraftcheck.traces.crosscheck.tlc import Run
+    from kraftcheck.traces.crosscheck.tlc import TlcReport
 
 _INDENT = "  "
-_Row = tuple[str, int | None, int | None]
+_Count = tuple[str, int | None, int | None]
 
 
 @dataclass
@@ -54,9 +49,9 @@ class Outcome:
 
     result: Result
     search: ReferenceSearch | None = None
-    states: States | None = None
-    edges: Edges | None = None
-    tlc: Run | None = None
+    states: StateComparison | None = None
+    edges: StepComparison | None = None
+    tlc: TlcReport | None = None
     their_distinct: int | None = None
     their_depth: int | None = None
     their_actions: dict[str, int] | None = None
@@ -123,7 +118,7 @@ def as_json(model: str, protocol: Protocol, config: str, outcome: Outcome) -> di
         "only_theirs": [] if states is None else [_theirs(stranger) for stranger in states.theirs_examples],
         "edges": None if edges is None else _edges(view, edges),
         "tlc": None if run is None else {"version": run.version, "violated": run.violated, "exit_code": run.code},
-        "counterexamples": [replay_as_json(replay) for replay in outcome.counterexamples],
+        "counterexamples": [replay.as_json(found) for found in outcome.counterexamples],
         "notes": outcome.notes,
     }
 
@@ -147,7 +142,7 @@ def _theirs(stranger: Stranger) -> dict[str, Any]:
     }
 
 
-def _edges(view: StateView, edges: Edges) -> dict[str, Any]:
+def _edges(view: StateView, edges: StepComparison) -> dict[str, Any]:
     return {
         "labelled": edges.labelled,
         "ours": edges.ours,
@@ -160,7 +155,7 @@ def _edges(view: StateView, edges: Edges) -> dict[str, Any]:
     }
 
 
-def _step(view: StateView, step: Step) -> dict[str, Any]:
+def _step(view: StateView, step: LabelledStep) -> dict[str, Any]:
     reason = None if step.divergence is None else step.divergence.reason
     states = {"before": _text(view, step.before), "after": _text(view, step.after)}
     return {"action": step.action, "reason": reason, **states}
@@ -206,9 +201,9 @@ def told(protocol: Protocol, outcome: Outcome, *, quiet: bool = False) -> Iterat
 def _violation(outcome: Outcome) -> Iterator[Line]:
     run = outcome.tlc
     assert run is not None
-    for replay in outcome.counterexamples:
-        if replay.verdict is not ReplayVerdict.UNREADABLE:
-            yield from told_replay(replay, name="TLC's counterexample")
+    for found in outcome.counterexamples:
+        if found.verdict is not ReplayVerdict.UNREADABLE:
+            yield from replay.told(found, name="TLC's counterexample")
     for note in outcome.notes:
         yield [(FAINT, f"Note: {note}")]
     what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
@@ -218,54 +213,43 @@ def _violation(outcome: Outcome) -> Iterator[Line]:
 def _counts(outcome: Outcome, *, quiet: bool) -> Iterator[Line]:
     """Yield a table of what both sides counted."""
     result, run, edges = outcome.result, outcome.tlc, outcome.edges
-    rows: list[_Row] = [("distinct states", result.distinct_states, outcome.their_distinct)]
+    counts: list[_Count] = [("distinct states", result.distinct_states, outcome.their_distinct)]
     if run is not None:
-        rows.append(("generated states", result.generated_states, run.generated))
-    rows.append(("depth", result.depth, outcome.their_depth))
+        counts.append(("generated states", result.generated_states, run.generated))
+    counts.append(("depth", result.depth, outcome.their_depth))
     if edges is not None:
-        rows.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
-    actions: list[_Row] = []
+        counts.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
+    rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_row, counts), (PLAIN, ())]
     if run is not None and outcome.their_actions:
         theirs = outcome.their_actions
         names = outcome.differing_actions if quiet else {**result.actions, **theirs}
-        actions = [(name, result.actions.get(name, 0), theirs.get(name, 0)) for name in names]
-    width = max(len(name) for name, _, _ in (*rows, *actions))
-    yield _columns("", "kraftcheck", "TLC" if run is not None else "the dump", width)
-    yield from (_counted(row, width) for row in rows)
-    yield []
-    if actions:
-        yield _columns("action", "fired", "fired", width)
-        yield from (_counted(row, width) for row in actions)
-        yield []
+        if names:
+            rows.append((HEAD, ("action", "fired", "fired")))
+            rows += [_row((name, result.actions.get(name, 0), theirs.get(name, 0))) for name in names]
+            rows.append((PLAIN, ()))
+    yield from columns(rows, numbers=(1, 2), least=12)
     for name, (ours, theirs_count) in outcome.more_often.items():
         more = f"TLC counts {name} {theirs_count - ours:,} times more"
         yield [(FAINT, f"Note: {more}: it counts a step once for each way in which its formula comes out true")]
 
 
-def _columns(title: str, ours: str, theirs: str, width: int) -> Line:
-    return [(HEAD, f"{title:{width}}  {ours:>12}  {theirs:>12}")]
+def _row(count: _Count) -> tuple[str, tuple[str, ...]]:
+    name, *numbers = count
+    texts = ("-" if number is None else f"{number:,}" for number in numbers)
+    return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _counted(row: _Row, width: int) -> Line:
-    name, ours, theirs = row
-    return [(PLAIN if theirs in (None, ours) else OLD, f"{name:{width}}  {_number(ours):>12}  {_number(theirs):>12}")]
-
-
-def _number(count: int | None) -> str:
-    return "-" if count is None else f"{count:,}"
-
-
-def _told_states(outcome: Outcome, states: States) -> Iterator[Line]:
+def _told_states(outcome: Outcome, states: StateComparison) -> Iterator[Line]:
     if states.same:
-        yield [(WARNING, f"{_many(states.same, 'state')} of the dump that count here as one that it has already")]
+        yield [(WARNING, f"{many(states.same, 'state')} of the dump that count here as one that it has already")]
     if states.only_ours:
-        yield [(OLD, f"{_many(states.only_ours, 'state')} that only kraftcheck has"), (PLAIN, _some(states.only_ours))]
+        yield [(OLD, f"{many(states.only_ours, 'state')} that only kraftcheck has"), (PLAIN, _some(states.only_ours))]
         for state in states.ours_examples:
             path = outcome.search.path_to(state) if outcome.search is not None else ()
             yield [(PLAIN, f"{_INDENT}{len(path)} states: {' > '.join(_way(step) for step in path)}")]
         yield []
     if states.only_theirs:
-        what = f"{_many(states.only_theirs, 'state')} that only the dump has"
+        what = f"{many(states.only_theirs, 'state')} that only the dump has"
         yield [(OLD, what), (PLAIN, _some(states.only_theirs))]
         for stranger in states.theirs_examples:
             yield from _told_stranger(stranger)
@@ -277,31 +261,31 @@ def _told_stranger(stranger: Stranger) -> Iterator[Line]:
     yield [(HEAD, f"{_INDENT}state {found.number} of the dump (line {found.line})")]
     if stranger.divergence is not None:
         yield [(PLAIN, f"{_INDENT}{stranger.divergence.headline}")]
-        yield from details(stranger.divergence)
+        yield from replay.details(stranger.divergence)
         return
     if stranger.problem is not None:
         yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
     if stranger.differences:
         yield [(PLAIN, f"{_INDENT}compared with the state of kraftcheck's that is most like it")]
-        yield from table(stranger.differences, "dump")
+        yield from replay.table(stranger.differences, "dump")
 
 
-def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
+def _told_edges(outcome: Outcome, edges: StepComparison) -> Iterator[Line]:
     what = "labelled step" if edges.labelled else "step"
     where = "between states that both have, which only"
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     if edges.only_ours:
-        yield [(OLD, f"{_many(edges.only_ours, what)} {where} kraftcheck has"), (PLAIN, _some(edges.only_ours))]
+        yield [(OLD, f"{many(edges.only_ours, what)} {where} kraftcheck has"), (PLAIN, _some(edges.only_ours))]
         for step in edges.ours_examples:
             yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
     if edges.only_theirs:
-        yield [(OLD, f"{_many(edges.only_theirs, what)} {where} the dump has"), (PLAIN, _some(edges.only_theirs))]
+        yield [(OLD, f"{many(edges.only_theirs, what)} {where} the dump has"), (PLAIN, _some(edges.only_theirs))]
         for step in edges.theirs_examples:
             yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
             if step.divergence is not None:
                 yield [(PLAIN, f"{_INDENT}{step.divergence.headline}")]
-                yield from details(step.divergence)
+                yield from replay.details(step.divergence)
     if edges.only_ours or edges.only_theirs:
         yield []
 
@@ -309,10 +293,6 @@ def _told_edges(outcome: Outcome, edges: Edges) -> Iterator[Line]:
 def _path(outcome: Outcome, state: State) -> str:
     path = outcome.search.path_to(state) if outcome.search is not None else ()
     return " > ".join(_way(step) for step in path) or "the initial state"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _some(count: int) -> str:

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftcheck.spec.diagnosis.guards import guard_of, run_traced
+from kraftcheck.spec.diagnosis.guards import guard_of
+from kraftcheck.spec.diagnosis.tracing import trace_call
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.action import Action
@@ -179,9 +180,9 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
     me = state.replicas[key] if key is not None else None
     context = semantics.context(state, action, {})
     code = action.function.__code__
-    steps, run = run_traced(code, lambda: call_action(semantics.protocol, action, me, message, context))
+    steps, traced = trace_call(code, lambda: call_action(semantics.protocol, action, me, message, context))
     if not steps:
-        guard = guard_of(run)
+        guard = guard_of(traced)
         return Reason("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
     refusals: list[Refusal] = []
     for step in steps:
@@ -190,7 +191,7 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
             return Reason(ENABLED, "enabled", key, message, code.co_filename, code.co_firstlineno)
         refusals.append(_in_full(semantics, state, step, result))
     text = "; ".join(dict.fromkeys(refusal.reason for refusal in refusals))
-    line = run.ends[-2] if len(run.ends) > 1 else run.end  # of the last yield
+    line = traced.ends[-2] if len(traced.ends) > 1 else traced.end  # of the last yield
     kind = "bound" if refusals[0].kind == "bound" else "network"
     return Reason(kind, text, key, message, code.co_filename, line)
 

@@ -12,7 +12,7 @@ import pytest
 import kraftcheck
 from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check, spec
 from kraftcheck.explorer.result import Progress
-from kraftcheck.reporting.progress import Lines
+from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
 pytestmark = pytest.mark.kernel
@@ -102,7 +102,7 @@ def test_unknown_names(options, message) -> None:
 
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     written: list[str] = []
-    meter = Lines(written.append)
+    meter = Meter(write=written.append)
     for seconds in (1.0, 29.0, 31.0, 40.0, 62.0):
         meter.show(Progress(int(seconds) * 1000, 0, 5, 1234, seconds))
     assert written == [

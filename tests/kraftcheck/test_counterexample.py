@@ -27,7 +27,7 @@ from kraftcheck import (
 )
 from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
 from kraftcheck.reporting.changes import difference, fields_set, messages
-from kraftcheck.reporting.summary import print_lines
+from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec import Bag, Map
 from kraftcheck.spec.display import text_of

@@ -13,8 +13,8 @@ import pytest
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of, note_file
-from kraftcheck.traces.notes import write_note
+from kraftcheck.traces.batch_folder import write_note
+from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
@@ -86,7 +86,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         for number in range(CHUNK + 3):
             (folder.path / f"walk_{number}.tla").write_text("")
         assert folder.done(chunks) == {}
-        write_note(note_file(folder.path, 1), {"runs": 3})
+        write_note(folder.note_file(folder.path, 1), {"runs": 3})
         assert folder.done(chunks) == {1: {"runs": 3}}
         (folder.path / f"walk_{CHUNK}.tla").unlink()
         assert folder.done(chunks) == {}

@@ -20,8 +20,8 @@ from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.folder import Input, Output, inputs_of
-from kraftcheck.traces.pipeline.rows import Found, Reporter, changed
+from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
+from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
 from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
 
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.kernel
 # What becomes of one file
 
 
-def reporter() -> Reporter:
-    return Reporter(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT)
+def reporter() -> FileReplayer:
+    return FileReplayer(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT)
 
 
-def rows_of(path: Path) -> Found:
+def rows_of(path: Path) -> FileRows:
     (found,) = reporter().rows(str(path))
     return found
 
@@ -136,28 +136,29 @@ def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
 
 
 def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> None:
-    identity = {"model": "m", "constants": {"N": 1}}
-    file = Input("/a", 1, 2)
-    with Output(tmp_path / "out", identity) as output:
+    identity = {"model": "m", "constants": {"N": ["1", "01"]}}
+    file = InputFile("/a", 1, 2)
+    with PipelineFolder(tmp_path / "out", identity) as output:
         assert (output.done(), output.next_batch()) == (set(), 1)
         for table in ("traces", "steps", "errors"):
             Path(output.staging(table)).mkdir(parents=True)
         output.accept(1, [file], 0.5)
         with pytest.raises(InputError, match=r"it is in use by another run \(process \d+\)"):
-            Output(tmp_path / "out", identity)
+            PipelineFolder(tmp_path / "out", identity)
     (tmp_path / "out" / "traces" / "batch=00002").mkdir()
     (tmp_path / "out" / "staging" / "raw").mkdir(parents=True)
-    with Output(tmp_path / "out", identity) as output:
+    with PipelineFolder(tmp_path / "out", identity) as output:
         assert (output.done(), output.next_batch()) == ({file}, 2)
     assert not (tmp_path / "out" / "traces" / "batch=00002").exists()
     assert not (tmp_path / "out" / "staging").exists()
     assert (tmp_path / "out" / "traces" / "batch=00001").exists()
-    with pytest.raises(InputError, match="it belongs to another run: constants differs in N; choose another folder"):
-        Output(tmp_path / "out", {"model": "m", "constants": {"N": 2}})
+    problem = r"it belongs to another run \(choose another folder\): the constant N: 1 there, now 2"
+    with pytest.raises(InputError, match=problem):
+        PipelineFolder(tmp_path / "out", {"model": "m", "constants": {"N": ["2", "02"]}})
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter").write_text("")
-    with pytest.raises(InputError, match="expected a new folder, or one of an earlier run; found letter in it"):
-        Output(tmp_path / "other", identity)
+    with pytest.raises(InputError, match="expected a folder that is new or of an earlier run, found letter in it"):
+        PipelineFolder(tmp_path / "other", identity)
 
 
 # On Spark

@@ -11,7 +11,7 @@ from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.searches.random_walks import Plan, simulate
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.corpus.walk_files import WalkWriter
-from kraftcheck.traces.replay.replayer import Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.kraft_model.searches import bound
 
 pytestmark = pytest.mark.kernel
@@ -32,5 +32,5 @@ def test_walks_conform(tmp_path: Path, model: str, config: str) -> None:
     walker = Replayer(given.protocol, init=given.init, symmetry=given.symmetry)
     replays = [replay for file in sorted(tmp_path.iterdir()) for replay in walker.replay(file)]
     assert len(replays) == 4
-    assert {(replay.verdict, replay.reason) for replay in replays} == {(Verdict.CONFORMS, None)}
+    assert {(replay.verdict, replay.reason) for replay in replays} == {(ReplayVerdict.CONFORMS, None)}
     assert sum(replay.steps for replay in replays) > 8

@@ -14,7 +14,7 @@ from kraftcheck.spec.tla.view import StateView, ViewError
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.replay.differences import Difference, differences
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted, short_names
-from kraftcheck.traces.replay.states import StateReader
+from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceState
 
 EXAMPLES = 5
@@ -74,7 +74,7 @@ class Stranger:
 
 
 @dataclass
-class States:
+class StateComparison:
     """How two sets of states compare.
 
     Attributes
@@ -106,7 +106,7 @@ class States:
 
 
 @dataclass(frozen=True)
-class Step:
+class LabelledStep:
     """A labelled step that only one side has; `divergence` says why ours lack it."""
 
     before: State
@@ -116,7 +116,7 @@ class Step:
 
 
 @dataclass
-class Edges:
+class StepComparison:
     """How two sets of labelled steps between states that both have compare.
 
     Attributes
@@ -138,8 +138,8 @@ class Edges:
     theirs: int = 0
     only_ours: int = 0
     only_theirs: int = 0
-    ours_examples: list[Step] = field(default_factory=list)
-    theirs_examples: list[Step] = field(default_factory=list)
+    ours_examples: list[LabelledStep] = field(default_factory=list)
+    theirs_examples: list[LabelledStep] = field(default_factory=list)
     initial_differ: bool = False
 
     @property
@@ -170,7 +170,7 @@ class Comparison:
         self._numbers = {identity: number for number, identity in enumerate(space.states)}
         self._strangers: dict[Value, int] = {}
 
-    def states(self, found: Iterable[TraceState]) -> States:
+    def states(self, found: Iterable[TraceState]) -> StateComparison:
         """Compare sets of states.
 
         Parameters
@@ -180,7 +180,7 @@ class Comparison:
 
         Returns
         -------
-        States
+        StateComparison
             How they compare.
 
         Raises
@@ -199,7 +199,7 @@ class Comparison:
         result.theirs_examples = self._with_differences(strangers, result)
         return result
 
-    def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[States, Edges]:
+    def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[StateComparison, StepComparison]:
         """Compare state graphs.
 
         Parameters
@@ -209,7 +209,7 @@ class Comparison:
 
         Returns
         -------
-        States, Edges
+        StateComparison, StepComparison
             How the states compare, and the steps between those that both have.
 
         Raises
@@ -243,15 +243,15 @@ class Comparison:
             number = self._strangers.setdefault(identity, -1 - len(self._strangers))
         return number, None
 
-    def _compared(self, counts: Counter[int]) -> States:
+    def _compared(self, counts: Counter[int]) -> StateComparison:
         """Compare the numbers of the file's states with ours."""
-        result = States(len(self._known), len(counts), same=counts.total() - len(counts))
+        result = StateComparison(len(self._known), len(counts), same=counts.total() - len(counts))
         result.only_theirs = sum(number < 0 for number in counts)
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         result.only_ours, result.ours_examples = len(missing), missing[:LOOKED_AT]
         return result
 
-    def _with_differences(self, strangers: list[Stranger], result: States) -> list[Stranger]:
+    def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
         """Say of states that only they have, and do not show how to reach, where they differ from one of ours."""
         near = result.ours_examples or self._known[:LOOKED_AT]
         result.ours_examples = result.ours_examples[:EXAMPLES]
@@ -271,13 +271,12 @@ class Comparison:
             if number >= 0:
                 before: TraceState = graph.nodes[source]["state"]
                 wanted = Wanted(found.number, found.line, before.number, action, found.variables)
-                steps = list(self._space.semantics.transitions(self._known[number]))
-                return replace(stranger, divergence=self._judge.no_step(wanted, self._known[number], steps))
+                return replace(stranger, divergence=self._judge.no_step(wanted, self._known[number]))
         return stranger
 
     def _compared_edges(
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
-    ) -> Edges:
+    ) -> StepComparison:
         labelled = any(action is not None for _, _, action in _edges_of(graph))
         ours = set(self._edges(labelled))
         theirs = {
@@ -288,8 +287,9 @@ class Comparison:
         both = set(numbers.values())
         more = sorted((edge for edge in ours - theirs if edge[0] in both and edge[2] in both), key=_in_order)
         less = sorted((edge for edge in theirs - ours if edge[0] >= 0 and edge[2] >= 0), key=_in_order)
-        result = Edges(labelled, len(ours), len(theirs), len(more), len(less))
-        result.ours_examples = [Step(self._known[s], action, self._known[t]) for s, action, t in more[:EXAMPLES]]
+        result = StepComparison(labelled, len(ours), len(theirs), len(more), len(less))
+        known = self._known
+        result.ours_examples = [LabelledStep(known[s], action, known[t]) for s, action, t in more[:EXAMPLES]]
         in_file = {number: found[node] for node, number in numbers.items()}
         result.theirs_examples = [self._refused(edge, in_file) for edge in less[:EXAMPLES]]
         return result
@@ -303,16 +303,13 @@ class Comparison:
                 if reached is not None and space.allowed(state, step.target):
                     yield number, step.action if labelled else None, reached
 
-    def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> Step:
+    def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> LabelledStep:
         """Return a step of theirs with why the protocol has none such."""
         before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
         source, target = in_file[edge[0]], in_file[edge[2]]
-        steps = list(self._space.semantics.transitions(before))
         wanted = Wanted(target.number, target.line, source.number, action, self._view.variables(after))
-        leading = [step for step in steps if step.target == after]
-        if leading:
-            return Step(before, action, after, self._judge.other_name(wanted, before, steps, leading))
-        return Step(before, action, after, self._judge.no_step(wanted, before, steps))
+        leading = [step for step in self._space.semantics.transitions(before) if step.target == after]
+        return LabelledStep(before, action, after, self._judge.no_step(wanted, before, leading))
 
 
 def _nearest(

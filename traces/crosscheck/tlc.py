@@ -53,14 +53,14 @@ _NOISE = re.compile(
 _SHOWN = 300  # characters of what TLC says that an error repeats
 
 
-class Tool(NamedTuple):
+class TlcTool(NamedTuple):
     """Where Java and TLC are."""
 
     java: str
     class_path: str
 
 
-class How(NamedTuple):
+class TlcOptions(NamedTuple):
     """What a run of TLC is asked for.
 
     Attributes
@@ -78,7 +78,7 @@ class How(NamedTuple):
     workers: int = 1
 
 
-class Limits(NamedTuple):
+class TlcProgress(NamedTuple):
     """How far TLC has got: its levels, states, and states still to be expanded."""
 
     depth: int
@@ -88,7 +88,7 @@ class Limits(NamedTuple):
 
 
 @dataclass
-class Run:
+class TlcReport:
     """What TLC reported.
 
     Attributes
@@ -123,7 +123,7 @@ class Run:
     complete: bool = False
 
 
-def find_tool() -> Tool:
+def find_tool() -> TlcTool:
     """Return where Java and TLC are.
 
     Raises
@@ -139,12 +139,12 @@ def find_tool() -> Tool:
         missing = [part for part in named.split(os.pathsep) if not Path(part).exists()]
         if missing:
             raise InputError(f"{JAR_VARIABLE}: there is no such file: {missing[0]}")
-        return Tool(java, named)
+        return TlcTool(java, named)
     package = importlib.util.find_spec(PACKAGE)
     for folder in () if package is None else package.submodule_search_locations or ():
         jar = Path(folder) / "tla2tools.jar"
         if jar.is_file():
-            return Tool(java, str(jar))
+            return TlcTool(java, str(jar))
     raise InputError(f"there is no TLC: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {PACKAGE}")
 
 
@@ -247,7 +247,7 @@ def unpacked(path: Path) -> bytes:
     return data
 
 
-def parse(tool: Tool, spec: Path) -> None:
+def parse(tool: TlcTool, spec: Path) -> None:
     """Have a specification parsed, which takes a second, before a search that takes longer.
 
     Raises
@@ -266,8 +266,8 @@ def parse(tool: Tool, spec: Path) -> None:
 
 
 def run(
-    tool: Tool, spec: Path, config: Path, how: How, report: Callable[[Limits], None] | None = None
-) -> Run:
+    tool: TlcTool, spec: Path, config: Path, how: TlcOptions, report: Callable[[TlcProgress], None] | None = None
+) -> TlcReport:
     """Run TLC.
 
     Parameters
@@ -283,7 +283,7 @@ def run(
 
     Returns
     -------
-    Run
+    TlcReport
         What it reported: that nothing is violated, or what is.
 
     Raises
@@ -296,7 +296,7 @@ def run(
     command += ["-metadir", str(folder / "states"), "-config", config.name, *how.options]
     if how.dump is not None:
         command += ["-dump", "dot,actionlabels", str(how.dump)]
-    result = Run(folder / "tlc.log")
+    result = TlcReport(folder / "tlc.log")
     process = subprocess.Popen(
         [*command, spec.name], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
         text=True, errors="replace",
@@ -315,7 +315,7 @@ def run(
     return result
 
 
-def _java(tool: Tool, folder: Path) -> list[str]:
+def _java(tool: TlcTool, folder: Path) -> list[str]:
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
     return [tool.java, *options, "-cp", tool.class_path]
 
@@ -326,7 +326,7 @@ def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
         yield line.rstrip("\r\n")
 
 
-def _errors(lines: Iterator[str], result: Run, report: Callable[[Limits], None] | None) -> Iterator[str]:
+def _errors(lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgress], None] | None) -> Iterator[str]:
     """Put what TLC says into its result; yield the lines that may say why it failed."""
     counts: Counter[str] = Counter()
     for line in lines:
@@ -334,7 +334,7 @@ def _errors(lines: Iterator[str], result: Run, report: Callable[[Limits], None] 
             result.version = version[0]
         elif progress := _PROGRESS.match(line):
             if report is not None:
-                report(Limits(*map(_number, progress.groups())))
+                report(TlcProgress(*map(_number, progress.groups())))
         elif states := _STATES.match(line):
             result.generated, result.distinct, left = map(_number, states.groups())
             result.complete &= left == 0

@@ -20,7 +20,8 @@ from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, ide
 from kraftcheck.explorer.tables.searches.random_walks import Plan, check_plan, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder, Note, chunks_of
+from kraftcheck.traces.batch_folder import Note
+from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder, chunks_of
 from kraftcheck.traces.corpus.tasks import DDL
 
 if TYPE_CHECKING:
