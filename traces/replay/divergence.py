@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import explain_text
+from kraftcheck.spec.diagnosis.why import diagnosis_text
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Record, Value, field_names
 from kraftcheck.traces.replay.differences import Difference, differences
 
@@ -184,7 +185,7 @@ class Judge:
         enabled = self._enabled(steps)
         why = None
         if not named and wanted.action in self._actions:
-            why = explain_text(self._semantics, state, wanted.action)
+            why = diagnosis_text(self._semantics, state, wanted.action)
         return Divergence(
             kind, wanted.number, wanted.line, wanted.before, wanted.action, text, told, tuple(found), enabled, why,
             self._theirs,

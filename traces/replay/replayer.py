@@ -18,7 +18,8 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.records import few
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.trace import TraceState
