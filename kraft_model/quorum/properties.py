@@ -37,7 +37,7 @@ def agrees(one: Log, other: Log) -> bool:
     return one[:common] == other[:common]
 
 
-class Properties(QuorumBase):
+class QuorumProperties(QuorumBase):
     """Invariants, step invariants, and constraints for searches about progress."""
 
     # Elections

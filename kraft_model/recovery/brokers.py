@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class BrokerActions(RecoveryBase):
+class RecoveryBrokers(RecoveryBase):
     """What brokers do, apart from serving clients and replicas."""
 
     # Being told

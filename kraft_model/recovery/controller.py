@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class ControllerActions(RecoveryBase):
+class RecoveryController(RecoveryBase):
     """What the controller does."""
 
     # Sessions
