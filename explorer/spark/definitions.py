@@ -7,6 +7,7 @@ a 128-bit hash. Control rows and inbox contents are made of values, and are give
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -14,11 +15,14 @@ import pyarrow as pa
 
 FINGERPRINT_BYTES = 16
 
-CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED = range(12)
-"""Kinds of record: definitions up to INBOX, then what else a task reports."""
+class Kind(IntEnum):
+    """Kinds of record: definitions up to INBOX, then what else a task reports."""
 
-VALUES = (SLOT, SHARED, LOCAL, MESSAGE)
-COMPOSITES = (CONTROL, INBOX)
+    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED = range(12)
+
+
+VALUES = (Kind.SLOT, Kind.SHARED, Kind.LOCAL, Kind.MESSAGE)
+COMPOSITES = (Kind.CONTROL, Kind.INBOX)
 
 SCHEMA = pa.schema(
     [
@@ -47,7 +51,7 @@ class Definition(NamedTuple):
         message's id and count.
     """
 
-    kind: int
+    kind: Kind
     column: int = 0
     encoding: bytes = b""
     numbers: tuple[int, ...] = ()
@@ -69,4 +73,4 @@ def from_table(table: Any) -> Iterator[Definition]:
     """Yield the records of a table."""
     columns = [table.column(name).to_pylist() for name in SCHEMA.names]
     for kind, column, encoding, numbers in zip(*columns, strict=True):
-        yield Definition(kind, column, bytes(encoding), tuple(numbers))
+        yield Definition(Kind(kind), column, bytes(encoding), tuple(numbers))

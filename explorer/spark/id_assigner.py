@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kraftcheck.explorer.spark.definitions import (
-    CLASS,
-    COMPOSITES,
-    CONTROL,
-    INBOX,
-    LOCAL,
-    MODEL_VALUE,
-    SLOT,
-    VALUES,
-    Definition,
-    fingerprint,
-)
+from kraftcheck.explorer.spark.definitions import COMPOSITES, VALUES, Definition, Kind, fingerprint
 from kraftcheck.spec.errors import InputError
 
 Key = tuple[int, int]  # kind and column
@@ -58,7 +47,7 @@ class IdAssigner:
         Parameters
         ----------
         reports
-            As `kraftcheck.explorer.spark.id_report.undefined` yields them.
+            As `kraftcheck.explorer.spark.id_report.IdReport.definitions` yields them.
 
         Raises
         ------
@@ -67,7 +56,7 @@ class IdAssigner:
         """
         listed = [list(report) for report in reports]
         values = [[d for d in report if d.kind in VALUES] for report in listed]
-        lexicon = {d for report in listed for d in report if d.kind in (CLASS, MODEL_VALUE)} - self._lexicon
+        lexicon = {d for report in listed for d in report if d.kind in (Kind.CLASS, Kind.MODEL_VALUE)} - self._lexicon
         self._lexicon |= lexicon
         new = [*sorted(lexicon), *filter(self._add, sorted({d for report in values for d in report}))]
         composites: dict[Definition, Definition] = {}
@@ -90,7 +79,7 @@ class IdAssigner:
             if known[key][1] != encoding:
                 raise CollisionError(f"two values have the fingerprint {key.hex()}: {encoding!r} and {known[key][1]!r}")
             return False
-        known[key] = len(known) + (definition.kind == LOCAL), encoding
+        known[key] = len(known) + (definition.kind == Kind.LOCAL), encoding
         return True
 
     def _resolved(self, definition: Definition, own: list[int]) -> Definition:
@@ -100,12 +89,12 @@ class IdAssigner:
             return reference if reference >= 0 else own[-1 - reference]
 
         given = definition.numbers
-        if definition.kind == INBOX:
+        if definition.kind == Kind.INBOX:
             items = sorted(zip(map(resolve, given[::2]), given[1::2], strict=True))
             return definition._replace(
                 column=resolve(definition.column), numbers=tuple(n for item in items for n in item)
             )
-        replicas = [0] * len(self._values.get((SLOT, 0), ()))
+        replicas = [0] * len(self._values.get((Kind.SLOT, 0), ()))
         for slot, local in zip(given[self._base :: 2], given[self._base + 1 :: 2], strict=True):
             replicas[resolve(slot)] = resolve(local)
         return definition._replace(numbers=(*map(resolve, given[: self._base]), *replicas))
@@ -113,7 +102,7 @@ class IdAssigner:
     def _key(self, definition: Definition) -> Definition:
         """Return a definition without the slots, at the end of a control row, that have no replica."""
         numbers = definition.numbers
-        if definition.kind == CONTROL:
+        if definition.kind == Kind.CONTROL:
             last = len(numbers)
             while last > self._base and numbers[last - 1] == 0:
                 last -= 1
