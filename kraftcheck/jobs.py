@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kraftcheck.catalogue import Model, find_config
 from kraftcheck.engines import choose, special
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
@@ -70,8 +70,7 @@ def job_of(model: Model, config: str | None, arguments: argparse.Namespace, othe
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
     asked["symmetry"] = _symmetry(bound, asked.get("symmetry"))
-    asked["search"] = Search(asked.get("search", Options.search))
-    engine = choose(arguments.engine, asked["search"], special([*others, *asked]))
+    engine = choose(arguments.engine, asked.get("search", Options.search), special([*others, *asked]))
     options = Options.of(bound, **asked)
     return Job(model, config_name, bound.protocol, engine, arguments.engine is not None, options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,18 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
-from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, Definition
+from kraftcheck.explorer.spark.definitions import Definition, Kind
+from kraftcheck.explorer.spark.driver_tasks import CachedFolder
 from kraftcheck.explorer.spark.id_assigner import IdAssigner
-from kraftcheck.explorer.spark.id_report import undefined
+from kraftcheck.explorer.spark.id_report import IdReport
 from kraftcheck.explorer.spark.jobs import Jobs
 from kraftcheck.explorer.spark.journal import Journal
+from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.session import Cluster
-from kraftcheck.explorer.spark.task_expander import global_ids_of, without_view
+from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.expander import STUCK, Expander
-from kraftcheck.explorer.tables.kernel.packing import owners
+from kraftcheck.explorer.tables.expander import STUCK
 from kraftcheck.explorer.tables.python_checks import reason, split
-from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -53,19 +53,12 @@ def explore(protocol: Protocol, options: Options) -> Result:
         Where Spark cannot be had, the engine cannot do what is asked, or the folder cannot be used.
     """
     _require_able(options)
-    cluster: Cluster | None = None
-    checkpoint: SparkCheckpoint | None = None
-    try:
-        checkpoint = SparkCheckpoint(protocol, options)
-        cluster = Cluster(f"kraftcheck {protocol.name()}", options.master, options.conf, type(protocol))
-        if checkpoint.temporary and not cluster.local:
-            raise InputError("--checkpoint: expected a folder that the driver and all executors share")
-        return SparkSearch(protocol, options, cluster, checkpoint).run()
-    finally:
-        if cluster is not None:
-            cluster.close()
-        if checkpoint is not None:
-            checkpoint.close()
+    with closing(SparkCheckpoint(protocol, options)) as checkpoint:
+        title = f"kraftcheck {protocol.name()}"
+        with closing(Cluster(title, options.master, options.conf, type(protocol))) as cluster:
+            if checkpoint.temporary and not cluster.local:
+                raise InputError("--checkpoint: expected a folder that the driver and all executors share")
+            return SparkSearch(protocol, options, cluster, checkpoint).run()
 
 
 def _require_able(options: Options) -> None:
@@ -90,50 +83,60 @@ class SparkSearch:
     """
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, checkpoint: SparkCheckpoint) -> None:
-        self.protocol = protocol
         self.options = options
-        expanded = without_view(options)
-        self.expander = Expander.of(protocol, expanded, workers=1)
-        self.learner = self.expander.learner
-        self.checker = Checker(protocol, expanded, self.expander, lambda: self.journal.distinct)
-        self.books = self.checker.books
-        self.books.result.workers = cluster.parallelism
-        self.cluster = cluster
-        self.checkpoint = checkpoint
-        self.shared = checkpoint.shared
-        self.journal = Journal(violations=self.books.result.violations)
-        self.interruption = Interruption(cluster.cancel)
-        self.jobs = Jobs(protocol, options, cluster, self.shared, self._heed)
+        self.journal = Journal()
+        self._checkpoint = checkpoint
+        self._interruption = Interruption(cluster.cancel)
+        self.tasks = TaskExpander(protocol, options, CachedFolder(checkpoint.folder))
+        self.shared, self.ids = self.tasks.shared, self.tasks.ids
+        self.expander = self.tasks.tables
+        learner = self.expander.learner
+        self._assigner = IdAssigner(learner.interner.base)
+        self._jobs = Jobs(protocol, options, cluster, self.tasks)
+        self._checker = Checker(protocol, options, self.expander, lambda: self.journal.distinct, self._tallies)
+        self._books = self._checker.books
+        self._books.result.workers = cluster.parallelism
+        self._class_of = identity_of(protocol, options.symmetry, None)
+        self.journal.actions = dict.fromkeys(learner.action_names, 0)
+        self.journal.violations = self._books.result.violations
 
     def run(self) -> Result:
-        """Search, and return what was found. A job that is under way where the user interrupts it is cancelled."""
-        with self.interruption:
-            return self.checker.run(self._run)
+        """Search, and return what was found. Where the user interrupts it, the running job is cancelled.
+
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        with self._interruption:
+            return self._checker.run(self._run)
 
     def _run(self) -> None:
         try:
             self._search()
+        except InputError:
+            self._heed()  # a job that fails since it was cancelled is an interruption
+            raise
         finally:
-            self.books.result.depth = self.journal.depth
+            self._books.result.depth = self.journal.depth
 
     def _search(self) -> None:
         """Search level by level."""
-        first = self.checker.begin()
-        self.ids = global_ids_of(self.protocol, self.learner, self.checker.starts, self.options.view)
-        self.assigner = IdAssigner(self.learner.interner.base)
         if self.options.resume is not None:
             self._resume()
         else:
-            self._start(first)
-        journal = self.journal
+            self._start()
+        journal, books = self.journal, self._books
         discovered: list[Definition] = []
         while journal.levels[-1]:
-            self._look_around()
-            self.books.result.depth = depth = len(journal.levels)
+            books.result.depth = depth = len(journal.levels)
+            books.look_at_the_clock(journal.count(-1))
+            self._heed()
+            self._checker.stop_at_max_states()
             if depth == self.options.max_depth:
-                self.books.stop_at("max_depth")
-            events = self._take(discovered or self.jobs.discover(journal))
-            discovered = self.jobs.settle(journal, self.ids.counts)
+                books.stop_at("max_depth")
+            events = self._take(discovered or self._jobs.discover(journal))
+            discovered = self._jobs.settle(journal, self.ids.counts)
             try:
                 self._take_events(events, depth)
             except Stop:
@@ -141,102 +144,92 @@ class SparkSearch:
                 raise
             self._save(finished=not journal.levels[-1])
 
-    def _look_around(self) -> None:
-        self.books.look_at_the_clock(self.journal.count(-1))
-        self._heed()
-        self.checker.stop_at_max_states()
-
     def _heed(self) -> None:
-        if self.interruption.asked:
+        if self._interruption.asked:
             raise KeyboardInterrupt
 
-    def _save(self, *, finished: bool) -> None:
-        self.books.tally()
-        result = self.books.result
-        self.journal.actions, self.journal.calls, self.journal.seconds = (
-            result.actions, Counter(result.handler_calls), result.seconds
-        )  # fmt: skip
-        self.checkpoint.save(self.journal, finished=finished)
-
-    def _start(self, first: Rows) -> None:
+    def _start(self) -> None:
         journal = self.journal
-        journal.parts = self.jobs.partitions()
+        journal.parts = self._jobs.partitions()
         self.shared.clear()
-        self.expander.identified(first)  # which learns the images under symmetry
-        controls: set[int] = set()
-        contents: set[int] = set()
-        self.ids.unknown(first, controls, contents)
-        self._define(1, [list(undefined(self.ids, controls, contents))])
+        first = self._checker.begin()
+        self.expander.identified(first)  # this learns the images under symmetry
+        report = IdReport(self.ids)
+        report.note(first)
+        self._define(1, [list(report.definitions())])
         states = np.unique(self.ids.to_global(first), axis=0)
-        looks, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
-        states = states[least]
-        owner = np.empty(len(states), np.int64)
-        owners(np.ascontiguousarray(looks), journal.parts, owner)
+        compared, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
         self.shared.begin_level(1)
         journal.levels.append({})
-        for part in np.unique(owner).tolist():
-            mine = states[owner == part]
-            self.shared.write_states(1, part, mine)
+        for part, mine in by_partition(compared, journal.parts):
+            self.shared.write_states(1, part, states[least[mine]])
             journal.levels[0][part] = len(mine)
-        self.checker.check_starts()
+        self._checker.check_starts()
         self._save(finished=False)
 
     def _resume(self) -> None:
-        journal = self.journal = self.checkpoint.restore(self.ids, self.assigner)
-        self.books.restore(journal.violations, journal.seconds)
-        self.expander.note_fired(np.array([journal.actions[name] for name in self.learner.action_names]))
-        self.learner.handler_calls.update(journal.calls)
+        self._checker.begin()
+        self.journal = self._checkpoint.restore(self._load, self.ids.lexicon)
+        self._books.restore(self.journal.violations, self.journal.seconds)
+
+    def _load(self, levels: list[int]) -> None:
+        self.tasks.load(levels)
+        for level in levels:
+            self._assigner.load(self.shared.read_definitions(level))
+
+    def _save(self, *, finished: bool) -> None:
+        self._books.tally()
+        self.journal.seconds = self._books.result.seconds
+        self._checkpoint.save(self.journal, finished=finished)
 
     def _define(self, level: int, reports: list[list[Definition]]) -> None:
         """Give global ids to what tasks report as new in a level."""
-        new = self.assigner.merge(reports)
+        new = self._assigner.merge(reports)
         if new:
             self.shared.write_definitions(level, new)
-            self.ids.load(new)
-            self.journal.defined.append(level)
+            self.journal.named.append(level)
+            self.tasks.load(self.journal.named)
 
     def _take(self, discovered: list[Definition]) -> list[Definition]:
         """Take in what the states of the last level lead to; return what is violated."""
+        journal, names = self.journal, self.expander.learner.action_names
         reports: list[list[Definition]] = []
         events: list[Definition] = []
         for definition in discovered:
-            if definition.kind == COUNTS:
-                self.expander.note_fired(np.array(definition.numbers, np.int64))
+            counted = zip(names, definition.numbers, strict=False)
+            if definition.kind == Kind.COUNTS:
+                journal.actions.update((name, journal.actions[name] + times) for name, times in counted)
                 reports.append([])
-            elif definition.kind == CALLS:
-                self.learner.handler_calls.update(
-                    dict(zip(self.learner.action_names, definition.numbers, strict=True))
-                )
-            elif definition.kind == EVENT:
+            elif definition.kind == Kind.CALLS:
+                journal.calls.update(dict(counted))
+            elif definition.kind == Kind.EVENT:
                 events.append(definition)
             else:
                 reports[-1].append(definition)
-        self._define(len(self.journal.levels) + 1, reports)
+        self._define(len(journal.levels) + 1, reports)
         return events
+
+    def _tallies(self) -> tuple[dict[str, int], dict[str, int]]:
+        return dict(self.journal.actions), dict(self.journal.calls)
 
     # What is violated
 
     def _take_events(self, events: list[Definition], level: int) -> None:
-        """Turn what tasks report into violations: of several, that of the least state first."""
+        """Turn what tasks report of a level into violations: of several, that of the least state first."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            violated = {DEADLOCK}
-            if kind != STUCK:
-                violated = {prop.name for prop in self.expander.properties_in(kind, mask)}
-            if not violated <= self.books.violated:
-                trace = self._trace_to(np.array(state, np.int32), level)
-                self.checker.note(kind, mask, trace)
+            names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
+            if not names <= self._books.violated:
+                self._checker.note(kind, mask, self._behaviour(np.array(state, np.int32), level))
 
-    def _trace_to(self, state: Any, level: int) -> Behaviour:
-        """Return a shortest behaviour to a state of a level, given with global ids.
-
-        Each level before is asked for a predecessor. Under symmetry these are images of the behaviour's states, each of
-        which leads to an image of the next.
-        """
-        chain = [state]
+    def _behaviour(self, state: Any, level: int) -> Behaviour:
+        """Return a shortest behaviour to a state of a level, given with global ids."""
+        path = [state]
         for before in range(level - 1, 0, -1):
-            chain.append(self.jobs.predecessor(self.journal, chain[-1], before))
-        rows = [self.ids.to_own(state[None])[0] for state in chain[::-1]]
-        canonical = identity_of(self.protocol, self.options.symmetry, None)
-        orbits = [canonical(self.learner.decode_state(row)) for row in rows]
-        semantics, starts = self.checker.semantics, self.checker.starts
-        return behaviour_along(semantics, orbits, starts=starts, class_of=canonical)
+            path.append(self._jobs.predecessor(self.journal, path[-1], before))
+        decode = self.expander.learner.decode_state
+        classes = [self._class_of(decode(self.ids.to_own(row[None])[0])) for row in reversed(path)]
+        semantics, starts = self._checker.semantics, self._checker.starts
+        return behaviour_along(semantics, classes, starts=starts, class_of=self._class_of)
+
+
+__all__ = ["SparkSearch", "explore"]

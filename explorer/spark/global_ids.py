@@ -14,23 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import (
-    CLASS,
-    CONTROL,
-    INBOX,
-    LOCAL,
-    MESSAGE,
-    MODEL_VALUE,
-    SHARED,
-    SLOT,
-    Definition,
-)
+from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.tables.kernel.layout import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.spec.decoding import ClassName, Lexicon, decode
+from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Hidden
+from kraftcheck.spec.loading.classes import ClassName
 from kraftcheck.spec.values import ModelValue, Value
 
 States = NDArray[np.int32]
@@ -136,25 +127,25 @@ class GlobalIds:
         self._arrays = None
         interner = self.interner
         interned: dict[int, tuple[IdMap, Callable[[Any], int]]] = {
-            SLOT: (self.slots, interner.slot),
-            LOCAL: (self.locals, interner.local),
-            MESSAGE: (self.messages, interner.message),
+            Kind.SLOT: (self.slots, interner.slot),
+            Kind.LOCAL: (self.locals, interner.local),
+            Kind.MESSAGE: (self.messages, interner.message),
         }
         for kind, column, encoding, numbers in definitions:
-            if kind == CLASS:
+            if kind == Kind.CLASS:
                 self.lexicon.add(self._class(encoding))
-            elif kind == MODEL_VALUE:
+            elif kind == Kind.MODEL_VALUE:
                 self.lexicon.model_values.setdefault(encoding.decode(), ModelValue(encoding.decode(), column))
-            elif kind == SHARED:
+            elif kind == Kind.SHARED:
                 self.shared[column].add(interner.shared_id(column, decode(encoding, self.lexicon)))
-            elif kind == CONTROL:
+            elif kind == Kind.CONTROL:
                 self._add_control(numbers)
-            elif kind == INBOX:
+            elif kind == Kind.INBOX:
                 self._add_inbox(column, encoding, numbers)
             else:
                 ids, intern = interned[kind]
                 ids.add(intern(decode(encoding, self.lexicon)))
-                if kind == SLOT:
+                if kind == Kind.SLOT:
                     self._contents_of.append([0])
 
     def _class(self, encoding: bytes) -> type:
@@ -246,13 +237,13 @@ class GlobalIds:
         self._contents.fit(contents)
         self.slots.fit(len(self.interner.slots))
 
-    def unknown(self, rows: States, controls: set[int], contents: set[int]) -> None:
-        """Note the control rows and inbox contents of states, and their images, that have no global id."""
+    def unknown(self, rows: States, column: int) -> list[int]:
+        """Return the parts of states in a column, and their images, that have no global id, by ids of this process."""
         self._fit()
-        for column in range(rows.shape[1]):
-            ids, noted = (self._contents, contents) if column else (self.controls, controls)
-            used = rows[:, column]
-            new = np.unique(used[ids.to_global[used] == UNKNOWN])
-            if len(new) and self._symmetric:
-                new = np.unique(self.interner.images_of(new, column))
-            noted.update(new.tolist())
+        ids = self._contents if column else self.controls
+        used = rows[:, column]
+        new = np.unique(used[ids.to_global[used] == UNKNOWN])
+        if len(new) and self._symmetric:
+            new = np.unique(self.interner.images_of(new, column))
+        found: list[int] = new.tolist()
+        return found

@@ -9,44 +9,15 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark.definitions import EVENT, Definition
+from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import BATCH, Expander
-from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.visited import VisitedSet
-from kraftcheck.spec.decoding import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.spec.language.state import State
-
-
-def global_ids_of(protocol: Protocol, learner: Learner, starts: list[State], view: str | None) -> GlobalIds:
-    """Return the global ids of a search, of which none is given yet.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    learner
-        The learner of this process, which knows the initial states.
-    starts
-        The initial states.
-    view
-        The name of the view that decides which states are the same, or None.
-    """
-    return GlobalIds(
-        learner.interner,
-        reachable_classes(protocol, starts),
-        [*protocol.constant_values().values(), *starts],
-        None if view is None else protocol.hidden(view),
-    )
-
-
-def without_view(options: Options) -> Options:
-    """Return the options of what expands states: the global ids, not the tables, heed a VIEW."""
-    return replace(options, view=None)
+from kraftcheck.spec.loading.classes import reachable_classes
 
 
 class TaskExpander:
@@ -58,17 +29,30 @@ class TaskExpander:
         The search.
     shared
         The folder that driver and executors share.
+
+    Attributes
+    ----------
+    tables
+        The table engine's expander, of states with the ids of this process. Not it but the global ids heed a VIEW.
+    ids
+        The global ids that this process knows.
+    events
+        The first event of each kind and mask that the task has found.
     """
 
     def __init__(self, protocol: Protocol, options: Options, shared: SharedFolder) -> None:
-        self.tables = Expander.of(protocol, without_view(options), workers=1)
+        self.tables = Expander.of(protocol, replace(options, view=None), 1)
         self.shared = shared
         starts = initial_states(Semantics(protocol), options.init)
-        self.tables.encode(starts)
-        self.ids = global_ids_of(protocol, self.tables.learner, starts, options.view)
-        self.visited = VisitedSet(self.tables.threads)
-        self.events: dict[tuple[int, int], Definition] = {}
+        self.tables.encode(starts)  # this lays out the columns
+        self.ids = GlobalIds(
+            self.tables.learner.interner,
+            reachable_classes(protocol, starts),
+            [*protocol.constant_values().values(), *starts],
+            None if options.view is None else protocol.hidden(options.view),
+        )
         self._loaded: list[int] = []
+        self.begin(())
 
     def load(self, levels: list[int]) -> None:
         """Load the definitions of these levels, in order, as far as they are not loaded."""
@@ -85,8 +69,8 @@ class TaskExpander:
             Names of properties that need not be reported again.
         """
         self.tables.restart(violated)
-        self.visited = VisitedSet(self.tables.threads)
-        self.events = {}
+        self.events: dict[tuple[int, int], Definition] = {}
+        self._visited = VisitedSet(self.tables.threads)
 
     def successors(self, states: States) -> Iterator[States]:
         """Yield the successors of states, with the ids of this process: each once, under symmetry one of its images."""
@@ -97,23 +81,23 @@ class TaskExpander:
             while len(which):
                 rows, which = self.tables.expand(rows, which)
                 for index, kind, mask in self.tables.events():
-                    event = Definition(EVENT, kind, b"", (mask, *part[index].tolist()))
+                    event = Definition(Kind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
-                yield from self.visited.add(self.tables.found())
+                yield from self._visited.add(self.tables.found())
 
-    def predecessor(self, states: States, target: Any) -> Any:
+    def predecessor(self, states: States, target: States) -> Any:
         """Return the first of some states that leads to a state or an image of it, or None; all with global ids."""
         images = self._images(self.ids.to_own(target[None]))
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
-            index = self.tables.predecessor(self.ids.to_own(part), images)
-            if index is not None:
-                return part[index]
+            found = self.tables.predecessor(self.ids.to_own(part), images)
+            if found is not None:
+                return part[found]
         return None
 
     def _images(self, row: States) -> States:
         """Return the images of a state under the symmetry group, all with the ids of this process."""
         if self.tables.copies == 1:
             return row
-        self.tables.identified(row)  # which learns them
+        self.tables.identified(row)  # this learns them
         return self.tables.learner.interner.images_of_state(row[0])

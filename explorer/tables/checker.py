@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Counts, Stop
+from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
 from kraftcheck.explorer.tables.expander import BAD_STEP, STUCK, Event, Expander
@@ -21,6 +21,8 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
+
+Tallies = tuple[dict[str, int], dict[str, int]]
 
 
 class Checker:
@@ -36,6 +38,9 @@ class Checker:
         What expands the states.
     visited
         Returns how many states are in the visited set.
+    tallies
+        Returns how often each action fired, and how often it was called in Python; by default what the expander and
+        its learner have counted.
 
     Attributes
     ----------
@@ -48,16 +53,22 @@ class Checker:
     """
 
     def __init__(
-        self, protocol: Protocol, options: Options, expander: Expander, visited: Callable[[], int]
+        self,
+        protocol: Protocol,
+        options: Options,
+        expander: Expander,
+        visited: Callable[[], int],
+        tallies: Callable[[], Tallies] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
-        self.books = Bookkeeping(options, self._counts)
+        self.books = Bookkeeping(options, self._totals)
         self.books.result.workers = expander.workers
         self.initial_count = 0
         self._options = options
         self._expander = expander
         self._learner = expander.learner
         self._visited = visited
+        self._tallies = tallies or self._own_tallies
         self._growth = CallGrowth()
         parts = split(options)
         self.python: PythonChecks | None = None
@@ -153,21 +164,24 @@ class Checker:
         """Return the behaviour through states, given as rows."""
         return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
 
-    # Counts and limits
+    # Totals and limits
 
     @property
     def distinct(self) -> int:
         """Distinct states that are within the constraints."""
         return self._visited() - (0 if self.python is None else self.python.beyond)
 
-    def _counts(self) -> Counts:
-        fired = self._expander.fired
+    def _totals(self) -> Totals:
+        actions, calls = self._tallies()
         maximum = self._options.max_states  # the last batch may find more; they do not count
         distinct = self.distinct if maximum is None else min(self.distinct, maximum)
-        calls = dict(self._learner.handler_calls)
         self._growth.sample(distinct, calls)
-        actions = dict(zip(self._learner.action_names, fired.tolist(), strict=True))
-        return Counts(distinct, self.initial_count + int(fired.sum()), actions, calls)
+        return Totals(distinct, self.initial_count + sum(actions.values()), actions, calls)
+
+    def _own_tallies(self) -> Tallies:
+        learner = self._learner
+        fired = self._expander.fired.tolist()
+        return dict(zip(learner.action_names, fired, strict=True)), dict(learner.handler_calls)
 
     def _notes(self) -> list[str]:
         python = [] if self.python is None else self.python.notes(len(self.starts))

@@ -46,7 +46,7 @@ from kraftcheck.spec import (
 )
 
 
-class ActiveControllerActions(RegistrationBase):
+class RegistrationActiveController(RegistrationBase):
     """What the active controller does."""
 
     # Requests that it does not handle

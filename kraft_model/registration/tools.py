@@ -22,7 +22,7 @@ from kraftcheck.kraft_model.registration.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class ToolActions(RegistrationBase):
+class RegistrationTools(RegistrationBase):
     """What the operator does."""
 
     @projection

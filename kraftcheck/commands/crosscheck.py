@@ -26,9 +26,8 @@ from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import BoundConfig
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.crosscheck.comparison import Comparison, Space, depth_of, times_taken
+from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.files import detect_format, read_graph, read_states
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.replay.replayer import Replayer
@@ -125,7 +124,7 @@ def _compared(job: _Job, found: ReferenceSearch, dump: Path, form: TraceFormat) 
     """Compare what a search of ours found with a dump."""
     view = StateView(job.bound.protocol)
     reader = StateReader(view, job.bound.protocol.name(), str(dump), job.limit_bytes)
-    comparison = Comparison(_space_of(found), view, reader)
+    comparison = Comparison(found, reader)
     outcome = Outcome(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         outcome.states = comparison.states(_shown(read_states(dump, limit_bytes=job.limit_bytes), job))
@@ -154,17 +153,6 @@ def _space(job: _Job) -> ReferenceSearch:
         return found
 
 
-def _space_of(found: ReferenceSearch) -> Space:
-    states = dict(zip(found.parents, found.states(), strict=True))
-    initial = frozenset(identity for identity, (_, reached_by) in found.parents.items() if reached_by is None)
-    constraints = found.options.action_constraints
-
-    def allowed(before: State, after: State) -> bool:
-        return all(found.semantics.holds_over(constraint, before, after) for constraint in constraints)
-
-    return Space(states, initial, found.identity, found.semantics, allowed)
-
-
 def _with_spec(job: _Job, spec: Path, compare_states: int, workers: int) -> Outcome:
     """Run TLC on a copy of a specification, and compare what it finds."""
     from kraftcheck.traces.crosscheck import tlc
@@ -187,7 +175,7 @@ def _with_spec(job: _Job, spec: Path, compare_states: int, workers: int) -> Outc
                 seconds = time.monotonic() - began
                 meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
 
-            done = tlc.run(tool, copy, config, tlc.TlcOptions(options, dump, workers), report)
+            done = tlc.run(tool, copy, config, options, dump=dump, workers=workers, report=report)
         if done.violated is not None:
             replayer = Replayer(job.bound.protocol, init=job.bound.init, symmetry=job.bound.symmetry)
             outcome = Outcome(counted, counterexamples=list(replayer.replay(done.log)))

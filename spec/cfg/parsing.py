@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:  # lark is imported when the first text is read: importing this module must stay cheap
@@ -177,7 +178,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
 
 def printable(text: str, size: int) -> str:
     """Return a text cut to `size` characters, printable, for a message."""
-    shown = text if len(text) <= size else f"{text[: size - 3]}..."
+    shown = cut(text, size)
     return shown if shown.isprintable() else ascii(shown)[1:-1]
 
 
@@ -196,6 +197,5 @@ def _expected(accepted: set[str], previous: Token | None) -> str:
         choices.append(f"a keyword ({KEYWORDS})")
     if not choices:
         choices.append("end of text")
-    listed = " or ".join([", ".join(choices[:-1]), choices[-1]] if len(choices) > 1 else choices)
     named = previous is not None and (after_keyword or previous.type in _VALUE_TERMINALS - {"_LEFT"})
-    return f"{listed} after {previous}" if named else listed
+    return one_of(choices) + (f" after {previous}" if named else "")

@@ -23,14 +23,14 @@ Map({'host': n1, 'log': (4, 5)})
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from kraftcheck.spec.display import cut
+from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Value, encode
 
@@ -134,7 +134,7 @@ class ValueParser:
         words = {self._word(name) for name in terminals or ["$END"]}  # Lark's final state accepts nothing by name
         if "'{'" in words:
             words = {"a value"} | words - _STARTS_OF_A_VALUE
-        return either(words - {"'..'"} or words)
+        return one_of(sorted(words - {"'..'"} or words, key=lambda word: (word.startswith("'"), word)))
 
     def _word(self, terminal: str) -> str:
         if terminal in _WORDS:
@@ -162,16 +162,6 @@ def parse_value(
     """
     parser = shared_parser() if names is None else ValueParser(names)
     return parser.parse(text, where=where, line=line, column=column)
-
-
-def either(alternatives: Iterable[str]) -> str:
-    """Join alternatives as a person would.
-
-    >>> either(["'}'", "','", "a value"])
-    "a value, ',' or '}'"
-    """
-    words = sorted(alternatives, key=lambda word: (word.startswith("'"), word))
-    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def quoted(text: str) -> str:

@@ -11,10 +11,11 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Union, get_args, get_origin
 
+from kraftcheck.spec.display import one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
-from kraftcheck.spec.tla.parsing import TlaSyntaxError, either, parse_value
+from kraftcheck.spec.tla.parsing import TlaSyntaxError, parse_value
 from kraftcheck.spec.tla.records import Encoder, Shape, few, quoted_value, subclasses, tla_names
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
 
@@ -136,7 +137,7 @@ class Decoder:
     def _model_value(self, value: Value) -> ModelValue:
         name = self._name(value)
         if name not in self._model_values:
-            expected = "a model value: " + either(self._model_values)
+            expected = "a model value: " + one_of(sorted(self._model_values))
             raise MismatchError(quoted_value(value), expected, wrong_kind=name is None)
         return self._model_values[name]
 
@@ -152,7 +153,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             name = self._name(value)
             if name not in members:
-                raise MismatchError(quoted_value(value), either(members), wrong_kind=name is None)
+                raise MismatchError(quoted_value(value), one_of(sorted(members)), wrong_kind=name is None)
             return members[name]
 
         return decode
@@ -310,8 +311,8 @@ class Decoder:
             if name in fields and not self._is(fields[name], value):
                 wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
                 found, is_name = quoted_value(fields[name]), self._name(fields[name]) is not None
-                return MismatchError(found, either(wanted), wrong_kind=not is_name).inside(f".{name}")
-        problems = [f"no {either(lacking)}"] if lacking else []
+                return MismatchError(found, one_of(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
+        problems = [f"no {one_of(lacking)}"] if lacking else []
         problems += [f"also {few(more)}"] if more else []
         return MismatchError(" and ".join(problems), _in_words_of([near]), wrong_kind=wrong_kind)
 

@@ -26,10 +26,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.decoding import modules_of
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.classes import modules_of
 from kraftcheck.spec.tla.parsing import as_function
 from kraftcheck.spec.tla.records import Encoder, camel, quoted_value, subclasses, tla_names
 from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError

@@ -21,8 +21,9 @@ from kraftcheck.explorer.tables.learning.restoring import (
     restore_control_rows,
 )
 from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
-from kraftcheck.spec.decoding import ClassName, Lexicon, decode
+from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.loading.classes import ClassName
 from kraftcheck.spec.values import ModelValue, Value, encode
 
 FILES = ("values", "controls", "inboxes", "inbox_items")

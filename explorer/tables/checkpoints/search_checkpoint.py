@@ -15,10 +15,11 @@ from kraftcheck.explorer.tables.checkpoints.traces import decode_trace, encode_t
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
 from kraftcheck.explorer.tables.states.levels import ID_BYTES
-from kraftcheck.spec.decoding import DecodingError, reachable_classes
+from kraftcheck.spec.decoding import DecodingError
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.classes import reachable_classes
 
 
 class Snapshot(NamedTuple):

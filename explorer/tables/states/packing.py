@@ -56,11 +56,11 @@ def roomy_packing(bits: list[int]) -> Packing:
     return roomy if roomy.words == tight.words else tight
 
 
-def by_owner(owner: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each partition that owns something, with the indices of what it owns, in their order."""
     order = np.argsort(owner, kind="stable")
-    ends = np.searchsorted(owner[order], np.arange(PARTITIONS + 1))
-    for partition in range(PARTITIONS):
+    ends = np.searchsorted(owner[order], np.arange(parts + 1))
+    for partition in range(parts):
         if ends[partition] < ends[partition + 1]:
             yield partition, order[ends[partition] : ends[partition + 1]]
 

@@ -31,6 +31,8 @@ pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark.engine import SparkSearch
 from tests.support.spark.pretended import Lost, search
 
+pytestmark = pytest.mark.kernel
+
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 
 
@@ -98,7 +100,7 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
     """Return the states of each level."""
     return [
         [
-            driver.learner.decode_state(row)
+            driver.expander.learner.decode_state(row)
             for part in parts
             for rows in driver.shared.read_part(level, part)
             for row in driver.ids.to_own(rows)
@@ -109,9 +111,10 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
 
 def assert_classes_level_by_level(driver: SparkSearch, options: Options) -> None:
     """Of the states that count as one there is one, in the first level that has any; and it is really led to."""
-    identity = identity_of(driver.protocol, options.symmetry, options.view)
-    exact = identity_of(driver.protocol, options.symmetry, None)
-    semantics = Semantics(driver.protocol)
+    protocol = driver.expander.learner.protocol
+    identity = identity_of(protocol, options.symmetry, options.view)
+    exact = identity_of(protocol, options.symmetry, None)
+    semantics = Semantics(protocol)
     targets = list(initial_states(semantics, options.init))
     before: set[Value] = set()
     for states in levels_of(driver):
