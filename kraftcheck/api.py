@@ -8,7 +8,7 @@ from typing import Any
 
 from kraftcheck.engines import changed, choose, searches, special
 from kraftcheck.engines import search as run_search
-from kraftcheck.explorer.result import Options, Progress, Result, Search, TraceStep, Violation
+from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.spec.errors import InputError, unknown
@@ -147,7 +147,7 @@ def simulate(
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
     options = _options(protocol, locals())
-    from kraftcheck.explorer.tables.searches import random_walks as walks
+    from kraftcheck.explorer.tables import random_walks as walks
 
     return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
 
@@ -185,7 +185,6 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     asked["action_constraints"] = _named(
         protocol, asked["action_constraints"], "action constraint", over_steps=True
     )
-    asked["search"] = Search(asked.get("search", Options.search))
     return Options(**asked)
 
 

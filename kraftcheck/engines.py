@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from kraftcheck.explorer.tables.searches import names as searches_of_tables
 from kraftcheck.spec.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Engine(NamedTuple):
 ENGINES = {
     "tables": Engine(
         "kraftcheck.explorer.tables.engine:explore",
-        ("bfs", "dfs", "iddfs"),
+        searches_of_tables(),
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from kraftcheck.catalogue import Model, find_config
 from kraftcheck.engines import choose, special
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
-from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.protocol import Protocol
@@ -70,8 +70,7 @@ def job_of(model: Model, config: str | None, arguments: argparse.Namespace, othe
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
     asked["symmetry"] = _symmetry(bound, asked.get("symmetry"))
-    asked["search"] = Search(asked.get("search", Options.search))
-    engine = choose(arguments.engine, asked["search"], special([*others, *asked]))
+    engine = choose(arguments.engine, asked.get("search", Options.search), special([*others, *asked]))
     options = Options.of(bound, **asked)
     return Job(model, config_name, bound.protocol, engine, arguments.engine is not None, options)
 
@@ -83,7 +82,7 @@ def _configuration(model: Model, config: str | None, arguments: argparse.Namespa
     return name, override(content, [parse_setting(text, content) for text in settings])
 
 
-def _symmetry(bound: Bound, asked: bool | None) -> str | None:
+def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
     """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
     if asked is None or bound.symmetry is not None:
         return bound.symmetry if asked is not False else None
@@ -105,7 +104,7 @@ def lenient_job(
 
 def bind_leniently(
     protocol: type[Protocol], config: ModelConfig, *, whole_space: bool
-) -> tuple[Bound, list[str]]:
+) -> tuple[BoundConfig, list[str]]:
     """Bind a configuration to a protocol, without its properties: where traces or state sets are compared.
 
     Parameters
@@ -119,7 +118,7 @@ def bind_leniently(
 
     Returns
     -------
-    Bound
+    BoundConfig
         An instance with its constants, and where and under which symmetry a search starts.
     list of str
         Warnings: names of properties that the protocol does not know.

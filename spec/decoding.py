@@ -7,21 +7,14 @@ classes that can be reached from a protocol. Nothing is imported or evaluated be
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
-from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Iterable, Sized
+from typing import Any, TypeVar
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, field_values
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
-ClassName = tuple[str, str]
-"""The module of a class and its qualified name."""
 
 _NUMBER = re.compile("0|-?[1-9][0-9]*")
 
@@ -101,9 +94,6 @@ def _parts(value: Value) -> Iterable[Value]:
     return value if type(value) in (tuple, frozenset) else ()
 
 
-# Decoding
-
-
 def decode(data: bytes, lexicon: Lexicon) -> Value:
     """Return the value that has a canonical encoding; the inverse of `kraftcheck.spec.values.encode`.
 
@@ -119,14 +109,14 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
     DecodingError
         Where the bytes are not the canonical encoding of a value, or name what the lexicon does not have.
     """
-    reader = _Reader(data, lexicon)
+    reader = _ByteReader(data, lexicon)
     value = reader.value()
     if reader.at != len(data):
         raise reader.error(f"expected the end, found {len(data) - reader.at} more bytes")
     return value
 
 
-class _Reader:
+class _ByteReader:
     """Reads one value after the other."""
 
     def __init__(self, data: bytes, lexicon: Lexicon) -> None:
@@ -229,95 +219,12 @@ class _Reader:
 _READERS: dict[bytes, Any] = {
     b"T": lambda reader: True,
     b"F": lambda reader: False,
-    b"i": _Reader.number,
-    b"s": _Reader.text,
-    b"m": _Reader.model_value,
-    b"y": _Reader.symbol,
-    b"r": _Reader.record,
-    b"(": _Reader.sequence,
-    b"{": _Reader.set,
-    b"[": _Reader.map,
+    b"i": _ByteReader.number,
+    b"s": _ByteReader.text,
+    b"m": _ByteReader.model_value,
+    b"y": _ByteReader.symbol,
+    b"r": _ByteReader.record,
+    b"(": _ByteReader.sequence,
+    b"{": _ByteReader.set,
+    b"[": _ByteReader.map,
 }
-
-
-# The classes of a protocol
-
-
-def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[ClassName, type]:
-    """Return the record and symbol classes that can be reached from a protocol.
-
-    These are the classes of the values of its initial states, those that its actions and symbols name, those defined
-    in its modules, and those that the fields of any of them are annotated with.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    states
-        Its initial states.
-    """
-    seen = Lexicon()
-    for value in (*states, *protocol.constant_values().values()):
-        seen.note(value)
-    named = [State, *seen.classes, *protocol.symbols]
-    for action in protocol.actions.values():
-        named += [*action.messages, *action.actors]
-    for module in modules_of(type(protocol)):
-        named += [cls for cls in vars(module).values() if isinstance(cls, type)]
-    found: dict[ClassName, type] = {}
-    while named:
-        cls = named.pop(0)
-        name = (cls.__module__, cls.__qualname__)
-        if not issubclass(cls, Record | Symbol) or cls in (Record, Symbol) or name in found:
-            continue
-        found[name] = cls
-        if issubclass(cls, Record):
-            named += [used for annotation in _annotations(cls) for used in _classes_in(annotation)]
-    return found
-
-
-def _annotations(cls: type[Record]) -> list[Any]:
-    try:
-        return list(field_types(cls).values())
-    except NameError:  # a class defined within a function; its values say what it is made of
-        return []
-
-
-def _classes_in(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _classes_in(argument)
-
-
-def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules that a protocol is made of: its classes', and what these use of the same folder.
-
-    Parameters
-    ----------
-    protocol
-        The protocol's class.
-    """
-    bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
-    waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
-    folders = {path.parent for path in map(source_of, waiting) if path is not None}
-    found: dict[str, ModuleType] = {}
-    while waiting:
-        module = waiting.pop(0)
-        path = source_of(module)
-        if module.__name__ in found or (module.__name__ != protocol.__module__ and path is None):
-            continue
-        if path is not None and path.parent not in folders:
-            continue
-        found[module.__name__] = module
-        for value in vars(module).values():
-            owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            if isinstance(owner, str) and owner in sys.modules:
-                waiting.append(sys.modules[owner])
-    return [found[name] for name in sorted(found)]
-
-
-def source_of(module: ModuleType) -> Path | None:
-    """Return the file that a module was made of, or None where there is none."""
-    name = getattr(module, "__file__", None)
-    return Path(name).resolve() if isinstance(name, str) else None

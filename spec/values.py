@@ -14,10 +14,18 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Self, TypeVar, dataclass_transform, get_type_hints
 
-Value = Any  # a recursive union that mypy cannot express; `check_value` is its definition at run time
+Value = Any
+"""A value: a recursive union that mypy cannot express. `kraftcheck.spec.kinds` checks it at run time."""
+
 K = TypeVar("K")
 V = TypeVar("V", covariant=True)
+A = TypeVar("A")
 T = TypeVar("T")
+
+
+def cached(function: Callable[[A], T]) -> Callable[[A], T]:
+    """Memoise a function of one argument, and keep its types: mypy takes no class for hashable."""
+    return cache(function)
 
 
 class ModelValue:
@@ -84,7 +92,6 @@ class Record:
         super().__init_subclass__(**options)
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
-
     def but(self, **changes: Value) -> Self:
         """Return a copy in which the named fields have the given values.
 
@@ -124,48 +131,30 @@ class Record:
         return f"{type(self).__name__}({inner})"
 
 
+@cached
+def field_names(cls: type[Record]) -> tuple[str, ...]:
+    """Return the names of a record class's fields, in the order of their declaration."""
+    return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+
+@cached
+def field_types(cls: type[Record]) -> dict[str, Any]:
+    """Return the type of each field of a record class, in the order of their declaration; annotations are resolved."""
+    hints = get_type_hints(cls)
+    return {name: hints[name] for name in field_names(cls)}
+
+
 def field_values(record: Record) -> tuple[Value, ...]:
     """Return the values of a record's fields, in the order of their declaration."""
     return _fields_getter(type(record))(record.__dict__)
 
 
-def _make_fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Value, ...]]:
+@cached
+def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Value, ...]]:
     names = field_names(cls)
     if len(names) > 1:
         return itemgetter(*names)
-    return lambda held: tuple([held[name] for name in names])
-
-
-FieldsGetter = Callable[[dict[str, Value]], tuple[Value, ...]]
-_fields_getter: Callable[[type[Record]], FieldsGetter] = cache(_make_fields_getter)  # type: ignore[assignment]
-
-
-def _field_names(cls: type[Record]) -> tuple[str, ...]:
-    """Return the names of a record class's fields, in the order of their declaration."""
-    return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-
-
-field_names: Callable[[type[Record]], tuple[str, ...]] = cache(_field_names)  # type: ignore[assignment]
-
-
-def _field_types(cls: type[Record]) -> dict[str, Any]:
-    """Return the type of each field of a record class, annotations resolved.
-
-    Parameters
-    ----------
-    cls
-        A subclass of `Record`.
-
-    Returns
-    -------
-    dict
-        From the field's name to its type, in the order of declaration.
-    """
-    hints = get_type_hints(cls)
-    return {name: hints[name] for name in field_names(cls)}
-
-
-field_types: Callable[[type[Record]], dict[str, Any]] = cache(_field_types)  # type: ignore[assignment]
+    return lambda values: tuple([values[name] for name in names])
 
 
 class Map(Mapping[K, V]):

@@ -28,9 +28,10 @@ from kraftcheck.explorer.spark.definitions import (
 from kraftcheck.explorer.tables.kernel.layout import M_CONTENTS, M_ROWS, grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.spec.decoding import ClassName, Lexicon, decode
+from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Hidden
+from kraftcheck.spec.loading.classes import ClassName
 from kraftcheck.spec.values import ModelValue, Value
 
 States = NDArray[np.int32]

@@ -16,9 +16,10 @@ from kraftcheck.explorer.spark.definitions import DDL, SETTLED, Definition, from
 from kraftcheck.explorer.spark.description import as_text, describe
 from kraftcheck.explorer.spark.driver_tasks import DriverTasks
 from kraftcheck.explorer.spark.journal import Journal
-from kraftcheck.explorer.spark.rows import bytes_a_state, packing_of
+from kraftcheck.explorer.spark.packed_states import bytes_a_state, packing_of
 from kraftcheck.explorer.spark.session import Cluster
-from kraftcheck.explorer.spark.shared_folder import Piece, SharedFolder, States, groups_of
+from kraftcheck.explorer.spark.shared_folder import Piece, States, groups_of
+from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.spark.tasks import STATES_DDL
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -39,20 +40,20 @@ class Jobs:
         The search.
     cluster
         The Spark application.
-    shared
-        The folder that driver and executors share.
+    expander
+        The driver's own, for the tasks that it runs itself.
     heed
         Called after a job fails; raises where the user interrupted it.
     """
 
     def __init__(
-        self, protocol: Protocol, options: Options, cluster: Cluster, shared: SharedFolder, heed: Callable[[], None]
+        self, protocol: Protocol, options: Options, cluster: Cluster, expander: TaskExpander, heed: Callable[[], None]
     ) -> None:
         self._cluster = cluster
-        self._shared = shared
+        self._shared = expander.shared
         self._heed = heed
         self._run_id = uuid4().hex
-        self._driver = DriverTasks(protocol, options, shared, self._run_id)
+        self._driver = DriverTasks(expander, self._run_id)
         self._small = cluster.number("spark.kraftcheck.small", SMALL, least=0, most=SMALL)
         self._description = describe(protocol, options)
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, SETTLED, Definition, to_table
 from kraftcheck.explorer.spark.description import revive
 from kraftcheck.explorer.spark.id_report import undefined
-from kraftcheck.explorer.spark.rows import (
-    Words,
+from kraftcheck.explorer.spark.packed_states import (
     add,
+    by_partition,
     first_of_each,
     from_bytes,
     in_order,
@@ -30,8 +30,8 @@ from kraftcheck.explorer.spark.rows import (
 from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
-from kraftcheck.explorer.tables.kernel.packing import owners
-from kraftcheck.explorer.tables.states.visited import Packing, Partition
+from kraftcheck.explorer.tables.states.packing import Packing, Words
+from kraftcheck.explorer.tables.states.visited import Partition
 
 Arguments = dict[str, Any]
 Batches = Iterator[Any]
@@ -101,7 +101,7 @@ class _Discovery:
 
     def __init__(self, arguments: Arguments) -> None:
         self.expander = _prepared(arguments)
-        self._before = Counter(self.expander.search.learner.handler_calls)
+        self._before = Counter(self.expander.expander.learner.handler_calls)
         self._controls: set[int] = set()
         self._contents: set[int] = set()
 
@@ -112,9 +112,9 @@ class _Discovery:
 
     def report(self) -> Iterator[Definition]:
         """Yield what was found."""
-        expander, learner = self.expander, self.expander.search.learner
+        expander, learner = self.expander, self.expander.expander.learner
         calls = [learner.handler_calls[name] - self._before[name] for name in learner.action_names]
-        yield Definition(COUNTS, 0, b"", tuple(expander.search.pool[0].fired.tolist()))
+        yield Definition(COUNTS, 0, b"", tuple(expander.expander.fired.tolist()))
         yield Definition(CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
         yield from undefined(expander.ids, self._controls, self._contents)
@@ -138,26 +138,15 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
         for states in piece:
             for rows in expander.successors(states):
                 found = expander.ids.to_global(rows)
-                for part, words in _divided(expander.ids.compared(found), packed(found, layout), parts):
-                    data = to_bytes(words, layout)
+                words = packed(found, layout)
+                for part, mine in by_partition(expander.ids.compared(found), parts):
+                    data = to_bytes(words[mine], layout)
                     waiting[part].append(data)
                     sizes[part] += len(data)
                     if sizes[part] > MOST_BYTES:
                         yield rows_of(part)
     for part in sorted(waiting):
         yield rows_of(part)
-
-
-def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]]:
-    """Yield the packed words of states by the partition that owns them, given what states are compared by."""
-    owner = np.empty(len(states), np.int64)
-    owners(states, parts, owner)
-    order = np.argsort(owner.astype(np.uint16) if parts <= 1 << 16 else owner, kind="stable")
-    ends = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=parts))])
-    ordered = words[order]
-    for part in range(parts):
-        if ends[part] < ends[part + 1]:
-            yield part, ordered[ends[part] : ends[part + 1]]
 
 
 def settle(arguments: Arguments, batches: Batches) -> Batches:

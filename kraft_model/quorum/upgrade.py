@@ -7,7 +7,7 @@ from kraftcheck.kraft_model.quorum.log import is_voter, matches, voter_of
 from kraftcheck.kraft_model.quorum.messages import UpdateVoterRequest, UpdateVoterResponse
 from kraftcheck.kraft_model.quorum.records import Error, Key, KRaftVersion, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.voters import Outcome, VoterChanges
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, VoterChanges
 from kraftcheck.spec import Steps, internal, on
 
 
@@ -48,7 +48,7 @@ class Upgrades(VoterChanges):
         after, more, puts = self.commits(after, shared) if after is not me else (after, [], {})
         yield self.taken(me, after, *sends, *more).put(**puts)
 
-    def begin_updating(self, me: Replica, request: UpdateVoterRequest) -> Outcome:
+    def begin_updating(self, me: Replica, request: UpdateVoterRequest) -> ChangeOutcome:
         """Take steps 1 to 6 of UpdateVoter (KIP-853).
 
         At kraft.version 0 there is no record for it: the leader keeps it in memory.
@@ -78,7 +78,7 @@ class Upgrades(VoterChanges):
         """Return the voter with this key, also if its directory id is not known yet (step 4)."""
         return voter_of(me.voters, key)
 
-    def appended_update(self, me: Replica) -> Outcome:
+    def appended_update(self, me: Replica) -> ChangeOutcome:
         """Return the outcome after the update is appended: the answer comes once it is committed (steps 7 and 8)."""
         return me, [], None
 
@@ -111,7 +111,7 @@ class Upgrades(VoterChanges):
             return
         yield from self.asked(me, shared, self.begin_upgrade(me, 0), Operation.UPDATE_FEATURES, "upgrades")
 
-    def begin_upgrade(self, me: Replica, version: int) -> Outcome:
+    def begin_upgrade(self, me: Replica, version: int) -> ChangeOutcome:
         """Change kraft.version: KRaftVersionRecord and VotersRecord in one batch (KIP-853, "UpdateFeatures").
 
         All voters and brokers must support the new version. The leader knows voters by UpdateVoter, brokers by their

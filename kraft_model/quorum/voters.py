@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
-Outcome = tuple[Replica, list[Record], Error | None]
+ChangeOutcome = tuple[Replica, list[Record], Error | None]
 """The leader after a request, messages to send, and the error; None while the answer is open."""
 
 
@@ -101,7 +101,7 @@ class VoterChanges(QuorumBase):
         outcome = self.begin_adding(me, request.voter, request.source)
         yield self.finished(me, shared, outcome, Operation.ADD_VOTER, request.source, consumes=True)
 
-    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> Outcome:
+    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
         """Take steps 1 to 3 of AddVoter (KIP-853): check, then ask the new voter for its versions."""
         error = self.change_error(me)
         if error is not None:
@@ -208,7 +208,7 @@ class VoterChanges(QuorumBase):
         outcome = self.begin_removing(me, request.voter, request.source)
         yield self.finished(me, shared, outcome, Operation.REMOVE_VOTER, request.source, consumes=True)
 
-    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> Outcome:
+    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
         """Take steps 1 to 4 of RemoveVoter (KIP-853)."""
         error = self.change_error(me)
         if error is not None:
@@ -231,7 +231,7 @@ class VoterChanges(QuorumBase):
         return self.taken(me, me, *self.answer(me, operation, Error.INCONSISTENT_CLUSTER_ID, client))
 
     def asked(
-        self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, allowance: str
+        self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
     ) -> Iterator[Step]:
         """Yield the step that handles an administrator's request. An error that nobody hears of is no step."""
         if outcome[2] is None:
@@ -241,7 +241,14 @@ class VoterChanges(QuorumBase):
             yield refusal.need(allowance).spend("refusals")
 
     def finished(
-        self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, client: ModelValue, *, consumes: bool
+        self,
+        me: Replica,
+        shared: Shared,
+        outcome: ChangeOutcome,
+        operation: Operation,
+        client: ModelValue,
+        *,
+        consumes: bool,
     ) -> Step:
         """Return the step for an outcome, with the answer if it is known."""
         after, sends, error = outcome

@@ -1,9 +1,9 @@
 """Variants of `Recovery`: other readings of KIP-704, and seeded faults.
 
-A reading is what another source says than the one that `Recovery` follows; `docs/findings.md` tells what it leads to.
-A fault breaks one rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the
-issue in Apache Kafka's tracker where the rule comes from. The last two faults break no safety: they leave states from
-which no client is ever served again, and name the configuration in which `kraftcheck.explorer.traps` shows that.
+A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. A fault breaks one
+rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the issue in Apache Kafka's
+tracker where the rule comes from. The last two faults break no safety: they leave states from which no client is ever
+served again, and name the configuration in which `kraftcheck.explorer.traps` shows that.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Variants of `Registration`: other readings, a rejected alternative, and seeded faults.
 
-A reading is what another source says than the one that `Registration` follows; `docs/findings.md` tells what it leads
-to. A fault breaks one rule, and is caught by the property that `configs/fault.<variant>.cfg` names. The
-last one breaks no safety: it leaves states from which nothing leads on, and names the configuration in which
-`kraftcheck.explorer.traps` shows that. KAFKA-n is the issue in Apache Kafka's tracker where the rule comes from.
+A reading follows another source than `Registration` does; `docs/findings.md` tells what it leads to. A fault breaks one
+rule, and is caught by the property that `configs/fault.<variant>.cfg` names. The last one breaks no safety: it leaves
+states from which nothing leads on, and names the configuration in which `kraftcheck.explorer.traps` shows that. KAFKA-n
+is the issue in Apache Kafka's tracker where the rule comes from.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class StoppedUnasked(Registration, variant="stopped-unasked"):
     def handle_update_features(  # type: ignore[override]
         self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, alive: Map[ModelValue | Name, bool]
     ) -> Steps:
-        """Active controller: it finalizes a level that all members support that are up."""
+        """The active controller finalizes a level that all running members support."""
         if not me.running or shared.active != me.id:
             return
         image = self._image_to_check(shared)

@@ -161,7 +161,7 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     options = job.options
     limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
-    if limited or options.search is not Search.BFS or len(lengths) < len(variants):
+    if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
     depth = max(map(len, lengths))
     tried = _run(BASE, job._replace(options=replace(options, max_states=WHOLE_BASE)), arguments)
@@ -180,7 +180,7 @@ def _seen_to(job: Job, result: Result) -> int | None:
     """Return up to how many states on a path a search has visited every state; None where it has visited all."""
     if result.complete:
         return None
-    if job.options.search is not Search.BFS or result.depth is None:
+    if job.options.search != Search.BFS or result.depth is None:
         return 0
     return result.depth if result.limit == "max_depth" else max(result.depth - 1, 0)
 
@@ -271,7 +271,7 @@ def _verdict(one: ComparedRun) -> str:
         return result.verdict.value
     if result.limit == INTERRUPTED:
         return "interrupted"
-    if one.job.options.search is Search.BFS and one.seen_to:
+    if one.job.options.search == Search.BFS and one.seen_to:
         return f"holds to depth {one.seen_to}"
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"
 

@@ -25,12 +25,11 @@ from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.crosscheck.comparison import Comparison, Space, depth_of, times_taken
+from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.files import detect_format, read_graph, read_states
 from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.replay.states import StateReader
+from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
@@ -107,9 +106,7 @@ def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Names
     with Meter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
-    view = StateView(job.protocol)
-    reader = StateReader(view, job.protocol.name(), str(dump), limit_bytes=limit)
-    comparison = Comparison(_space_of(found), view, reader)
+    comparison = Comparison(found, StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit))
     outcome = Outcome(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:
@@ -127,17 +124,6 @@ def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]
     for state in states:
         meter.add()
         yield state
-
-
-def _space_of(found: ReferenceSearch) -> Space:
-    states = dict(zip(found.parents, found.states(), strict=True))
-    initial = frozenset(identity for identity, (_, reached_by) in found.parents.items() if reached_by is None)
-    constraints = found.options.action_constraints
-
-    def allowed(before: State, after: State) -> bool:
-        return all(found.semantics.holds_over(constraint, before, after) for constraint in constraints)
-
-    return Space(states, initial, found.identity, found.semantics, allowed)
 
 
 def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> Outcome:
@@ -164,7 +150,7 @@ def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> Out
                 seconds = time.monotonic() - began
                 meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
 
-            done = tlc.run(tool, copy, config, tlc.TlcOptions(options, dump, arguments.tlc_workers), report)
+            done = tlc.run(tool, copy, config, options, dump=dump, workers=arguments.tlc_workers, report=report)
         if done.violated is not None:
             replayer = Replayer(job.protocol, init=job.options.init, symmetry=job.options.symmetry)
             outcome = Outcome(counted, counterexamples=list(replayer.replay(done.log)))

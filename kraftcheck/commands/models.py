@@ -12,7 +12,7 @@ from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines
-from kraftcheck.spec.loading.protocols import summary
+from kraftcheck.spec.loading.protocols import first_sentence
 
 WIDTH = 100
 
@@ -36,8 +36,8 @@ def as_json(model: Model) -> dict[str, Any]:
     """Return what `--json` says of one model."""
     return {
         "model": model.name,
-        "summary": summary(model.protocol),
-        "variants": {name: summary(variant) for name, variant in model.variants.items()},
+        "summary": first_sentence(model.protocol),
+        "variants": {name: first_sentence(variant) for name, variant in model.variants.items()},
         "configurations": {name: first_comment(path) for name, path in model.configurations.items()},
     }
 

@@ -25,7 +25,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.tables.searches.random_walks import Plan
+    from kraftcheck.explorer.tables.random_walks import Plan
 
 SPARK = "spark"
 ENGINES = ("tables", SPARK)
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(job: Job, arguments: argparse.Namespace) -> int:
-    from kraftcheck.explorer.tables.searches.random_walks import Plan, simulate
+    from kraftcheck.explorer.tables.random_walks import Plan, simulate
 
     if arguments.engine not in (None, *ENGINES):
         raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")

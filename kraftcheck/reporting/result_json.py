@@ -29,7 +29,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "configuration": job.config_name,
         "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
         "engine": result.engine,
-        "search": job.options.search.value,
+        "search": job.options.search,
         "workers": result.workers,
         "symmetry": job.options.symmetry,
         "view": job.options.view,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
-from kraftcheck.spec.cfg.config import SETTING, Assignment, ConfigError, ModelConfig, Named
+from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
+from kraftcheck.spec.cfg.parsing import ConfigError
 from kraftcheck.spec.errors import ConstantError, InputError, unknown
-from kraftcheck.spec.kinds import describe
+from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.starts import start_names
@@ -20,7 +21,7 @@ from kraftcheck.spec.values import ModelValue, Symbol, Value, transform
 TEMPORAL = "temporal properties are not checked yet"
 
 
-class Bound(NamedTuple):
+class BoundConfig(NamedTuple):
     """A protocol and what a configuration asks to check of it, under the names that engines use.
 
     Attributes
@@ -49,7 +50,7 @@ class Bound(NamedTuple):
     init: str = "Init"
 
 
-def bind(protocol: type[Protocol], config: ModelConfig) -> Bound:
+def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     """Bind a configuration to a protocol.
 
     Parameters
@@ -61,7 +62,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> Bound:
 
     Returns
     -------
-    Bound
+    BoundConfig
         An instance with its constants, and what to check.
 
     Raises
@@ -74,7 +75,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> Bound:
     states = [p for p in protocol.properties.values() if not p.over_steps]
     steps = [p for p in protocol.properties.values() if p.over_steps]
     invariants = _properties("invariant", config.invariants, states, steps, protocol)
-    return Bound(
+    return BoundConfig(
         instance,
         invariants + tuple(_step_invariant(named, steps, protocol) for named in config.properties),
         _properties("constraint", config.constraints, states, steps, protocol),
@@ -174,7 +175,7 @@ def _shown(value: Value) -> str:
 def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
     hints = get_type_hints(protocol)
     missing = [
-        f"{declared.name} = {describe(hints.get(declared.attribute, Any))}"
+        f"{declared.name} = {describe_type(hints.get(declared.attribute, Any))}"
         for declared in protocol.constants.values()
         if declared.default is MISSING and declared.name not in config.constants
     ]

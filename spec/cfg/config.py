@@ -20,24 +20,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.spec.cfg.parsing import KEYWORDS, ConfigError, Position, SourceText, parse_tree, shortened
+from kraftcheck.spec.cfg.parsing import KEYWORDS, ConfigError, SourceText, TextPosition, parse_tree, printable
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import ModelValue, Value, transform
 
 if TYPE_CHECKING:  # lark is slow to import; kraftcheck.spec.cfg.parsing does so when the first text is read
     from lark import Token, Tree
-
-__all__ = [
-    "Assignment",
-    "ConfigError",
-    "ModelConfig",
-    "Named",
-    "Position",
-    "override",
-    "parse_config",
-    "parse_setting",
-    "read_config",
-]
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DIGITS = 1000
@@ -69,7 +57,7 @@ class Assignment:
 
     name: str
     value: Value
-    position: Position
+    position: TextPosition
 
 
 @dataclass(frozen=True)
@@ -77,7 +65,7 @@ class Named:
     """A name of something in the specification, such as an invariant."""
 
     name: str
-    position: Position
+    position: TextPosition
 
 
 @dataclass(frozen=True)
@@ -198,7 +186,7 @@ def parse_config(text: str, file: str) -> ModelConfig:
         At the first thing that is not as expected, or that contradicts something said before.
     """
     source = SourceText(text, file)
-    reader = _Reader(source)
+    reader = _SectionReader(source)
     for section in _subtrees(parse_tree(source, "config")):
         reader.section(section)
     return reader.config()
@@ -226,8 +214,8 @@ def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
     ConfigError
         If it cannot be read.
     """
-    source = SourceText(text, SETTING, where=f"{SETTING} {shortened(text, 60)}")
-    reader = _Reader(source, config.model_values if config is not None else ())
+    source = SourceText(text, SETTING, where=f"{SETTING} {printable(text, 60)}")
+    reader = _SectionReader(source, config.model_values if config is not None else ())
     (tree,) = _subtrees(parse_tree(source, "setting"))
     return reader.assignment(tree)
 
@@ -260,7 +248,7 @@ def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelCon
     return replace(config, constants=constants, substitutions=substitutions, model_values=tuple(known.values()))
 
 
-class _Reader:
+class _SectionReader:
     """Collects what the sections of one text say."""
 
     def __init__(self, source: SourceText, known: Iterable[ModelValue] = ()) -> None:
@@ -350,7 +338,7 @@ class _Reader:
     def _named(self, token: Token) -> Named:
         return Named(str(token), self._position(token))
 
-    def _position(self, token: Token) -> Position:
+    def _position(self, token: Token) -> TextPosition:
         return self._source.position(token.start_pos or 0)
 
     def _error(self, message: str, token: Token) -> ConfigError:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.source import FunctionSource, called, negated, shown, source_of_function, values_in
+from kraftcheck.spec.diagnosis.source import FunctionSource, called, equation, negated, source_of_function, values_in
 from kraftcheck.spec.diagnosis.tracing import Moment, TracedCall
 
 ITERATIONS = 4
@@ -164,7 +164,7 @@ class _GuardFinder:
             if call is None:
                 continue
             if type(call.result) is not bool:
-                yield from shown(node, call.result)
+                yield from equation(node, call.result)
             if not list(values_in(node, moment.names)):  # the arguments do not show why
                 source = source_of_function(call.code)
                 yield from _GuardFinder(call, source).returned() if source is not None else ()

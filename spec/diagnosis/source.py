@@ -91,7 +91,7 @@ def negated(test: ast.expr) -> ast.expr:
     return ast.UnaryOp(ast.Not(), test)
 
 
-def shown(node: ast.expr, value: object) -> Iterator[str]:
+def equation(node: ast.expr, value: object) -> Iterator[str]:
     """Yield `source = value`, if it is a value of the protocol's."""
     if isinstance(value, VALUES):
         yield f"{ast.unparse(node)} = {cut(text_of(value), SHOWN)}"
@@ -106,7 +106,7 @@ def values_in(test: ast.AST, names: Names) -> Iterator[str]:
             pass
         else:
             if not (isinstance(test, ast.Name) and isinstance(value, Record)):
-                yield from shown(test, value)
+                yield from equation(test, value)
             if isinstance(test, ast.Subscript):
                 yield from values_in(test.slice, names)
             return

@@ -5,10 +5,10 @@
 >>> from kraftcheck.spec.values import ModelValue
 >>> semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")})))
 >>> state = semantics.initial()[0]
->>> print(explain_text(semantics, state, "HearPrepared"))
+>>> print(diagnosis_text(semantics, state, "HearPrepared"))
 HearPrepared is not enabled:
   tm: no Prepared is under way to it
->>> explain(semantics, state, "Prepare")[0].kind
+>>> diagnose(semantics, state, "Prepare")[0].kind
 'enabled'
 """
 
@@ -65,7 +65,7 @@ class Reason:
         return f"{'' if self.kind == ENABLED else 'not enabled: '}{self.text}{place}"
 
 
-def explain(
+def diagnose(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> list[Reason]:
     """Say of every candidate of an action whether it is enabled in a state, and if not, why.
@@ -104,11 +104,11 @@ def explain(
     raise InputError(unknown("action", action_name, known, semantics.protocol.name()))
 
 
-def explain_text(
+def diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
-    """Return `explain` as text: whether the action is enabled and, if not, the reasons, equal ones once."""
-    reasons = explain(semantics, state, action_name, actor, message)
+    """Return `diagnose` as text: whether the action is enabled and, if not, the reasons, equal ones once."""
+    reasons = diagnose(semantics, state, action_name, actor, message)
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
     lines: dict[str, list[str]] = {}

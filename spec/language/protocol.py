@@ -11,7 +11,7 @@ from kraftcheck.spec.errors import ConstantError, ProtocolError
 from kraftcheck.spec.kinds import mismatch
 from kraftcheck.spec.language.action import Action, Trigger, camel_case
 from kraftcheck.spec.language.network import BagWithMemory, Network
-from kraftcheck.spec.language.property import Marked, Property, property_of
+from kraftcheck.spec.language.property import Property, property_of
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Symbol, Value, field_types, ordered
@@ -252,6 +252,3 @@ def _inherited(cls: type, mark: str) -> list[tuple[str, Any]]:
 
 def _action(method: str, function: Callable[..., Any], trigger: Trigger) -> Action:
     return Action(trigger.name or camel_case(method), trigger.kind, function, trigger.messages, trigger.reads)
-
-
-__all__ = ["Constant", "Hidden", "Marked", "Protocol", "bound", "constant", "hide"]

@@ -90,7 +90,7 @@ def one_line(value: Value) -> str:
     return _Boxes(sort=True).box(value).flat
 
 
-def in_order(values: Iterable[T]) -> list[T]:
+def in_tlc_order(values: Iterable[T]) -> list[T]:
     """Return values in the order in which `format_value` writes them."""
     return sorted(values, key=_order)
 
@@ -141,14 +141,14 @@ class _Boxes:
         if type(value) is tuple:
             return _enclosed(_SEQUENCE, [self.box(item) for item in value])
         if kind is frozenset:
-            return _enclosed(_SET, [self.box(item) for item in in_order(value)])
+            return _enclosed(_SET, [self.box(item) for item in in_tlc_order(value)])
         if isinstance(value, Record):
             value = _fields(value)
         if not isinstance(value, Map):
             raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
         if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
             return _enclosed(_RECORD, [self.box(item) for item in value.values()], [_Box(name) for name in value])
-        keys = in_order(value) if self._sort else list(value)
+        keys = in_tlc_order(value) if self._sort else list(value)
         return _enclosed(_FUNCTION, [self.box(value[key]) for key in keys], [self.box(key) for key in keys])
 
 
@@ -165,7 +165,7 @@ def _order(value: Value) -> tuple[Any, ...]:
         value = _fields(value)
     if isinstance(value, Map):
         is_record = all(type(key) is str for key in value)
-        keys = list(value) if is_record else in_order(value)
+        keys = list(value) if is_record else in_tlc_order(value)
         return (4, len(value), [_order(key) for key in keys], [_order(value[key]) for key in keys])
     return (1, *order_key(value))
 

@@ -23,14 +23,14 @@ Map({'host': n1, 'log': (4, 5)})
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from kraftcheck.spec.display import cut
+from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Value, encode
 
@@ -134,7 +134,7 @@ class ValueParser:
         words = {self._word(name) for name in terminals or ["$END"]}  # Lark's final state accepts nothing by name
         if "'{'" in words:
             words = {"a value"} | words - _STARTS_OF_A_VALUE
-        return in_words(words - {"'..'"} or words)
+        return one_of(sorted(words - {"'..'"} or words, key=lambda word: (word.startswith("'"), word)))
 
     def _word(self, terminal: str) -> str:
         if terminal in _WORDS:
@@ -164,17 +164,7 @@ def parse_value(
     return parser.parse(text, where=where, line=line, column=column)
 
 
-def in_words(alternatives: Iterable[str]) -> str:
-    """Join alternatives as a person would.
-
-    >>> in_words(["'}'", "','", "a value"])
-    "a value, ',' or '}'"
-    """
-    words = sorted(alternatives, key=lambda word: (word.startswith("'"), word))
-    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
-def shortened(text: str) -> str:
+def quoted(text: str) -> str:
     """Return text in quotes, cut where it is too long to be read in an error."""
     return repr(cut(str(text), _FOUND_WIDTH))
 
@@ -307,10 +297,10 @@ def _offset(token: Token) -> int:
 
 def _found(text: str, error: UnexpectedInput) -> tuple[int, str]:
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        return _offset(error.token), shortened(error.token)
+        return _offset(error.token), quoted(error.token)
     if isinstance(error, UnexpectedCharacters):
         offset = error.pos_in_stream or 0
         if text[offset] == '"':
             return offset, "a string that does not end, or has an escape that TLA+ does not know"
-        return offset, shortened(text[offset])
+        return offset, quoted(text[offset])
     return len(text.rstrip()), "the end of the text"

@@ -32,7 +32,7 @@ def camel(name: str) -> str:
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def shown(value: Value) -> str:
+def quoted_value(value: Value) -> str:
     """Return a TLA+ value, or one read from JSON, as an error quotes it."""
     try:
         text = one_line(value)
@@ -48,7 +48,7 @@ def few(names: Iterable[str]) -> str:
     return ", ".join(listed[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def names_of(cls: type[Record]) -> dict[str, str]:
+def tla_names(cls: type[Record]) -> dict[str, str]:
     """Return what a record class's fields are called in TLA+, by attribute."""
     prefix: str = getattr(cls, "tla_prefix", "")
     given: Mapping[str, str] = getattr(cls, "tla_names", {})
@@ -87,7 +87,7 @@ class Encoder:
         if found is None:
             declared = getattr(cls, "tla_constants", None)
             if declared is None:
-                tagged = cls in self._messages and "type" not in names_of(cls).values()
+                tagged = cls in self._messages and "type" not in tla_names(cls).values()
                 declared = {"type": cls.__name__} if tagged else {}
             found = self._constants[cls] = {name: self.encode(value) for name, value in declared.items()}
         return found
@@ -110,7 +110,7 @@ class Encoder:
             raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
         known = self._known.get(value)
         if known is None:
-            names = names_of(type(value))
+            names = tla_names(type(value))
             fields = {name: self.encode(getattr(value, attribute)) for attribute, name in names.items()}
             known = self._known[value] = as_function({**self.constants(type(value)), **fields})
         return known

@@ -11,11 +11,12 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Union, get_args, get_origin
 
+from kraftcheck.spec.display import one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
-from kraftcheck.spec.tla.parsing import TlaSyntaxError, in_words, parse_value
-from kraftcheck.spec.tla.records import Encoder, Shape, few, names_of, shown, subclasses
+from kraftcheck.spec.tla.parsing import TlaSyntaxError, parse_value
+from kraftcheck.spec.tla.records import Encoder, Shape, few, quoted_value, subclasses, tla_names
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
 
 Decode = Callable[[Value], Value]
@@ -128,7 +129,7 @@ class Decoder:
     def _scalar(self, kind: type) -> Decode:
         def decode(value: Value) -> Value:
             if type(value) is not kind:
-                raise MismatchError(shown(value), SCALARS[kind])
+                raise MismatchError(quoted_value(value), SCALARS[kind])
             return value
 
         return decode
@@ -136,8 +137,8 @@ class Decoder:
     def _model_value(self, value: Value) -> ModelValue:
         name = self._name(value)
         if name not in self._model_values:
-            expected = "a model value: " + in_words(self._model_values)
-            raise MismatchError(shown(value), expected, wrong_kind=name is None)
+            expected = "a model value: " + one_of(sorted(self._model_values))
+            raise MismatchError(quoted_value(value), expected, wrong_kind=name is None)
         return self._model_values[name]
 
     def _name(self, value: Value) -> str | None:
@@ -152,7 +153,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             name = self._name(value)
             if name not in members:
-                raise MismatchError(shown(value), in_words(members), wrong_kind=name is None)
+                raise MismatchError(quoted_value(value), one_of(sorted(members)), wrong_kind=name is None)
             return members[name]
 
         return decode
@@ -163,7 +164,7 @@ class Decoder:
 
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
-                raise MismatchError(shown(value), "a set")
+                raise MismatchError(quoted_value(value), "a set")
             return frozenset([_inside(_element, item, element, item) for item in value])
 
         return self._remembered(decode)
@@ -175,9 +176,9 @@ class Decoder:
 
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
-                raise MismatchError(shown(value), "a sequence")
+                raise MismatchError(quoted_value(value), "a sequence")
             if fixed is not None and len(value) != len(fixed):
-                raise MismatchError(shown(value), f"a sequence of {len(fixed)}")
+                raise MismatchError(quoted_value(value), f"a sequence of {len(fixed)}")
             readers = fixed if every is None else [every] * len(value)
             assert readers is not None
             items = zip(range(1, len(value) + 1), readers, value, strict=True)
@@ -218,14 +219,14 @@ class Decoder:
             return list(value.items())
         if type(value) is (list if self._untyped else tuple):
             return list(enumerate(value, start=1))
-        raise MismatchError(shown(value), "a function")
+        raise MismatchError(quoted_value(value), "a function")
 
     def _key(self, text: str) -> Value:
         if text not in self._keys:
             try:
                 self._keys[text] = parse_value(text)
             except TlaSyntaxError as error:
-                raise MismatchError(shown(text), f"an argument as TLA+ text ({error})") from None
+                raise MismatchError(quoted_value(text), f"an argument as TLA+ text ({error})") from None
         return self._keys[text]
 
     def _record(self, kinds: tuple[type[Record], ...]) -> Decode:
@@ -239,7 +240,7 @@ class Decoder:
         def decode(value: Value) -> Value:
             fields: Mapping[Any, Value] = {} if value in ((), []) else value
             if type(fields) not in (Map, dict) or not all(type(name) is str for name in fields):
-                raise MismatchError(shown(value), _in_words_of(shapes))
+                raise MismatchError(quoted_value(value), _in_words_of(shapes))
             alike = by_fields.get(frozenset(fields), [])
             fitting = [shape for shape in alike if self._has(fields, shape.constants)]
             if not fitting:
@@ -279,7 +280,7 @@ class Decoder:
         return lambda value: self.of(kind)(value)
 
     def _shape(self, cls: type[Record]) -> Shape:
-        return Shape(cls, names_of(cls), self._encoder.constants(cls))
+        return Shape(cls, tla_names(cls), self._encoder.constants(cls))
 
     def _classes(self, kinds: Iterable[type[Record]]) -> list[type[Record]]:
         """Return the classes whose records may stand where one of these is declared.
@@ -309,9 +310,9 @@ class Decoder:
         for name, value in near.constants.items():
             if name in fields and not self._is(fields[name], value):
                 wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
-                found, is_name = shown(fields[name]), self._name(fields[name]) is not None
-                return MismatchError(found, in_words(wanted), wrong_kind=not is_name).inside(f".{name}")
-        problems = [f"no {in_words(lacking)}"] if lacking else []
+                found, is_name = quoted_value(fields[name]), self._name(fields[name]) is not None
+                return MismatchError(found, one_of(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
+        problems = [f"no {one_of(lacking)}"] if lacking else []
         problems += [f"also {few(more)}"] if more else []
         return MismatchError(" and ".join(problems), _in_words_of([near]), wrong_kind=wrong_kind)
 
@@ -333,7 +334,7 @@ class Decoder:
             if len(deep) == 1:
                 raise deep[0]
             expected = " or ".join(dict.fromkeys(error.expected for error in errors))
-            raise MismatchError(shown(value), expected, wrong_kind=all(error.wrong_kind for error in errors))
+            raise MismatchError(quoted_value(value), expected, wrong_kind=all(error.wrong_kind for error in errors))
 
         return decode
 
@@ -359,11 +360,11 @@ def _inside(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -
 
 
 def _argument(key: Value) -> str:
-    return f"[{shown(key)}]"
+    return f"[{quoted_value(key)}]"
 
 
 def _element(value: Value) -> str:
-    return f"{{{shown(value)}}}"
+    return f"{{{quoted_value(value)}}}"
 
 
 def _field(name: str) -> str:

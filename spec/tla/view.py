@@ -26,16 +26,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.decoding import modules_of
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.classes import modules_of
 from kraftcheck.spec.tla.parsing import as_function
-from kraftcheck.spec.tla.records import Encoder, camel, names_of, shown, subclasses
+from kraftcheck.spec.tla.records import Encoder, camel, quoted_value, subclasses, tla_names
 from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, ordered, transform
-
-__all__ = ["StateView", "ViewError"]
 
 MESSAGES = "messages"
 KIND = "kind"
@@ -89,7 +87,7 @@ class StateView:
         self._counters = {
             c.attribute: c.counter or "_" + camel(c.attribute) for c in protocol.constants.values() if c.is_bound
         }
-        self._shared_names = names_of(self._shared_type)
+        self._shared_names = tla_names(self._shared_type)
         shared = self._shared_names.values()
         self.names: tuple[str, ...] = (*self._replica_names, MESSAGES, *shared, *self._counters.values())
         for number, name in enumerate(self.names):
@@ -212,7 +210,7 @@ class StateView:
                 fitting = [r for r in fitting if r.cls.__name__ == told]
                 if not fitting:
                     expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-                    raise ViewError(KIND, f"{KIND}[{shown(key)}]", shown(told), expected)
+                    raise ViewError(KIND, f"{KIND}[{quoted_value(key)}]", quoted_value(told), expected)
             yield self._read_replica(decoder, fitting, key, functions)
 
     def _read_replica(
@@ -243,10 +241,10 @@ class StateView:
         for name in self._replica_names:
             if name in wanted - has:
                 other = next(iter(n for n in self._replica_names if n in has))
-                return ViewError(name, name, "none", f"a value for {shown(key)}, as {other} has")
+                return ViewError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
             if name in has - wanted:
                 other = next(iter(n for n in self._replica_names if n in wanted))
-                return ViewError(name, name, f"one for {shown(key)}", f"no value that {other} has not")
+                return ViewError(name, name, f"one for {quoted_value(key)}", f"no value that {other} has not")
         raise AssertionError(key)
 
     def _read_messages(self, decoder: Decoder, value: Value) -> Map[Any, Any]:
@@ -264,7 +262,7 @@ class StateView:
             grouped: dict[Value, dict[Record, int]] = {}
             for message, count in counts.items():
                 if count < least:
-                    path = f"{MESSAGES}[{shown(self._encoder.encode(message))}]"
+                    path = f"{MESSAGES}[{quoted_value(self._encoder.encode(message))}]"
                     raise ViewError(MESSAGES, path, str(count), f"a count of at least {least}")
                 grouped.setdefault(message.dest, {})[message] = count
             inboxes = {destination: Map(inbox) for destination, inbox in grouped.items()}
@@ -281,8 +279,8 @@ class StateView:
             queue = _read(MESSAGES, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
-                expected = f"messages that all go from and to {shown(key)}, at least one"
-                raise ViewError(MESSAGES, f"{MESSAGES}[{shown(key)}]", shown(items), expected)
+                expected = f"messages that all go from and to {quoted_value(key)}, at least one"
+                raise ViewError(MESSAGES, f"{MESSAGES}[{quoted_value(key)}]", quoted_value(items), expected)
             found[ends.pop()] = queue
         return Map(found)
 
@@ -295,7 +293,7 @@ def _read(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
     try:
         return decode(value)
     except MismatchError as error:
-        raise _located(name, error if key is None else error.inside(f"[{shown(key)}]")) from None
+        raise _located(name, error if key is None else error.inside(f"[{quoted_value(key)}]")) from None
 
 
 def _located(name: str, error: MismatchError) -> ViewError:
@@ -324,13 +322,13 @@ def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
     found = []
     for cls in classes:
         alike = [c for c in classes if c is not cls and _look(c) == _look(cls)]
-        own = {attribute: name for attribute, name in names_of(cls).items() if attribute != "id"}
+        own = {attribute: name for attribute, name in tla_names(cls).items() if attribute != "id"}
         found.append(_Replica(cls, own, bool(alike) or not own))
     return found
 
 
 def _look(cls: type[Record]) -> tuple[frozenset[str], Any]:
-    return frozenset(names_of(cls).values()), field_types(cls)["id"]
+    return frozenset(tla_names(cls).values()), field_types(cls)["id"]
 
 
 def _messages(protocol: Protocol) -> list[type[Record]]:

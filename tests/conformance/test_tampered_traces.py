@@ -20,7 +20,8 @@ from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces import Trace, ValueCache, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tampering import changed, fields

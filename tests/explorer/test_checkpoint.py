@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.result import Interrupted, Options, Progress, Result
-from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import heed_interrupts
 from tests.support.explorer.comparison import TEN_MILLION, found
@@ -42,7 +42,7 @@ class Stopper:
 
 def in_pieces(search: BreadthFirst, reports: int) -> Result | None:
     """Run a search until it is over (then return its result) or has reported some times since it last stood."""
-    search.options = replace(search.options, report=Stopper(reports))
+    search.books.options = replace(search.options, report=Stopper(reports))
     try:
         return search.run()
     except Interrupted:

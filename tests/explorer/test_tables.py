@@ -14,7 +14,7 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result, Search
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, ordered
 from tests.support.explorer.random_protocols import Sample, sample
@@ -58,7 +58,7 @@ def check_agreement(found: Sample, workers: int) -> None:
     shortest = {v.property: len(v.trace) for v in expected.violations}
     assert {v.property: len(v.trace) for v in result.violations} == shortest, found.description
     identity = identity_of(protocol, options.symmetry, options.view)
-    states = [search.learner.decode_state(row) for level in search.levels for rows in level for row in rows]
+    states = [search.expander.learner.decode_state(row) for level in search.levels for rows in level for row in rows]
     ours = Counter(map(identity, states))
     assert max(ours.values()) == 1, found.description
     assert set(ours) == set(reference.parents), found.description

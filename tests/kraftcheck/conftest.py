@@ -6,7 +6,7 @@ import pytest
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import engine
-from kraftcheck.explorer.tables.searches import random_walks as walks
+from kraftcheck.explorer.tables import random_walks as walks
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
 

@@ -36,7 +36,8 @@ from kraftcheck.spec import (
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.tla.formatting import format_value, one_line
 from kraftcheck.spec.tla.parsing import parse_value
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, encode
 from tests.support import tlc as models
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, simulate
+from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import write_note
 from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of

@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.explorer.spark.description import as_text, revive
-from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, Walks
+from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks
+from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.batch_folder import Note, write_note
 from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder
@@ -25,14 +27,9 @@ SCHEMA = pa.schema(
 )
 
 
-class CorpusWalks(RandomWalks):
-    """Random walks that tell only states and names of actions, as their files do."""
-
-    def trace(self, walks: Walks, w: int, length: int) -> tuple[TraceStep, ...]:
-        """Return the first states of a walk with the action that led to each."""
-        states = [self.learner.decode_state(row) for row in walks.rows(w, length)]
-        names = [None, *(self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist())]
-        return tuple(map(TraceStep, states, names))
+def _as_filed(states: list[State], actions: list[str]) -> Behaviour:
+    """Return a walk with what its file holds: states, and the names of actions."""
+    return tuple(map(TraceStep, states, [None, *actions]))
 
 
 class ChunkMaker:
@@ -41,7 +38,8 @@ class ChunkMaker:
     def __init__(self, description: dict[str, Any], plan: Plan, folder: Path, user_files: Path) -> None:
         protocol, options = revive(description, user_files)
         self._plan = plan
-        self._walks = CorpusWalks(protocol, options, replace(plan, runs=0), WalkWriter(StateView(protocol), folder))
+        writer = WalkWriter(StateView(protocol), folder)
+        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _as_filed)
         self._walks.run()
 
     def make(self, chunk: Chunk) -> Note:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from kraftcheck.spec.tla.parsing import DEEPEST, shortened
+from kraftcheck.spec.tla.parsing import DEEPEST, quoted
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.trace import Trace, TraceEvent, TraceFormat
@@ -97,7 +97,7 @@ def read_json(source: Source) -> Json:
             )
         except json.JSONDecodeError as error:
             rest = text[error.pos : error.pos + 100].split("\n")[0]
-            found = shortened(rest) if rest else "the end of the file"
+            found = quoted(rest) if rest else "the end of the file"
             expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
             raise source.error(found, expected, line=error.lineno, column=error.colno) from None
         except RecursionError:
@@ -108,14 +108,14 @@ def read_json(source: Source) -> Json:
 
 
 def _refuse(number: str) -> NoReturn:
-    raise JsonError(f"the number {shortened(number)}", "whole numbers of a sensible length")
+    raise JsonError(f"the number {quoted(number)}", "whole numbers of a sensible length")
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise JsonError(f"the name {shortened(twice)} twice in one object", "each name once")
+        raise JsonError(f"the name {quoted(twice)} twice in one object", "each name once")
     return result
 
 

@@ -29,8 +29,9 @@ from kraftcheck.explorer.tables.kernel.layout import (
 from kraftcheck.explorer.tables.kernel.resolve import rehash_contents, rehash_rows
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
-from kraftcheck.spec.decoding import ClassName, Lexicon, decode
+from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.loading.classes import ClassName
 from kraftcheck.spec.values import ModelValue, Value, encode
 
 FILES = ("values", "controls", "inboxes", "inbox_items")

@@ -155,18 +155,12 @@ def identify(
 
 
 @jit
-def enter(
-    t: Any, rows: Any, column: Any, position: Any, width: Any, words: Any, keys: Any, places: Any
-) -> Any:
-    """Insert states, which stand in rows from a column on, at depth 1; return how many are new."""
-    contents, row_info = contents_of(t), row_info_of(t)
-    position, width, rows, words, keys, places = (
-        bare(position), bare(width), bare(rows), bare(words), bare(keys), bare(places)
-    )  # fmt: skip
+def enter(words: Any, keys: Any, places: Any) -> Any:
+    """Insert packed states at depth 1; return how many are new."""
+    words, keys, places = bare(words), bare(keys), bare(places)
     count = 0
-    for i in range(len(rows)):
-        pack(row_info, contents, position, width, rows, i, column, words, 0)
-        place = insert(keys, places, words, 0, home_of(words, 0, len(places)), MAX_PLACE)
+    for i in range(len(words)):
+        place = insert(keys, places, words, i, home_of(words, i, len(places)), MAX_PLACE)
         if place >= 0:
             keys[place, words.shape[1] - 1] = 1
             count += 1

@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.voters import Outcome
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
 
@@ -37,7 +37,7 @@ class Draft(Quorum, variant="kip853-draft"):
 
     configuration = "reading.kip853-draft"
 
-    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> Outcome:
+    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
         """Check what can be checked at once; then step 1, wait until the replica has caught up."""
         if me.mode is not Mode.LEADER:
             return me, [], Error.NOT_LEADER_OR_FOLLOWER
@@ -164,7 +164,7 @@ class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once")
 
     configuration = "reading.update-voter-answered-at-once"
 
-    def appended_update(self, me: Replica) -> Outcome:
+    def appended_update(self, me: Replica) -> ChangeOutcome:
         return me.but(change=Nil.NIL), [], Error.NONE
 
 

@@ -13,7 +13,15 @@ pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark import id_assigner
 from kraftcheck.explorer.spark.definitions import CONTROL, INBOX, LOCAL, MESSAGE, SHARED, SLOT, Definition, fingerprint
 from kraftcheck.explorer.spark.id_assigner import CollisionError, IdAssigner
-from kraftcheck.explorer.spark.rows import bytes_a_state, from_bytes, in_order, packed, packing_of, to_bytes, unpacked
+from kraftcheck.explorer.spark.packed_states import (
+    bytes_a_state,
+    from_bytes,
+    in_order,
+    packed,
+    packing_of,
+    to_bytes,
+    unpacked,
+)
 from kraftcheck.explorer.spark.shared_folder import Piece, SharedFolder
 from kraftcheck.explorer.tables.kernel.packing import owners
 

@@ -67,7 +67,7 @@ from kraftcheck.reporting.changes import changes, fields_set, messages
 from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
-from kraftcheck.spec.diagnosis.why import explain
+from kraftcheck.spec.diagnosis.why import diagnose
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -472,7 +472,7 @@ class Stage:
 
     def _refusals(self, ask: Ask) -> list[str]:
         actor = None if ask.by is None else self._replica(self.state, ask.by)
-        found = explain(self.semantics, self.state, ask.action, actor)
+        found = diagnose(self.semantics, self.state, ask.action, actor)
         told = dict.fromkeys(r.text for r in found if r.message is None or _describes(ask, r.message))
         others = [text for text in told if text != "enabled"]
         return others or [f"no step of {ask.action} is such"]

@@ -1,31 +1,31 @@
-"""Compiled functions over states whose ids are the same everywhere.
+"""How states with global ids are packed, sent and put in order.
 
-A state here is a row of 32-bit numbers: its control row, then the number of each slot's inbox content among the
-contents of that slot (0: empty). Such a row is packed as `tables.states.visited` packs the rows of one process.
+A state is a row of 32-bit numbers: its control row, then the number of each slot's inbox content among the contents of
+that slot (0: empty).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.hash_set import insert_rows
-from kraftcheck.explorer.tables.kernel.packing import pack_states, unpack_states
-from kraftcheck.explorer.tables.states.visited import Packing, Partition, packing
+from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
+from kraftcheck.explorer.tables.states.packing import Packing, Words, by_owner, packing
+from kraftcheck.explorer.tables.states.visited import Partition
 
 States = NDArray[np.int32]
-Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
 
-REST_BITS = 9  # of a packed state that the smallest partition can express by place
 WORD_BYTES = 8
+_NO_ROWS = np.zeros((0, 0), np.int32)
 
 
 def packing_of(counts: list[int]) -> Packing:
-    """Return the packing of states, given how many ids each of their fields may have, 0 included."""
-    return packing([max(1, (count - 1).bit_length()) for count in counts], REST_BITS)
+    """Return the packing of states, given the number of ids that each field may have, 0 included."""
+    return packing([max(1, (count - 1).bit_length()) for count in counts])
 
 
 def packed(states: States, layout: Packing) -> Words:
@@ -43,7 +43,7 @@ def unpacked(words: Words, layout: Packing) -> States:
 
 
 def bytes_a_state(layout: Packing) -> int:
-    """Return how many bytes a state takes on its way from task to task."""
+    """Return the number of bytes that a state takes on its way from task to task."""
     return (int(layout.width.sum()) + 7) // 8
 
 
@@ -54,7 +54,7 @@ def to_bytes(words: Words, layout: Packing) -> bytes:
 
 
 def from_bytes(data: Any, layout: Packing) -> Words:
-    """Return the packed words that were made bytes."""
+    """Return packed words from their bytes."""
     size = bytes_a_state(layout)
     octets: Bytes = np.frombuffer(data, np.uint8).reshape(-1, size)
     whole = np.zeros((len(octets), WORD_BYTES * (layout.words + 1)), np.uint8)
@@ -62,18 +62,24 @@ def from_bytes(data: Any, layout: Packing) -> Words:
     return whole.view("<u8").astype(np.uint64, copy=False)
 
 
-_NO_ROWS = np.zeros((0, 0), np.int32)
+def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each partition, out of so many, that owns states, with their indices.
+
+    Parameters
+    ----------
+    compared
+        What the states are compared by.
+    parts
+        The number of partitions.
+    """
+    owner = np.empty(len(compared), np.int64)
+    owners(np.ascontiguousarray(compared), parts, owner)
+    return by_owner(owner.astype(np.uint16), parts)  # numpy sorts these by radix
 
 
 def add(partition: Partition, words: Words) -> None:
     """Insert packed words that may be there already."""
-    done = 0
-    while done < len(words):
-        done, partition.count, _, _ = insert_rows(
-            _NO_ROWS, words, done, len(words), 0, partition.count, partition.keys, partition.places, _NO_ROWS, 0
-        )
-        if done < len(words):
-            partition.grow()
+    partition.insert(_NO_ROWS, words, len(words), _NO_ROWS, 0)
 
 
 def in_order(words: Words) -> Words:
@@ -82,7 +88,7 @@ def in_order(words: Words) -> Words:
 
 
 def first_of_each(keys: Words, words: Words) -> NDArray[np.int64]:
-    """Return which entries are, of those with the same key, the least; in the order of the keys."""
+    """Return the indices of the least words of each key, in the order of the keys."""
     order = np.lexsort((*words.T, *keys.T))
     ordered = keys[order]
     differs = np.ones(len(order), bool)
