@@ -11,6 +11,8 @@ from kraftcheck.catalogue import find_model, find_variant
 from kraftcheck.commands import compare as compare_command
 from kraftcheck.spec import InputError
 
+pytestmark = pytest.mark.kernel
+
 CHANGES = '''
 class Hasty(PingPong, variant="hasty"):
     """A peer forgets to count."""

@@ -49,7 +49,7 @@ class Stranger:
 
 
 @dataclass
-class Counts:
+class SetCounts:
     """How many elements two sets have.
 
     Attributes
@@ -67,8 +67,8 @@ class Counts:
 
 
 @dataclass
-class StateComparison(Counts):
-    """How two sets of states compare. See `Counts`.
+class StateComparison(SetCounts):
+    """How two sets of states compare. See `SetCounts`.
 
     Attributes
     ----------
@@ -101,8 +101,8 @@ class LabelledStep:
 
 
 @dataclass
-class StepComparison(Counts):
-    """How two sets of labelled steps between states that both have compare. See `Counts`.
+class StepComparison(SetCounts):
+    """How two sets of labelled steps between states that both have compare. See `SetCounts`.
 
     Attributes
     ----------
