@@ -8,7 +8,7 @@ from typing import Any
 
 from kraftcheck.engines import changed, choose, searches, special
 from kraftcheck.engines import search as run_search
-from kraftcheck.explorer.result import Options, Progress, Result, Search, TraceStep, Violation
+from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.spec.errors import InputError, unknown
@@ -91,7 +91,7 @@ def check(
     """
     options = _options(protocol, locals())
     name = choose(engine, search, special(changed(options)))
-    return run_search(name, protocol, options, is_named=engine is not None)[1]
+    return run_search(name, protocol, options, is_named=engine is not None)
 
 
 def simulate(
@@ -185,7 +185,6 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     asked["action_constraints"] = _named(
         protocol, asked["action_constraints"], "action constraint", over_steps=True
     )
-    asked["search"] = Search(asked.get("search", Options.search))
     return Options(**asked)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kraftcheck.catalogue import Model, find_config
 from kraftcheck.engines import choose, special
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
@@ -70,8 +70,7 @@ def job_of(model: Model, config: str | None, arguments: argparse.Namespace, othe
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
     asked["symmetry"] = _symmetry(bound, asked.get("symmetry"))
-    asked["search"] = Search(asked.get("search", Options.search))
-    engine = choose(arguments.engine, asked["search"], special([*others, *asked]))
+    engine = choose(arguments.engine, asked.get("search", Options.search), special([*others, *asked]))
     options = Options.of(bound, **asked)
     return Job(model, config_name, bound.protocol, engine, arguments.engine is not None, options)
 
@@ -95,10 +94,12 @@ def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
 
 def lenient_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False
-) -> tuple[str, BoundConfig, list[str]]:
-    """Return what a configuration is called, and `bind_leniently` of what it says with the constants of `--set`."""
-    name, content = _configuration(model, arguments.config, arguments)
-    return name, *bind_leniently(model.protocol, content, whole_space=whole_space)
+) -> tuple[Job, list[str]]:
+    """Return what a command line asks for where traces or state sets are compared, with `bind_leniently`'s warnings."""
+    config_name, content = _configuration(model, arguments.config, arguments)
+    bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space)
+    options = Options.of(bound, deadlock=False, **given(arguments))
+    return Job(model, config_name, bound.protocol, choose(None, options.search), False, options), warnings
 
 
 def bind_leniently(

@@ -56,15 +56,9 @@ class SparkCheckpoint:
         finished
             Whether it is over.
         """
-        noted = {
-            "parts": journal.parts,
+        noted = vars(journal) | {
             "levels": [sorted(parts.items()) for parts in journal.levels],
-            "named": journal.defined,
-            "actions": journal.actions,
-            "calls": journal.calls,
-            "seconds": journal.seconds,
             "violations": [(violation.property, encode_trace(violation.trace)) for violation in journal.violations],
-            "figures": journal.figures,
         }
         self._manifest.write(noted, finished=finished)
 
@@ -97,10 +91,8 @@ class SparkCheckpoint:
             violations = [Violation(name, decode_trace(trace, lexicon)) for name, trace in noted["violations"]]
         except (OSError, DecodingError) as error:
             raise self._manifest.damaged(str(error)) from None
-        return Journal(
-            noted["parts"], levels, noted["named"], noted["actions"], Counter(noted["calls"]), noted["seconds"],
-            violations, noted["figures"],
-        )  # fmt: skip
+        calls: Counter[str] = Counter(noted["calls"])
+        return Journal(**{**noted, "levels": levels, "calls": calls, "violations": violations})
 
     def close(self) -> None:
         """Let other processes have the folder; remove a temporary one."""

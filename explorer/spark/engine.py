@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
-from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, Definition
+from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.spark.driver_tasks import CachedFolder
 from kraftcheck.explorer.spark.id_assigner import IdAssigner
-from kraftcheck.explorer.spark.id_report import undefined
+from kraftcheck.explorer.spark.id_report import IdReport
 from kraftcheck.explorer.spark.jobs import Jobs
 from kraftcheck.explorer.spark.journal import Journal
 from kraftcheck.explorer.spark.packed_states import by_partition
@@ -52,19 +53,12 @@ def explore(protocol: Protocol, options: Options) -> Result:
         Where Spark cannot be had, the engine cannot do what is asked, or the folder cannot be used.
     """
     _require_able(options)
-    cluster: Cluster | None = None
-    checkpoint: SparkCheckpoint | None = None
-    try:
-        checkpoint = SparkCheckpoint(protocol, options)
-        cluster = Cluster(f"kraftcheck {protocol.name()}", options.master, options.conf, type(protocol))
-        if checkpoint.temporary and not cluster.local:
-            raise InputError("--checkpoint: expected a folder that the driver and all executors share")
-        return SparkSearch(protocol, options, cluster, checkpoint).run()
-    finally:
-        if cluster is not None:
-            cluster.close()
-        if checkpoint is not None:
-            checkpoint.close()
+    with closing(SparkCheckpoint(protocol, options)) as checkpoint:
+        title = f"kraftcheck {protocol.name()}"
+        with closing(Cluster(title, options.master, options.conf, type(protocol))) as cluster:
+            if checkpoint.temporary and not cluster.local:
+                raise InputError("--checkpoint: expected a folder that the driver and all executors share")
+            return SparkSearch(protocol, options, cluster, checkpoint).run()
 
 
 def _require_able(options: Options) -> None:
@@ -95,10 +89,10 @@ class SparkSearch:
         self._interruption = Interruption(cluster.cancel)
         self.tasks = TaskExpander(protocol, options, CachedFolder(checkpoint.folder))
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
-        self.expander = self.tasks.expander
+        self.expander = self.tasks.tables
         learner = self.expander.learner
         self._assigner = IdAssigner(len(learner.bounds) + len(learner.shared_names))
-        self._jobs = Jobs(protocol, options, cluster, self.tasks, self._heed)
+        self._jobs = Jobs(protocol, options, cluster, self.tasks)
         self._checker = Checker(protocol, options, self.expander, lambda: self.journal.distinct, self._tallies)
         self._books = self._checker.books
         self._books.result.workers = cluster.parallelism
@@ -120,6 +114,9 @@ class SparkSearch:
     def _run(self) -> None:
         try:
             self._search()
+        except InputError:
+            self._heed()  # a job that fails since it was cancelled is an interruption
+            raise
         finally:
             self._books.result.depth = self.journal.depth
 
@@ -157,10 +154,9 @@ class SparkSearch:
         self.shared.clear()
         first = self._checker.begin()
         self.expander.identified(first)  # this learns the images under symmetry
-        controls: set[int] = set()
-        contents: set[int] = set()
-        self.ids.unknown(first, controls, contents)
-        self._define(1, [list(undefined(self.ids, controls, contents))])
+        report = IdReport(self.ids)
+        report.note(first)
+        self._define(1, [list(report.definitions())])
         states = np.unique(self.ids.to_global(first), axis=0)
         compared, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
         self.shared.begin_level(1)
@@ -191,8 +187,8 @@ class SparkSearch:
         new = self._assigner.merge(reports)
         if new:
             self.shared.write_definitions(level, new)
-            self.journal.defined.append(level)
-            self.tasks.load(self.journal.defined)
+            self.journal.named.append(level)
+            self.tasks.load(self.journal.named)
 
     def _take(self, discovered: list[Definition]) -> list[Definition]:
         """Take in what the states of the last level lead to; return what is violated."""
@@ -201,12 +197,12 @@ class SparkSearch:
         events: list[Definition] = []
         for definition in discovered:
             counted = zip(names, definition.numbers, strict=False)
-            if definition.kind == COUNTS:
+            if definition.kind == Kind.COUNTS:
                 journal.actions.update((name, journal.actions[name] + times) for name, times in counted)
                 reports.append([])
-            elif definition.kind == CALLS:
+            elif definition.kind == Kind.CALLS:
                 journal.calls.update(dict(counted))
-            elif definition.kind == EVENT:
+            elif definition.kind == Kind.EVENT:
                 events.append(definition)
             else:
                 reports[-1].append(definition)

@@ -14,17 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import (
-    CLASS,
-    CONTROL,
-    INBOX,
-    LOCAL,
-    MESSAGE,
-    MODEL_VALUE,
-    SHARED,
-    SLOT,
-    Definition,
-)
+from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.tables.kernel.layout import M_CONTENTS, M_ROWS, grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.learner import Learner
@@ -137,25 +127,25 @@ class GlobalIds:
         self._arrays = None
         learner = self.learner
         interned: dict[int, tuple[IdMap, Callable[[Any], int]]] = {
-            SLOT: (self.slots, learner.slot),
-            LOCAL: (self.locals, learner.local),
-            MESSAGE: (self.messages, learner.message),
+            Kind.SLOT: (self.slots, learner.slot),
+            Kind.LOCAL: (self.locals, learner.local),
+            Kind.MESSAGE: (self.messages, learner.message),
         }
         for kind, column, encoding, numbers in definitions:
-            if kind == CLASS:
+            if kind == Kind.CLASS:
                 self.lexicon.add(self._class(encoding))
-            elif kind == MODEL_VALUE:
+            elif kind == Kind.MODEL_VALUE:
                 self.lexicon.model_values.setdefault(encoding.decode(), ModelValue(encoding.decode(), column))
-            elif kind == SHARED:
+            elif kind == Kind.SHARED:
                 self.shared[column].add(learner.shared_id(column, decode(encoding, self.lexicon)))
-            elif kind == CONTROL:
+            elif kind == Kind.CONTROL:
                 self._add_control(numbers)
-            elif kind == INBOX:
+            elif kind == Kind.INBOX:
                 self._add_inbox(column, encoding, numbers)
             else:
                 ids, intern = interned[kind]
                 ids.add(intern(decode(encoding, self.lexicon)))
-                if kind == SLOT:
+                if kind == Kind.SLOT:
                     self._contents_of.append([0])
 
     def _class(self, encoding: bytes) -> type:
@@ -248,14 +238,13 @@ class GlobalIds:
         self._contents.fit(int(self.learner.meta[M_CONTENTS]))
         self.slots.fit(len(self.learner.slots))
 
-    def unknown(self, rows: States, controls: set[int], contents: set[int]) -> None:
-        """Note the control rows and inbox contents of states, and their images, that have no global id."""
+    def unknown(self, rows: States, column: int) -> list[int]:
+        """Return the parts of states in a column, and their images, that have no global id, by ids of this process."""
         self._fit()
-        for column in range(rows.shape[1]):
-            ids, noted = (self._contents, contents) if column else (self.controls, controls)
-            used = rows[:, column]
-            new = np.unique(used[ids.to_global[used] == UNKNOWN])
-            if len(new) and self._symmetric:
-                images = self.learner.a["permuted_contents" if column else "permuted_rows"][new]
-                new = np.unique(images)
-            noted.update(new.tolist())
+        ids, images = (self._contents, "permuted_contents") if column else (self.controls, "permuted_rows")
+        used = rows[:, column]
+        new = np.unique(used[ids.to_global[used] == UNKNOWN])
+        if len(new) and self._symmetric:
+            new = np.unique(self.learner.a[images][new])
+        found: list[int] = new.tolist()
+        return found

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
-from kraftcheck.explorer.tables.states.packing import Packing, Words, by_owner, packing
+from kraftcheck.explorer.tables.states.packing import Words, by_owner, packing
 from kraftcheck.explorer.tables.states.visited import Partition
 
 States = NDArray[np.int32]
@@ -23,43 +23,51 @@ WORD_BYTES = 8
 _NO_ROWS = np.zeros((0, 0), np.int32)
 
 
-def packing_of(counts: list[int]) -> Packing:
-    """Return the packing of states, given the number of ids that each field may have, 0 included."""
-    return packing([max(1, (count - 1).bit_length()) for count in counts])
+class StatePacking:
+    """How the states of a level are packed.
 
+    Parameters
+    ----------
+    counts
+        The number of global ids that each column of a state may have, 0 included.
 
-def packed(states: States, layout: Packing) -> Words:
-    """Return the packed words of states that have a column for every field."""
-    words = np.zeros((len(states), layout.words + 1), np.uint64)
-    pack_states(states, layout.position, layout.width, words)
-    return words
+    Attributes
+    ----------
+    bytes_a_state
+        The bytes that a state takes on its way from task to task.
+    """
 
+    def __init__(self, counts: list[int]) -> None:
+        self._fields = packing([max(1, (count - 1).bit_length()) for count in counts])
+        self.bytes_a_state = (int(self._fields.width.sum()) + 7) // 8
 
-def unpacked(words: Words, layout: Packing) -> States:
-    """Return the states of packed words."""
-    states = np.empty((len(words), len(layout.position)), np.int32)
-    unpack_states(words, layout.position, layout.width, states)
-    return states
+    def partition(self) -> Partition:
+        """Return an empty hash table for packed words."""
+        return Partition(self._fields.words)
 
+    def pack(self, states: States) -> Words:
+        """Return the packed words of states; columns that they lack are 0."""
+        words = np.zeros((len(states), self._fields.words + 1), np.uint64)
+        pack_states(states, self._fields.position, self._fields.width, words)
+        return words
 
-def bytes_a_state(layout: Packing) -> int:
-    """Return the number of bytes that a state takes on its way from task to task."""
-    return (int(layout.width.sum()) + 7) // 8
+    def unpack(self, words: Words) -> States:
+        """Return the states of packed words."""
+        states = np.empty((len(words), len(self._fields.position)), np.int32)
+        unpack_states(words, self._fields.position, self._fields.width, states)
+        return states
 
+    def to_bytes(self, words: Words) -> bytes:
+        """Return packed words as bytes, without those that no state uses."""
+        octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+        return octets[:, : self.bytes_a_state].tobytes()
 
-def to_bytes(words: Words, layout: Packing) -> bytes:
-    """Return packed words as bytes, without those that no state uses."""
-    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
-    return octets[:, : bytes_a_state(layout)].tobytes()
-
-
-def from_bytes(data: Any, layout: Packing) -> Words:
-    """Return packed words from their bytes."""
-    size = bytes_a_state(layout)
-    octets: Bytes = np.frombuffer(data, np.uint8).reshape(-1, size)
-    whole = np.zeros((len(octets), WORD_BYTES * (layout.words + 1)), np.uint8)
-    whole[:, :size] = octets
-    return whole.view("<u8").astype(np.uint64, copy=False)
+    def from_bytes(self, data: Any) -> Words:
+        """Return packed words from their bytes."""
+        octets: Bytes = np.frombuffer(data, np.uint8).reshape(-1, self.bytes_a_state)
+        whole = np.zeros((len(octets), WORD_BYTES * (self._fields.words + 1)), np.uint8)
+        whole[:, : self.bytes_a_state] = octets
+        return whole.view("<u8").astype(np.uint64, copy=False)
 
 
 def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:

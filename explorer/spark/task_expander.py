@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark.definitions import EVENT, Definition
+from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import BATCH, Expander
@@ -32,8 +32,8 @@ class TaskExpander:
 
     Attributes
     ----------
-    expander
-        Expands states that have the ids of this process. Not it but the global ids heed a VIEW.
+    tables
+        The table engine's expander, of states with the ids of this process. Not it but the global ids heed a VIEW.
     ids
         The global ids that this process knows.
     events
@@ -41,12 +41,12 @@ class TaskExpander:
     """
 
     def __init__(self, protocol: Protocol, options: Options, shared: SharedFolder) -> None:
-        self.expander = Expander.of(protocol, replace(options, view=None), 1)
+        self.tables = Expander.of(protocol, replace(options, view=None), 1)
         self.shared = shared
         starts = initial_states(Semantics(protocol), options.init)
-        self.expander.encode(starts)  # this lays out the columns
+        self.tables.encode(starts)  # this lays out the columns
         self.ids = GlobalIds(
-            self.expander.learner,
+            self.tables.learner,
             reachable_classes(protocol, starts),
             [*protocol.constant_values().values(), *starts],
             None if options.view is None else protocol.hidden(options.view),
@@ -68,9 +68,9 @@ class TaskExpander:
         violated
             Names of properties that need not be reported again.
         """
-        self.expander.restart(violated)
+        self.tables.restart(violated)
         self.events: dict[tuple[int, int], Definition] = {}
-        self._visited = VisitedSet(self.expander.threads)
+        self._visited = VisitedSet(self.tables.threads)
 
     def successors(self, states: States) -> Iterator[States]:
         """Yield the successors of states, with the ids of this process: each once, under symmetry one of its images."""
@@ -79,28 +79,28 @@ class TaskExpander:
             rows = self.ids.to_own(part)
             which = np.arange(len(rows), dtype=np.int64)
             while len(which):
-                rows, which = self.expander.expand(rows, which)
-                for index, kind, mask in self.expander.events():
-                    event = Definition(EVENT, kind, b"", (mask, *part[index].tolist()))
+                rows, which = self.tables.expand(rows, which)
+                for index, kind, mask in self.tables.events():
+                    event = Definition(Kind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
-                yield from self._visited.add(self.expander.found())
+                yield from self._visited.add(self.tables.found())
 
     def predecessor(self, states: States, target: States) -> Any:
         """Return the first of some states that leads to a state or an image of it, or None; all with global ids."""
         images = self._images(self.ids.to_own(target[None]))
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
-            found = self.expander.predecessor(self.ids.to_own(part), images)
+            found = self.tables.predecessor(self.ids.to_own(part), images)
             if found is not None:
                 return part[found]
         return None
 
     def _images(self, row: States) -> States:
         """Return the images of a state under the symmetry group, all with the ids of this process."""
-        learner = self.expander.learner
-        if self.expander.copies == 1:
+        learner = self.tables.learner
+        if self.tables.copies == 1:
             return row
-        self.expander.identified(row)  # this learns them
+        self.tables.identified(row)  # this learns them
         images = np.zeros((len(learner.group), row.shape[1]), np.int32)
         for g in range(len(images)):
             images[g, 0] = learner.a["permuted_rows"][row[0, 0], g]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Counts, Stop
+from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
 from kraftcheck.explorer.tables.expander import BAD_STEP, STUCK, Event, Expander
@@ -61,7 +61,7 @@ class Checker:
         tallies: Callable[[], Tallies] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
-        self.books = Bookkeeping(options, self._counts)
+        self.books = Bookkeeping(options, self._totals)
         self.books.result.workers = expander.workers
         self.initial_count = 0
         self._options = options
@@ -164,19 +164,19 @@ class Checker:
         """Return the behaviour through states, given as rows."""
         return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
 
-    # Counts and limits
+    # Totals and limits
 
     @property
     def distinct(self) -> int:
         """Distinct states that are within the constraints."""
         return self._visited() - (0 if self.python is None else self.python.beyond)
 
-    def _counts(self) -> Counts:
+    def _totals(self) -> Totals:
         actions, calls = self._tallies()
         maximum = self._options.max_states  # the last batch may find more; they do not count
         distinct = self.distinct if maximum is None else min(self.distinct, maximum)
         self._growth.sample(distinct, calls)
-        return Counts(distinct, self.initial_count + sum(actions.values()), actions, calls)
+        return Totals(distinct, self.initial_count + sum(actions.values()), actions, calls)
 
     def _own_tallies(self) -> Tallies:
         learner = self._learner

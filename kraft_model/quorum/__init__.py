@@ -36,16 +36,25 @@ module         what is in it
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.elections import Elections
-from kraftcheck.kraft_model.quorum.environment import Environment
-from kraftcheck.kraft_model.quorum.properties import Properties
-from kraftcheck.kraft_model.quorum.replication import Replication
-from kraftcheck.kraft_model.quorum.starts import Starts
-from kraftcheck.kraft_model.quorum.upgrade import Upgrades
+from kraftcheck.kraft_model.quorum.elections import QuorumElections
+from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
+from kraftcheck.kraft_model.quorum.properties import QuorumProperties
+from kraftcheck.kraft_model.quorum.replication import QuorumReplication
+from kraftcheck.kraft_model.quorum.starts import QuorumStarts
+from kraftcheck.kraft_model.quorum.upgrade import QuorumUpgrades
+from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
-class Quorum(Upgrades, Elections, Replication, Environment, Properties, Starts):
+class Quorum(
+    QuorumUpgrades,
+    QuorumVoterChanges,
+    QuorumElections,
+    QuorumReplication,
+    QuorumEnvironment,
+    QuorumProperties,
+    QuorumStarts,
+):
     """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""
 
 

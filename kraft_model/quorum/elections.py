@@ -50,7 +50,7 @@ GRANTS_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
 GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
 
 
-class Elections(QuorumBase):
+class QuorumElections(QuorumBase):
     """Timeouts, votes, and how leaders take and leave office."""
 
     # Timeouts. There are no clocks: a timeout may expire whenever it is running.
@@ -410,4 +410,4 @@ class Elections(QuorumBase):
         yield self.taken(me, after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))
 
 
-__all__ = ["Elections"]
+__all__ = ["QuorumElections"]

@@ -10,7 +10,7 @@ from kraftcheck.kraft_model.quorum.transitions import resigned, stopped
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
-class Environment(QuorumBase):
+class QuorumEnvironment(QuorumBase):
     """Steps that the protocol does not choose: clients, failures, cut links."""
 
     @internal

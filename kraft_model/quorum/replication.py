@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.spec import Record, Step, Steps, internal, on, ordered
 
 
-class Replication(QuorumBase):
+class QuorumReplication(QuorumBase):
     """Fetching, serving fetches, snapshots."""
 
     # Serving
@@ -275,4 +275,4 @@ class Replication(QuorumBase):
         return loaded.but(start=end, high_watermark=max(end, me.high_watermark))
 
 
-__all__ = ["Replication"]
+__all__ = ["QuorumReplication"]

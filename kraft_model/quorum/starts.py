@@ -14,7 +14,7 @@ from kraftcheck.spec import ConstantError, ModelValue, ordered
 from kraftcheck.spec.language.starts import Take, scenario, take
 
 
-class Starts(QuorumBase):
+class QuorumStarts(QuorumBase):
     """The named starts."""
 
     @scenario
@@ -172,4 +172,4 @@ def _leads(me: Replica) -> bool:
     return me.mode is Mode.LEADER
 
 
-__all__ = ["Starts", "elect", "fetches"]
+__all__ = ["QuorumStarts", "elect", "fetches"]

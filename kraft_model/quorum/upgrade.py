@@ -7,11 +7,11 @@ from kraftcheck.kraft_model.quorum.log import is_voter, matches, voter_of
 from kraftcheck.kraft_model.quorum.messages import UpdateVoterRequest, UpdateVoterResponse
 from kraftcheck.kraft_model.quorum.records import Error, Key, KRaftVersion, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, VoterChanges
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, QuorumVoterChanges
 from kraftcheck.spec import Steps, internal, on
 
 
-class Upgrades(VoterChanges):
+class QuorumUpgrades(QuorumVoterChanges):
     """UpdateVoter and the upgrade of kraft.version."""
 
     # UpdateVoter
@@ -134,4 +134,4 @@ class Upgrades(VoterChanges):
         return self.append_voters(me, voters, change, KRaftVersion(version)), [], None
 
 
-__all__ = ["Upgrades"]
+__all__ = ["QuorumUpgrades"]

@@ -35,7 +35,7 @@ ChangeOutcome = tuple[Replica, list[Record], Error | None]
 """The leader after a request, messages to send, and the error; None while the answer is open."""
 
 
-class VoterChanges(QuorumBase):
+class QuorumVoterChanges(QuorumBase):
     """AddVoter, RemoveVoter, and what both need."""
 
     @projection
@@ -340,4 +340,4 @@ def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
     return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
 
 
-__all__ = ["VoterChanges"]
+__all__ = ["QuorumVoterChanges"]

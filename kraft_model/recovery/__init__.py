@@ -29,15 +29,15 @@ module         what is in it
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.brokers import BrokerActions
-from kraftcheck.kraft_model.recovery.clients import ClientActions
-from kraftcheck.kraft_model.recovery.controller import ControllerActions
+from kraftcheck.kraft_model.recovery.brokers import RecoveryBrokers
+from kraftcheck.kraft_model.recovery.clients import RecoveryClients
+from kraftcheck.kraft_model.recovery.controller import RecoveryController
 from kraftcheck.kraft_model.recovery.properties import RecoveryProperties
-from kraftcheck.kraft_model.recovery.replication import ReplicationActions
+from kraftcheck.kraft_model.recovery.replication import RecoveryReplication
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
-class Recovery(RecoveryProperties, ReplicationActions, ClientActions, BrokerActions, ControllerActions):
+class Recovery(RecoveryProperties, RecoveryReplication, RecoveryClients, RecoveryBrokers, RecoveryController):
     """KIP-704: a leader that is elected uncleanly recovers before anyone is served."""
 
 

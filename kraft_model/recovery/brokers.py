@@ -31,10 +31,10 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class BrokerActions(RecoveryBase):
+class RecoveryBrokers(RecoveryBase):
     """What brokers do, apart from serving clients and replicas."""
 
-    # Being told
+    # Hearing of the partition's state
 
     @internal
     def apply_metadata(self, me: Broker, shared: Shared) -> Steps:

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Steps, become, consume, internal, on, ordered
 
 
-class ClientActions(RecoveryBase):
+class RecoveryClients(RecoveryBase):
     """What clients ask, and what they are answered."""
 
     @internal

@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class ControllerActions(RecoveryBase):
+class RecoveryController(RecoveryBase):
     """What the controller does."""
 
     # Sessions
@@ -194,7 +194,7 @@ class ControllerActions(RecoveryBase):
     def _as_read_from_zookeeper(self, me: Controller) -> Partition:
         return me.partition
 
-    # Deciding and telling
+    # Persisting and telling
 
     def _decide(
         self, me: Controller, record: PartitionChangeRecord, shared: Shared, also: Iterable[ModelValue] = ()

@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import ModelValue, Steps, become, consume, internal, on
 
 
-class ReplicationActions(RecoveryBase):
+class RecoveryReplication(RecoveryBase):
     """How followers copy the leader's log."""
 
     # The follower

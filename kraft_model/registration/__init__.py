@@ -28,14 +28,14 @@ module        what is in it
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.active import ActiveControllerActions
-from kraftcheck.kraft_model.registration.nodes import NodeActions
+from kraftcheck.kraft_model.registration.active import RegistrationActiveController
+from kraftcheck.kraft_model.registration.nodes import RegistrationNodes
 from kraftcheck.kraft_model.registration.properties import RegistrationProperties
-from kraftcheck.kraft_model.registration.tools import ToolActions
+from kraftcheck.kraft_model.registration.tools import RegistrationTools
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
-class Registration(RegistrationProperties, ToolActions, NodeActions, ActiveControllerActions):
+class Registration(RegistrationProperties, RegistrationTools, RegistrationNodes, RegistrationActiveController):
     """Unregistering controllers (KAFKA-20395): members, voters and finalized feature levels."""
 
 

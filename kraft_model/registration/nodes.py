@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.registration.records import (
 from kraftcheck.spec import Record, Step, Steps, become, consume, internal, on
 
 
-class NodeActions(RegistrationBase):
+class RegistrationNodes(RegistrationBase):
     """What controllers and brokers do as members of the cluster."""
 
     # The metadata log

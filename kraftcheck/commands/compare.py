@@ -43,8 +43,6 @@ class ComparedRun(NamedTuple):
         What it is called in the table: the variant's name, as given.
     job
         What was searched.
-    engine
-        The engine that did.
     result
         What it found.
     seen_to
@@ -53,7 +51,6 @@ class ComparedRun(NamedTuple):
 
     label: str
     job: Job
-    engine: str
     result: Result
     seen_to: int | None
 
@@ -150,8 +147,8 @@ def _compare(base: Job, variants: list[tuple[str, Job]], arguments: argparse.Nam
     for name, job in variants:
         runs.append(_run(name, job, arguments))
         if runs[-1].result.limit == INTERRUPTED:
-            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
-            return Group(ComparedRun(BASE, base, base.engine, nothing, 0), runs)
+            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, engine=base.engine)
+            return Group(ComparedRun(BASE, base, nothing, 0), runs)
     return Group(_search_base(base, runs, arguments), runs)
 
 
@@ -164,7 +161,7 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     options = job.options
     limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
-    if limited or options.search is not Search.BFS or len(lengths) < len(variants):
+    if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
     depth = max(map(len, lengths))
     tried = _run(BASE, job._replace(options=replace(options, max_states=WHOLE_BASE)), arguments)
@@ -175,15 +172,15 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
 
 def _run(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
     with blaming(job.model):
-        engine, result = run_job(job, quiet=arguments.quiet)
-    return ComparedRun(label, job, engine, result, _seen_to(job, result))
+        result = run_job(job, quiet=arguments.quiet)
+    return ComparedRun(label, job, result, _seen_to(job, result))
 
 
 def _seen_to(job: Job, result: Result) -> int | None:
     """Return up to how many states on a path a search has visited every state; None where it has visited all."""
     if result.complete:
         return None
-    if job.options.search is not Search.BFS or result.depth is None:
+    if job.options.search != Search.BFS or result.depth is None:
         return 0
     return result.depth if result.limit == "max_depth" else max(result.depth - 1, 0)
 
@@ -222,7 +219,7 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
         The base and its variants, searched.
     """
     for one in group.runs:
-        content = result_as_json(one.job, one.engine, one.result)
+        content = result_as_json(one.job, one.result)
         if one is not group.base:
             gained, lost = changed_actions(group.base, one)
             content |= {"actions_gained": gained, "actions_lost": lost}
@@ -274,7 +271,7 @@ def _verdict(one: ComparedRun) -> str:
         return result.verdict.value
     if result.limit == INTERRUPTED:
         return "interrupted"
-    if one.job.options.search is Search.BFS and one.seen_to:
+    if one.job.options.search == Search.BFS and one.seen_to:
         return f"holds to depth {one.seen_to}"
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"
 

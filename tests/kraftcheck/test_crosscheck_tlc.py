@@ -44,7 +44,7 @@ class Careless(LockService):
             yield become(me.but(holder=Name.NOBODY)).spend("losses")
 '''
 
-pytestmark = pytest.mark.tlc
+pytestmark = [pytest.mark.tlc, pytest.mark.kernel]
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_tlcs_own_trace_is_imported(tmp_path) -> None:
     shutil.copy(MODULE, tmp_path)
     config = CONFIG.replace("MutualExclusion", "NobodyEnters").replace("CHECK_DEADLOCK FALSE", "")
     (tmp_path / "model.cfg").write_text(config)
-    found = tlc.run(tlc.find_tool(), tmp_path / MODULE.name, tmp_path / "model.cfg", tlc.TlcOptions(["-difftrace"]))
+    found = tlc.run(tlc.find_tool(), tmp_path / MODULE.name, tmp_path / "model.cfg", ["-difftrace"])
     assert (found.violated, found.kind, found.code) == ("NobodyEnters", "safety", 12)
     (trace,) = read_traces(found.log)
     assert trace.violated == "NobodyEnters"

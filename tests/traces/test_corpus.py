@@ -18,6 +18,8 @@ from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
+pytestmark = pytest.mark.kernel
+
 QUIET = Options(deadlock=False)
 
 # Walks of a least length, and from any number on
@@ -112,6 +114,7 @@ def files(folder: Path) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_same_files_however_they_are_made(run: Run, tmp_path: Path) -> None:
     expected, made = tmp_path / "expected", tmp_path / "made"
     assert run(*WORDS, "--runs", "230", "--out", expected).code == 0
@@ -135,6 +138,7 @@ def test_the_same_files_however_they_are_made(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_violation_on_a_walk_is_shown(run: Run, tmp_path: Path, ping: str) -> None:
     words = ("simulate", ping, "--runs", "120", "--no-deadlock", "--continue", "--quiet")
     shown = [run(*words, *more) for more in ((), (*ON_SPARK, "--out", tmp_path / "made"))]

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.spark.description import describe
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
@@ -24,6 +26,8 @@ from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
 from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
+
+pytestmark = pytest.mark.kernel
 
 # What becomes of one file
 
@@ -116,6 +120,23 @@ def test_what_a_step_changes_is_named() -> None:
         assert any("." in name for name in names)
         assert any(name.startswith("messages to ") for name in names)
     assert list(changed(start, start)) == []
+
+
+def test_the_task_of_an_executor(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from kraftcheck.traces.pipeline.tasks import replay_files
+
+    (tmp_path / "broken").write_text("")
+    paths = [str(TLC / "counterexamples" / "joined.out.gz"), str(tmp_path / "broken")]
+    description = describe(bound("counterexamples/joined", MCReconfig).protocol, Options())
+    arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT, "user_files": "none"}
+    batches = replay_files(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
+    good, broken = pa.Table.from_batches(batches).to_pylist()
+    assert [good["file"], broken["file"]] == paths
+    expected = rows_of(TLC / "counterexamples" / "joined.out.gz")
+    assert good["steps"] == expected.steps
+    assert [trace["verdict"] for trace in (*good["traces"], *broken["traces"])] == ["conforms", "unreadable"]
+    assert [error["line"] for error in broken["errors"]] == [1]
 
 
 # The folder
@@ -214,6 +235,7 @@ def pipeline(source: Path, out: Path, *more: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
     broken, tampered = corpus(tmp_path / "in", 60, 6, 5)
     code, summary = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
@@ -299,9 +321,13 @@ def test_50_broken_files_among_1000(tmp_path: Path) -> None:
         assert row["column"] >= 1
 
 
-@pytest.mark.spark
-def test_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_that_are_not_there(tmp_path: Path) -> None:
     assert main(["pipeline", str(tmp_path / "none"), "--out", str(tmp_path / "o"), "--model", "lock-service"]) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.out").write_text("x")
     words = ["pipeline", str(tmp_path / "a.out"), "--out", str(tmp_path / "o"), "--model", "lock-service"]
     assert main([*words, "--master", "nonsense"]) == 2

