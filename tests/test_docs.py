@@ -14,7 +14,6 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
-from kraftcheck.explorer.result import Options
 from tests.support.kraft_model.faults import (
     QUORUM_FAULTS,
     QUORUM_READINGS,
@@ -25,6 +24,8 @@ from tests.support.kraft_model.faults import (
 )
 from tests.support.kraft_model.progress import STUCK
 
+pytestmark = pytest.mark.kernel
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SCENARIOS = ROOT / "tests" / "scenarios"
@@ -32,16 +33,6 @@ RECOVERY = RECOVERY_READINGS + RECOVERY_FAULTS
 QUORUM = QUORUM_READINGS + QUORUM_FAULTS
 SHOWN_BY = re.compile(r"\b(faults?|variant|property|properties) ([A-Za-z][\w-]*(?:, [A-Za-z][\w-]*)*)")
 SECTION = re.compile(r"^## [^\n]*`([\w-]+)`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def kernel() -> None:
-    """Compile the kernel: until it is, small searches go to the reference engine, and say so."""
-    from kraftcheck.explorer.tables.engine import explore
-    from kraftcheck.spec.examples.lock_service import LockService
-    from kraftcheck.spec.values import ModelValue
-
-    explore(LockService(clients=frozenset({ModelValue("c1")}), losses=0), Options())
 
 
 # Coverage

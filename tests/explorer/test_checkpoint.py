@@ -25,6 +25,8 @@ from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
 from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
+pytestmark = pytest.mark.kernel
+
 ALWAYS, NEVER = 0.0, 1e9  # seconds between two checkpoints
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
 from kraftcheck.explorer.tables.states.levels import Levels
 
+pytestmark = pytest.mark.kernel
+
 Rows = NDArray[np.int32]
 
 

@@ -30,6 +30,8 @@ from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
 from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
+pytestmark = pytest.mark.kernel
+
 
 class Watched(BreadthFirst):
     """Notes the most that it holds in memory, how often it settles, and how often it packs anew on disk."""

@@ -29,6 +29,8 @@ from kraftcheck.spec import (
     projection,
 )
 
+pytestmark = pytest.mark.kernel
+
 
 class Node(Record):
     id: int

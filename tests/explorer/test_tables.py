@@ -21,6 +21,8 @@ from tests.support.explorer.random_protocols import Sample, sample
 from tests.support.explorer.voting import HOSTS, Node, Shared, Voting
 from tests.support.tlc import bound
 
+pytestmark = pytest.mark.kernel
+
 # What the issue asks to be in a tenth of the random protocols at least, in the words of `Sample.features`.
 WANTED = (
     "shared fields read by some",

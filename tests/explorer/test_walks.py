@@ -38,6 +38,8 @@ from kraftcheck.spec.language.semantics import Semantics
 from tests.support.explorer.random_protocols import sample
 from tests.support.tlc import bound as bound_model
 
+pytestmark = pytest.mark.kernel
+
 
 class Node(Record):
     id: int

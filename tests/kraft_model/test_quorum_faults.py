@@ -10,6 +10,8 @@ from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import QUORUM_FAULTS, QUORUM_READINGS, Fault
 from tests.support.kraft_model.searches import check_fault, fault_configurations
 
+pytestmark = pytest.mark.kernel
+
 MODEL = "quorum"
 
 

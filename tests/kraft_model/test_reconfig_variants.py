@@ -22,6 +22,8 @@ from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.protocols import first_sentence, variants_of
 
+pytestmark = pytest.mark.kernel
+
 CONFIGS = Path(kraftcheck.kraft_model.reconfig.__file__).with_name("configs")
 CORRECTED = "restart-without-state-corrected"
 

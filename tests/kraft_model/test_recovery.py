@@ -14,6 +14,8 @@ from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 
+pytestmark = pytest.mark.kernel
+
 MODEL = "recovery"
 SMALL = {  # configuration: distinct states, generated states, depth
     "smoke": (1_017, 2_947, 19),

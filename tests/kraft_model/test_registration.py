@@ -17,6 +17,8 @@ from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 
+pytestmark = pytest.mark.kernel
+
 MODEL = "registration"
 SMALL = {  # configuration: distinct states, generated states, depth
     "smoke": (1_405, 3_085, 19),

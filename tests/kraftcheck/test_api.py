@@ -15,6 +15,8 @@ from kraftcheck.explorer.result import Progress
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
+pytestmark = pytest.mark.kernel
+
 THREE = TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{i}", i) for i in (1, 2, 3)))
 
 

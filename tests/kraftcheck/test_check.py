@@ -16,6 +16,8 @@ from kraftcheck.engines import ENGINES
 from kraftcheck.spec.tla.parsing import parse_value
 from tests.support.command_line import start
 
+pytestmark = pytest.mark.kernel
+
 COUNTS = Path(__file__).parents[1] / "data" / "tlc" / "counts"
 EXPECTED = json.loads((COUNTS / "expected.json").read_text())
 KEYS = {

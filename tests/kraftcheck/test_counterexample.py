@@ -32,6 +32,8 @@ from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec import Bag, Map
 from kraftcheck.spec.display import text_of
 
+pytestmark = pytest.mark.kernel
+
 N1, N2 = ModelValue("n1", 0), ModelValue("n2", 1)
 
 

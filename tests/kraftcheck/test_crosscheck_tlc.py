@@ -44,7 +44,7 @@ class Careless(LockService):
             yield become(me.but(holder=Name.NOBODY)).spend("losses")
 '''
 
-pytestmark = pytest.mark.tlc
+pytestmark = [pytest.mark.tlc, pytest.mark.kernel]
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
+pytestmark = pytest.mark.kernel
+
 QUIET = Options(deadlock=False)
 
 # Walks of a least length, and from any number on

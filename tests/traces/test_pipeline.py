@@ -27,6 +27,8 @@ from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
 from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
 
+pytestmark = pytest.mark.kernel
+
 # What becomes of one file
 
 

@@ -14,6 +14,8 @@ from kraftcheck.traces.corpus.walk_files import WalkWriter
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.kraft_model.searches import bound
 
+pytestmark = pytest.mark.kernel
+
 CASES = [
     (name, config)
     for name in shipped_models()

@@ -12,7 +12,7 @@ from tests.support.command_line import PING, Run
 from tests.support.explorer.comparison import ALIKE
 from tests.support.tlc import COUNTS, LARGE, MODELS
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("application")]
+pytestmark = [pytest.mark.kernel, pytest.mark.spark, pytest.mark.usefixtures("application")]
 
 ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--conf", "spark.ui.enabled=false")
 WITH_JOBS = ("--conf", "spark.kraftcheck.small=0")  # the driver runs no tasks itself

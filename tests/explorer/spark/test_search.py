@@ -31,6 +31,8 @@ pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark.engine import SparkSearch
 from tests.support.spark.pretended import Lost, search
 
+pytestmark = pytest.mark.kernel
+
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 
 
