@@ -22,16 +22,10 @@ class Kind(IntEnum):
 
 
 VALUES = (Kind.SLOT, Kind.SHARED, Kind.LOCAL, Kind.MESSAGE)
-COMPOSITES = (Kind.CONTROL, Kind.INBOX)
 
-SCHEMA = pa.schema(
-    [
-        pa.field("kind", pa.int32(), nullable=False),
-        pa.field("column", pa.int32(), nullable=False),
-        pa.field("encoding", pa.binary(), nullable=False),
-        pa.field("numbers", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
-    ]
-)
+_NUMBERS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_COLUMNS = {"kind": pa.int32(), "column": pa.int32(), "encoding": pa.binary(), "numbers": _NUMBERS}
+SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 DDL = "kind int not null, column int not null, encoding binary not null, numbers array<bigint> not null"
 
 

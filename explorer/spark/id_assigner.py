@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kraftcheck.explorer.spark.definitions import COMPOSITES, VALUES, Definition, Kind, fingerprint
+from kraftcheck.explorer.spark.definitions import VALUES, Definition, Kind, fingerprint
 from kraftcheck.spec.errors import InputError
 
 Key = tuple[int, int]  # kind and column
@@ -28,18 +28,15 @@ class IdAssigner:
     def __init__(self, base: int) -> None:
         self._base = base
         self._values: dict[Key, dict[bytes, tuple[int, bytes]]] = {}  # by fingerprint: id and encoding
-        self._lexicon: set[Definition] = set()
-        self._composites: set[Definition] = set()
+        self._others: set[Definition] = set()
 
     def load(self, definitions: Iterable[Definition]) -> None:
         """Take over definitions in the order of their ids, as a checkpoint has them."""
         for definition in definitions:
             if definition.kind in VALUES:
                 self._add(definition)
-            elif definition.kind in COMPOSITES:
-                self._composites.add(self._key(definition))
             else:
-                self._lexicon.add(definition)
+                self._others.add(self._key(definition))
 
     def merge(self, reports: Sequence[Iterable[Definition]]) -> list[Definition]:
         """Return what is new in reports, in the order of the ids that it gets.
@@ -56,19 +53,17 @@ class IdAssigner:
         """
         listed = [list(report) for report in reports]
         values = [[d for d in report if d.kind in VALUES] for report in listed]
-        lexicon = {d for report in listed for d in report if d.kind in (Kind.CLASS, Kind.MODEL_VALUE)} - self._lexicon
-        self._lexicon |= lexicon
-        new = [*sorted(lexicon), *filter(self._add, sorted({d for report in values for d in report}))]
-        composites: dict[Definition, Definition] = {}
+        new = list(filter(self._add, sorted({d for report in values for d in report})))
+        others: dict[Definition, Definition] = {}
         for report, own in zip(listed, values, strict=True):
             ids = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in own]
             for definition in report:
-                if definition.kind in COMPOSITES:
+                if definition.kind not in VALUES:
                     found = self._resolved(definition, ids)
-                    composites.setdefault(self._key(found), found)
-        fresh = composites.keys() - self._composites
-        self._composites |= fresh
-        return new + sorted(composites[key] for key in fresh)
+                    others.setdefault(self._key(found), found)
+        fresh = others.keys() - self._others
+        self._others |= fresh
+        return sorted([*new, *(others[key] for key in fresh)])
 
     def _add(self, definition: Definition) -> bool:
         """Give a value an id; return False where it has one."""
@@ -83,12 +78,14 @@ class IdAssigner:
         return True
 
     def _resolved(self, definition: Definition, own: list[int]) -> Definition:
-        """Return a control row or inbox content with global ids in place of references within its report."""
+        """Return a definition with global ids in place of references within its report."""
 
         def resolve(reference: int) -> int:
             return reference if reference >= 0 else own[-1 - reference]
 
         given = definition.numbers
+        if definition.kind not in (Kind.CONTROL, Kind.INBOX):
+            return definition
         if definition.kind == Kind.INBOX:
             items = sorted(zip(map(resolve, given[::2]), given[1::2], strict=True))
             return definition._replace(

@@ -28,13 +28,8 @@ Batches = Iterator[Any]
 
 MOST_BYTES = 1 << 20  # of states in one row on their way to a partition
 
-STATES_SCHEMA = pa.schema(
-    [
-        pa.field("task", pa.int32(), nullable=False),
-        pa.field("part", pa.int32(), nullable=False),
-        pa.field("states", pa.binary(), nullable=False),
-    ]
-)
+_COLUMNS = {"task": pa.int32(), "part": pa.int32(), "states": pa.binary()}
+STATES_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 STATES_DDL = "task int not null, part int not null, states binary not null"
 
 
@@ -204,8 +199,5 @@ def precede(arguments: Arguments, batches: Batches) -> Batches:
 
 
 TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
-    "discover": discover,
-    "expand": expand,
-    "settle": settle,
-    "precede": precede,
+    task.__name__: task for task in (discover, expand, settle, precede)
 }

@@ -113,7 +113,7 @@ class QuorumBase(Protocol):
         if self.initial_version == 1 and self.old_software & self.initial_voters:
             raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
 
-    # Who is who at the start
+    # The start
 
     def formatted_voters(self, host: ModelValue, directory: int) -> frozenset[Voter]:
         """Return the voter set that a replica has without any VotersRecord in its log.

@@ -230,7 +230,7 @@ class QuorumProperties(QuorumBase):
         """A snapshot ends no later than what is committed, as far as the process knows (KIP-630)."""
         return me.start <= len(me.log) and (me.high_watermark == 0 or me.start <= me.high_watermark)
 
-    # What a search may be told to leave out
+    # Constraints
 
     @constraint
     def rounds_do_not_overlap(self, me: Replica, peer: Replica) -> bool:

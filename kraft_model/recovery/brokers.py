@@ -34,7 +34,7 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consum
 class RecoveryBrokers(RecoveryBase):
     """What brokers do, apart from serving clients and replicas."""
 
-    # Being told
+    # Hearing of the partition's state
 
     @internal
     def apply_metadata(self, me: Broker, shared: Shared) -> Steps:

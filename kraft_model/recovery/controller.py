@@ -194,7 +194,7 @@ class RecoveryController(RecoveryBase):
     def _as_read_from_zookeeper(self, me: Controller) -> Partition:
         return me.partition
 
-    # Deciding and telling
+    # Persisting and telling
 
     def _decide(
         self, me: Controller, record: PartitionChangeRecord, shared: Shared, also: Iterable[ModelValue] = ()

@@ -98,7 +98,7 @@ class VersionZeroChangesNothing(Recovery, variant="version-zero-changes-nothing"
 
 
 class StaleLeaderEpochAccepted(Recovery, variant="stale-leader-epoch-accepted"):
-    """The controller compares no epochs: a former leader's late report is taken for the present one's."""
+    """The controller compares no epochs: it takes a former leader's late report for the present leader's."""
 
     def _is_stale_leader(self, me: Controller, request: AlterPartitionRequest) -> bool:
         return False
@@ -118,14 +118,14 @@ class StalePartitionEpochAccepted(Recovery, variant="stale-partition-epoch-accep
 
 
 class LateAnswerBelieved(Recovery, variant="late-answer-believed"):
-    """A leader matches the answer to no request: one from an earlier epoch tells it that it has recovered."""
+    """A leader does not match answers to requests: one from an earlier epoch tells it that it has recovered."""
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
         return me.leads
 
 
 class AnyErrorEndsWaiting(Recovery, variant="any-error-ends-waiting"):
-    """A leader takes any error for proof that its request was not applied, though it may have been sent twice."""
+    """A leader takes any error as proof that its request was not applied, though it may have been sent twice."""
 
     def _was_not_applied(self, error: Error) -> bool:
         return True

@@ -38,7 +38,7 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, on, projection
 
 
 class VotersKept(Registration, variant="voters-kept"):
-    """As in Kafka since KAFKA-20865: a member of the voter set is not unregistered, but INVALID_REQUEST returned."""
+    """As in Kafka since KAFKA-20865: unregistering a member of the voter set is refused with INVALID_REQUEST."""
 
     configuration = "finding.running-voter-unregistered"
 
@@ -162,7 +162,7 @@ class UnregistersRegardless(Registration, variant="unregisters-regardless"):
 
 
 class LateAnswerBelieved(Registration, variant="late-answer-believed"):
-    """A tool takes whatever answer arrives for that to its own request, also one to a tool that has timed out."""
+    """A tool takes any answer as the one to its own request, also one to a tool that has timed out."""
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
         return True
