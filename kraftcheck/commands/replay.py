@@ -18,13 +18,14 @@ from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
 from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
+from kraftcheck.traces.trace import TraceFormat
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add(parser, "model")
-    what = "a trace: a log of TLC's, what it writes with -simulate or -dumpTrace, or ITF"
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help=what)
+    formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
     add(parser, "--config", "--set", "--variant", "--max-size")
     add(parser, "--json", help="write what became of each trace as JSON")
     add(parser, "--quiet", help="only the verdicts")

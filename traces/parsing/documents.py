@@ -27,10 +27,6 @@ class JsonFormat(TraceFormat):
 
     mark = ""
 
-    def recognises(self, first: str, beginning: str) -> bool:
-        """Leave JSON to the first of these formats, which reads it."""
-        return False
-
     def fits(self, document: dict[str, Json]) -> bool:
         """Tell whether a document has this format."""
         raise NotImplementedError
