@@ -208,12 +208,7 @@ class RegistrationActiveController(RegistrationBase):
         due = Due(len(log), response_to(request, Error.NONE))
         return consume(me.but(due=(*me.due, due))).put(log=log)
 
-    @projection
-    def running(self, me: Record) -> bool:
-        """Whether a node is up."""
-        return bool(getattr(me, "running", False))
-
-    @internal(reads=running)
+    @internal(reads=RegistrationBase.running)
     def commit(self, me: Controller, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The active controller commits its log, which a majority of the voters has, and sends the answers due.
 

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.registration.image import image_of
 from kraftcheck.kraft_model.registration.records import SYMBOLS, Admin, Broker, Controller, Image, Registered, Shared
-from kraftcheck.spec import Bag, ConstantError, Map, ModelValue, Protocol, State, bound, constant, ordered
+from kraftcheck.spec import (
+    Bag,
+    ConstantError,
+    Map,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    bound,
+    constant,
+    ordered,
+    projection,
+)
 
 
 class RegistrationBase(Protocol):
@@ -111,3 +123,8 @@ class RegistrationBase(Protocol):
         """Whether a node is registered by the committed records."""
         image = self.committed_image(shared)
         return me.id in (image.controllers if isinstance(me, Controller) else image.brokers)
+
+    @projection
+    def running(self, me: Record) -> bool:
+        """Whether a node is up."""
+        return bool(getattr(me, "running", False))

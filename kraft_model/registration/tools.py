@@ -19,19 +19,14 @@ from kraftcheck.kraft_model.registration.records import (
     UnregisterControllerRequest,
     UpdateFeaturesRequest,
 )
-from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
+from kraftcheck.spec import Map, ModelValue, Step, Steps, become, consume, internal, on, ordered
 
 
 class RegistrationTools(RegistrationBase):
     """What the operator does."""
 
-    @projection
-    def up(self, me: Record) -> bool:
-        """Whether a node is up."""
-        return bool(getattr(me, "running", False))
-
-    @internal(reads=up)
-    def run_unregister_controller(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
+    @internal(reads=RegistrationBase.running)
+    def run_unregister_controller(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The operator runs `kafka-cluster unregister-controller` for a stopped node, or carelessly for a running one.
 
         Source: CLI changes, kafka-cluster, step 1 ("should only be run after a controller is stopped").
@@ -39,18 +34,18 @@ class RegistrationTools(RegistrationBase):
         for node in ordered(self.controllers):
             step = self._runs(me, Command(Tool.UNREGISTER_CONTROLLER, node), shared)
             if step is not None:
-                yield step.spend("unregistrations", *["careless"] * up[node])
+                yield step.spend("unregistrations", *["careless"] * running[node])
 
-    @internal(reads=up)
-    def run_unregister_broker(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
+    @internal(reads=RegistrationBase.running)
+    def run_unregister_broker(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The operator runs `kafka-cluster unregister` for a broker."""
         for node in ordered(self.brokers):
             step = self._runs(me, Command(Tool.UNREGISTER_BROKER, node), shared)
             if step is not None:
-                yield step.spend("unregistrations", *["careless"] * up[node])
+                yield step.spend("unregistrations", *["careless"] * running[node])
 
-    @internal(reads=up)
-    def run_remove_controller(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
+    @internal(reads=RegistrationBase.running)
+    def run_remove_controller(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The operator runs `kafka-metadata-quorum remove-controller`, with or without --unregister.
 
         Source: CLI changes, kafka-metadata-quorum, step 1; User Experience: without the flag the node may run on.
@@ -58,7 +53,7 @@ class RegistrationTools(RegistrationBase):
         for node in ordered(self.controllers):
             for tool in (Tool.REMOVE_CONTROLLER, Tool.REMOVE_AND_UNREGISTER):
                 step = self._runs(me, Command(tool, node), shared)
-                careless = up[node] and tool is Tool.REMOVE_AND_UNREGISTER
+                careless = running[node] and tool is Tool.REMOVE_AND_UNREGISTER
                 if step is not None:
                     yield step.spend("removals", *["careless"] * careless)
 
@@ -135,15 +130,15 @@ class RegistrationTools(RegistrationBase):
             return
         yield become(_ended(me, Error.REQUEST_TIMED_OUT)).spend("timeouts")
 
-    @internal(reads=up)
-    def change_configuration(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
+    @internal(reads=RegistrationBase.running)
+    def change_configuration(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The operator removes a stopped voter from controller.quorum.voters on all nodes of a static quorum.
 
         Source: User Experience, "Unregister a voter in a static KRaft quorum", step 3.
         """
         if not self.static:
             return
-        for node in ordered(node for node in shared.voters if not up[node]):
+        for node in ordered(node for node in shared.voters if not running[node]):
             yield become(me).put(voters=shared.voters - {node}).spend("configurations")
 
 

@@ -32,7 +32,7 @@ from kraftcheck.kraft_model.registration.records import (
     UpdateFeaturesRequest,
     VotersRecord,
 )
-from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, on, projection
+from kraftcheck.spec import Map, ModelValue, Step, Steps, on
 
 # Readings
 
@@ -123,22 +123,17 @@ class ControllersUnasked(Registration, variant="controllers-unasked"):
 class StoppedUnasked(Registration, variant="stopped-unasked"):
     """An upgrade does not ask members that are down, lest they block it: one that starts again is too old."""
 
-    @projection
-    def alive(self, me: Record) -> bool:
-        """Whether a node is up."""
-        return bool(getattr(me, "running", False))
-
-    @on(UpdateFeaturesRequest, reads=alive)
+    @on(UpdateFeaturesRequest, reads=Registration.running)
     def handle_update_features(  # type: ignore[override]
-        self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, alive: Map[ModelValue | Name, bool]
+        self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, running: Map[ModelValue | Name, bool]
     ) -> Steps:
         """The active controller finalizes a level that all running members support."""
         if not me.running or shared.active != me.id:
             return
         image = self._image_to_check(shared)
         up = image.but(
-            controllers=Map((node, registered) for node, registered in image.controllers.items() if alive[node]),
-            brokers=Map((node, registered) for node, registered in image.brokers.items() if alive[node]),
+            controllers=Map((node, registered) for node, registered in image.controllers.items() if running[node]),
+            brokers=Map((node, registered) for node, registered in image.brokers.items() if running[node]),
         )
         yield self._upgrades(me, request, shared, up)
 
