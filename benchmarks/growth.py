@@ -13,8 +13,8 @@ import resource
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Options, Progress
-from kraftcheck.explorer.tables.engine import default_workers
-from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 
@@ -40,7 +40,7 @@ class Table:
         states, seconds = progress.distinct_states, progress.seconds
         since = self.before or (0, 0.0)
         rate = (states - since[0]) / max(seconds - since[1], 1e-9)
-        visited = sum(partition.nbytes for partition in self.search.partitions)
+        visited = self.search.visited.memory.nbytes
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"{states:>14,} {seconds:>9.2f} s {rate:>14,.0f} {1e6 / rate:>10.3f} µs {visited / states:>8.1f} B"

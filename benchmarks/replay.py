@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.commands.lenient_binding import bind_leniently
-from kraftcheck.commands.outputs import peak_memory
+from kraftcheck.jobs import bind_leniently
+from kraftcheck.reporting.result_json import peak_memory
 from kraftcheck.traces import Trace, as_text, read_traces
-from kraftcheck.traces.replay.replayer import Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 
 
 def replayer(options: argparse.Namespace) -> Replayer:
@@ -36,7 +36,7 @@ def report(options: argparse.Namespace, files: list[Path]) -> None:
     replays = [replay for file in files for replay in walker.replay(file)]
     seconds = time.perf_counter() - began
     states = sum(replay.steps + 1 for replay in replays)
-    conforming = sum(replay.verdict is Verdict.CONFORMS for replay in replays)
+    conforming = sum(replay.verdict is ReplayVerdict.CONFORMS for replay in replays)
     print(
         f"{len(replays):,} traces, {conforming:,} conform, {states:,} states: {seconds:.2f} s, "
         f"{states / seconds:,.0f} states/s, {peak_memory() / 2**20:,.0f} MiB"

@@ -23,7 +23,7 @@ class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
     """The search is over before it is complete."""
 
 
-class Counts(NamedTuple):
+class Totals(NamedTuple):
     """What a search has counted so far.
 
     Attributes
@@ -51,7 +51,7 @@ class Bookkeeping:
     ----------
     options
         The limits, and where progress is reported.
-    count
+    total
         Returns the counts of the search as they are now.
 
     Attributes
@@ -64,12 +64,12 @@ class Bookkeeping:
         Seconds that the search took before it was resumed.
     """
 
-    def __init__(self, options: Options, count: Callable[[], Counts]) -> None:
+    def __init__(self, options: Options, total: Callable[[], Totals]) -> None:
         self.options = options
         self.result = Result()
         self.violated: set[str] = set()
         self.earlier = 0.0
-        self._count = count
+        self._total = total
         self._began = time.monotonic()
 
     def run(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
@@ -110,9 +110,9 @@ class Bookkeeping:
 
     def tally(self) -> None:
         """Bring the result's counts up to date."""
-        result, counts = self.result, self._count()
-        result.distinct_states, result.generated_states = counts.distinct, counts.generated
-        result.actions, result.handler_calls = counts.actions, counts.handler_calls
+        result, totals = self.result, self._total()
+        result.distinct_states, result.generated_states = totals.distinct, totals.generated
+        result.actions, result.handler_calls = totals.actions, totals.handler_calls
         result.seconds = self.earlier + time.monotonic() - self._began
 
     def report(self, frontier: int) -> None:
@@ -141,6 +141,11 @@ class Bookkeeping:
         self.result.violations.append(Violation(name, trace))
         if not self.options.keep_going:
             raise Stop
+
+    def restart(self) -> None:
+        """Forget what was found; the clock runs on."""
+        self.result = Result()
+        self.violated = set()
 
     def restore(self, violations: list[Violation], seconds: float) -> None:
         """Take in what was found before the search was resumed, and the time it took."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Counts, Stop
+from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.purity import PureSemantics
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep
@@ -74,7 +74,7 @@ class ReferenceSearch:
         self._depths: dict[Value, int] = {}  # of states met, where a depth-first search is bounded
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
-        self._books = Bookkeeping(options, self._counts)
+        self._books = Bookkeeping(options, self._totals)
 
     @property
     def result(self) -> Result:
@@ -102,8 +102,8 @@ class ReferenceSearch:
             if not breadth_first:
                 self.result.depth = None
 
-    def _counts(self) -> Counts:
-        return Counts(
+    def _totals(self) -> Totals:
+        return Totals(
             len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls)
         )
 

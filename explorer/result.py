@@ -12,11 +12,11 @@ from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
-    from kraftcheck.spec.cfg.binding import Bound
+    from kraftcheck.spec.cfg.binding import BoundConfig
 
 
 class Search(StrEnum):
-    """The order in which states are visited."""
+    """Names of orders of search that every installation has."""
 
     BFS = "bfs"
     DFS = "dfs"
@@ -62,7 +62,7 @@ class Options:
     Attributes
     ----------
     search
-        The order of the search.
+        The name of the order in which states are visited.
     properties
         The invariants and step invariants to check.
     constraints, action_constraints
@@ -102,7 +102,7 @@ class Options:
         Spark's settings, as pairs.
     """
 
-    search: Search = Search.BFS
+    search: str = Search.BFS
     properties: tuple[Property, ...] = ()
     constraints: tuple[Property, ...] = ()
     action_constraints: tuple[Property, ...] = ()
@@ -125,7 +125,7 @@ class Options:
     conf: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, bound: Bound, **more: Any) -> Self:
+    def of(cls, bound: BoundConfig, **more: Any) -> Self:
         """Return what a configuration asks a search for.
 
         Parameters
@@ -211,6 +211,8 @@ class Result:
         Time it took.
     workers
         Threads that searched.
+    engine
+        The name of the engine that searched, where one was chosen.
     runs
         Walks made by a random simulation; None for a search.
     notes
@@ -228,6 +230,7 @@ class Result:
     limit: str | None = None
     seconds: float = 0.0
     workers: int = 1
+    engine: str = ""
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
 

@@ -47,114 +47,28 @@ State 3  Take by 2 on Token
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from kraftcheck.api import check, explain, simulate
-    from kraftcheck.explorer.result import Interrupted, Progress, Result, Search, TraceStep, Verdict, Violation
-    from kraftcheck.spec import (
-        Action,
-        ActionError,
-        Bag,
-        BagWithMemory,
-        Channels,
-        ConstantError,
-        InputError,
-        Map,
-        MessageSet,
-        ModelValue,
-        Network,
-        Protocol,
-        ProtocolError,
-        Record,
-        State,
-        Step,
-        Steps,
-        Symbol,
-        action_constraint,
-        become,
-        bound,
-        constant,
-        constraint,
-        consume,
-        environment,
-        hide,
-        internal,
-        invariant,
-        on,
-        ordered,
-        projection,
-        step_invariant,
-    )
-    from kraftcheck.spec.language.starts import Take, scenario, take
-    from kraftcheck.traces.replay.replayer import Replay, Replayer
-
-__all__ = [
-    "Action",
-    "ActionError",
-    "Bag",
-    "BagWithMemory",
-    "Channels",
-    "ConstantError",
-    "InputError",
-    "Interrupted",
-    "Map",
-    "MessageSet",
-    "ModelValue",
-    "Network",
-    "Progress",
-    "Protocol",
-    "ProtocolError",
-    "Record",
-    "Replay",
-    "Replayer",
-    "Result",
-    "Search",
-    "State",
-    "Step",
-    "Steps",
-    "Symbol",
-    "Take",
-    "TraceStep",
-    "Verdict",
-    "Violation",
-    "action_constraint",
-    "become",
-    "bound",
-    "check",
-    "constant",
-    "constraint",
-    "consume",
-    "environment",
-    "explain",
-    "hide",
-    "internal",
-    "invariant",
-    "on",
-    "ordered",
-    "projection",
-    "scenario",
-    "simulate",
-    "step_invariant",
-    "take",
-]
+from typing import Any
 
 _HOMES = {
-    **dict.fromkeys(
-        ("Interrupted", "Progress", "Result", "Search", "TraceStep", "Verdict", "Violation"),
-        "kraftcheck.explorer.result",
-    ),
-    **dict.fromkeys(("check", "explain", "simulate"), "kraftcheck.api"),
-    **dict.fromkeys(("Take", "scenario", "take"), "kraftcheck.spec.language.starts"),
-    **dict.fromkeys(("Replay", "Replayer"), "kraftcheck.traces.replay.replayer"),
+    "kraftcheck.api": "check explain simulate",
+    "kraftcheck.explorer.result": "Interrupted Progress Result Search TraceStep Verdict Violation",
+    "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
-"""Where names come from that do not come from `spec`."""
+"""Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name, imported when it is first asked for: `kraftcheck --help` must stay quick."""
-    if name not in __all__:
+    if name == "__all__":
+        value: Any = sorted([*import_module("kraftcheck.spec").__all__, *" ".join(_HOMES.values()).split()])
+    elif name.startswith("_") or name not in __getattr__("__all__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "kraftcheck.spec")), name)
+    else:
+        home = next((module for module, names in _HOMES.items() if name in names.split()), "kraftcheck.spec")
+        value = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any
 
-from kraftcheck.engines import choose
+from kraftcheck.engines import changed, choose, searches, special
 from kraftcheck.engines import search as run_search
-from kraftcheck.explorer.result import Options, Progress, Result, Search, TraceStep, Violation
-from kraftcheck.reporting.counterexample import plain, told
+from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
+from kraftcheck.reporting.counterexample import told
+from kraftcheck.reporting.lines import plain
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -86,29 +89,9 @@ def check(
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
-    if search not in list(Search):
-        raise InputError(unknown("search", search, list(Search)))
-    _require_known(protocol, symmetry, view, init)
-    options = Options(
-        search=Search(search),
-        properties=_chosen(protocol, properties),
-        constraints=_named(protocol, constraints, "constraint", over_steps=False),
-        action_constraints=_named(protocol, action_constraints, "action constraint", over_steps=True),
-        deadlock=deadlock,
-        symmetry=symmetry,
-        view=view,
-        keep_going=keep_going,
-        check_actions=check_actions,
-        max_states=max_states,
-        max_depth=max_depth,
-        time_limit=time_limit,
-        init=init,
-        workers=workers,
-        report=report,
-    )
-    asked = [option for option, value in (("--check-actions", check_actions), ("--workers", workers)) if value]
-    name = choose(engine, search, asked)
-    return run_search(name, protocol, options, asked=engine is not None or workers is not None)[1]
+    options = _options(protocol, locals())
+    name = choose(engine, search, special(changed(options)))
+    return run_search(name, protocol, options, is_named=engine is not None)
 
 
 def simulate(
@@ -163,21 +146,9 @@ def simulate(
     >>> result.verdict, result.violations[0].property
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
-    from kraftcheck.explorer.tables.searches import random_walks as walks
+    options = _options(protocol, locals())
+    from kraftcheck.explorer.tables import random_walks as walks
 
-    _require_known(protocol, None, None, init)
-    options = Options(
-        properties=_chosen(protocol, properties),
-        constraints=_named(protocol, constraints, "constraint", over_steps=False),
-        action_constraints=_named(protocol, action_constraints, "action constraint", over_steps=True),
-        deadlock=deadlock,
-        keep_going=keep_going,
-        check_actions=check_actions,
-        time_limit=time_limit,
-        init=init,
-        workers=workers,
-        report=report,
-    )
     return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
 
 
@@ -194,22 +165,27 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     return plain(told(protocol, violation))
 
 
-def _require_known(protocol: Protocol, symmetry: str | None, view: str | None, init: str) -> None:
-    starts = start_names(protocol)
+def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
+    """Return the options of a search that are among a function's parameters, with the properties that these name."""
+    asked = {field.name: parameters[field.name] for field in fields(Options) if field.name in parameters}
     for what, name, known in (
-        ("symmetry", symmetry, protocol.symmetries),
-        ("view", view, protocol.views),
-        ("start", init, starts),
+        ("search", asked.get("search"), searches()),
+        ("symmetry", asked.get("symmetry"), protocol.symmetries),
+        ("view", asked.get("view"), protocol.views),
+        ("start", asked["init"], start_names(protocol)),
     ):
         if name is not None and name not in known:
-            raise InputError(unknown(what, name, known, protocol.name()))
-
-
-def _chosen(protocol: Protocol, names: Iterable[str] | None) -> tuple[Property, ...]:
-    """Return the properties of the given names; all invariants where none are given."""
-    if names is not None:
-        return _named(protocol, names, "property")
-    return tuple(p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant"))
+            raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
+    if asked["properties"] is None:
+        invariants = [p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant")]
+        asked["properties"] = tuple(invariants)
+    else:
+        asked["properties"] = _named(protocol, asked["properties"], "property")
+    asked["constraints"] = _named(protocol, asked["constraints"], "constraint", over_steps=False)
+    asked["action_constraints"] = _named(
+        protocol, asked["action_constraints"], "action constraint", over_steps=True
+    )
+    return Options(**asked)
 
 
 def _named(

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.spec.cfg.config import ModelConfig, Named, Position, read_config
+from kraftcheck.spec.cfg.config import ModelConfig, Named, read_config
+from kraftcheck.spec.cfg.parsing import TextPosition
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
@@ -190,7 +191,7 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
 
 def everything(protocol: type[Protocol]) -> ModelConfig:
     """Return the configuration that sets no constant and checks every invariant of a protocol."""
-    place = Position("no configuration", 1, 1)
+    place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
         for kind in ("invariant", "step_invariant")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from kraftcheck.explorer.tables.searches import names as searches_of_tables
 from kraftcheck.spec.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Engine(NamedTuple):
 ENGINES = {
     "tables": Engine(
         "kraftcheck.explorer.tables.engine:explore",
-        ("bfs", "dfs", "iddfs"),
+        searches_of_tables(),
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
@@ -92,12 +93,34 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     return name
 
 
-def search(engine: str, protocol: Protocol, options: Options, *, asked: bool = True) -> tuple[str, Result]:
-    """Run a search; return the name of the engine that did, and what it found.
+def searches() -> list[str]:
+    """Return the names of the orders of search that some engine has."""
+    return sorted({name for engine in ENGINES.values() for name in engine.searches})
+
+
+def special(options: Iterable[str]) -> list[str]:
+    """Return those options that not every engine has, as the command line calls them.
+
+    Parameters
+    ----------
+    options
+        Names of fields of `Options`, or of options that are none.
+    """
+    known = {option for engine in ENGINES.values() for option in engine.options}
+    return [option for name in options if (option := "--" + name.replace("_", "-")) in known]
+
+
+def changed(options: Options) -> list[str]:
+    """Return the names of the fields that have another value than their default."""
+    return [field.name for field in fields(options) if getattr(options, field.name) != field.default]
+
+
+def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool = True) -> Result:
+    """Run a search; the result says which engine did.
 
     The table engine's kernel is compiled when it is used for the first time on a machine, which takes some half a
-    minute. So where the user asked for no engine and it is not compiled yet, the reference engine may try first: a
-    small search it ends at once, with the same result.
+    minute. So where the user named no engine and it is not compiled yet, the reference engine may try first: a small
+    search it ends at once, with the same result.
 
     Parameters
     ----------
@@ -105,16 +128,18 @@ def search(engine: str, protocol: Protocol, options: Options, *, asked: bool = T
         The name of the engine that was chosen.
     protocol, options
         The protocol with its constants, and what the search is asked for.
-    asked
-        Whether the user asked for this engine.
+    is_named
+        Whether the user named the engine.
     """
-    if engine == "tables" and not asked and options.search in ENGINES["reference"].searches:
+    reference = ENGINES["reference"]
+    can_try = options.search in reference.searches and set(special(changed(options))) <= set(reference.options)
+    if engine == "tables" and not is_named and can_try:
         from kraftcheck.explorer.tables.kernel.compiled import is_compiled
 
         if not is_compiled():
             seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)
-            tried = ENGINES["reference"].run(protocol, replace(options, time_limit=seconds))
+            tried = reference.run(protocol, replace(options, time_limit=seconds))
             if tried.limit != "time_limit" or seconds == options.time_limit:
                 tried.notes.append("the table engine is not compiled here yet: the reference engine searched")
-                return "reference", tried
-    return engine, ENGINES[engine].run(protocol, options)
+                return replace(tried, engine="reference")
+    return replace(ENGINES[engine].run(protocol, options), engine=engine)

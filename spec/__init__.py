@@ -1,7 +1,7 @@
 """The language that protocols are written in.
 
-A protocol is a class: constants, records for what a replica knows and says, and one decorated method an action.
-`kraftcheck.spec.examples.lock_service` is a complete one of a page.
+A protocol is a class: constants, records for what a replica knows and sends, and a decorated method for each action.
+`kraftcheck.spec.examples.lock_service` is a complete one that fits on a page.
 """
 
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError
@@ -10,7 +10,7 @@ from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, Messa
 from kraftcheck.spec.language.property import action_constraint, constraint, invariant, step_invariant
 from kraftcheck.spec.language.protocol import Protocol, bound, constant, hide
 from kraftcheck.spec.language.signature import projection
-from kraftcheck.spec.language.starts import scenario, take
+from kraftcheck.spec.language.starts import Take, scenario, take
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step, Steps, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
@@ -37,6 +37,7 @@ __all__ = [
     "Step",
     "Steps",
     "Symbol",
+    "Take",
     "action_constraint",
     "become",
     "bound",

@@ -1,27 +1,20 @@
-"""Reading values back from their canonical encoding, with a protocol's own classes and no others.
+"""Decodes values from their canonical encoding.
 
-An encoding names record and symbol classes by their qualified names. They are looked up in a `Lexicon`: the
-classes that can be reached from a protocol. Nothing is imported or evaluated because a file says so.
+An encoding names record and symbol classes by their qualified names. They are looked up in a `Lexicon`, which holds
+the classes of one protocol. Nothing is imported or evaluated because a file says so.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
-from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Iterable, Sized
+from typing import Any, TypeVar
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, field_values
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
-ClassName = tuple[str, str]
-"""The module of a class and its qualified name."""
 
 _NUMBER = re.compile("0|-?[1-9][0-9]*")
 
@@ -38,12 +31,12 @@ class Lexicon:
     classes
         Subclasses of `Record` and `Symbol`.
     model_values
-        Model values; one that is not among them cannot be decoded, as its place in their order is not known.
+        Model values. Others cannot be decoded, since their place in the canonical order is not known.
 
     Raises
     ------
     InputError
-        Where two classes have one qualified name, so that encodings do not tell them apart.
+        If two classes have the same qualified name, so that encodings do not tell them apart.
     """
 
     def __init__(self, classes: Iterable[type] = (), model_values: Iterable[ModelValue] = ()) -> None:
@@ -66,7 +59,7 @@ class Lexicon:
         Raises
         ------
         InputError
-            Where another class has its qualified name.
+            If another class has its qualified name.
         """
         known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
         other = known.setdefault(cls.__qualname__, cls)
@@ -77,7 +70,7 @@ class Lexicon:
             )
 
     def note(self, value: Value) -> None:
-        """Add the classes and model values that a value is made of.
+        """Add the classes and model values that occur in a value.
 
         Raises
         ------
@@ -101,9 +94,6 @@ def _parts(value: Value) -> Iterable[Value]:
     return value if type(value) in (tuple, frozenset) else ()
 
 
-# Decoding
-
-
 def decode(data: bytes, lexicon: Lexicon) -> Value:
     """Return the value that has a canonical encoding; the inverse of `kraftcheck.spec.values.encode`.
 
@@ -117,17 +107,17 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
     Raises
     ------
     DecodingError
-        Where the bytes are not the canonical encoding of a value, or name what the lexicon does not have.
+        If the bytes are not the canonical encoding of a value, or name something that the lexicon does not have.
     """
-    reader = _Reader(data, lexicon)
+    reader = _ByteReader(data, lexicon)
     value = reader.value()
     if reader.at != len(data):
         raise reader.error(f"expected the end, found {len(data) - reader.at} more bytes")
     return value
 
 
-class _Reader:
-    """Reads one value after the other."""
+class _ByteReader:
+    """Reads values from bytes, one after another."""
 
     def __init__(self, data: bytes, lexicon: Lexicon) -> None:
         self.data = data
@@ -198,7 +188,7 @@ class _Reader:
         return tuple([self.value() for _ in range(self.length())])
 
     def ascending(self, read: Callable[[], T]) -> list[T]:
-        """Return the elements of a set, or the pairs of a map, which stand in the order of their encodings."""
+        """Return the elements of a set, or the pairs of a map, which are in the order of their encodings."""
         found, before = [], b""
         for _ in range(self.length()):
             start = self.at
@@ -219,7 +209,7 @@ class _Reader:
         return self.whole(Map, self.ascending(self.pair))
 
     def whole(self, kind: Callable[[list[T]], C], items: list[T]) -> C:
-        """Return a collection of items, which are all different: 1 and TRUE are not, in Python."""
+        """Return a collection of items, which must all differ. In Python 1 and True do not."""
         found = kind(items)
         if len(found) != len(items):
             raise self.error("expected each element once")
@@ -229,95 +219,12 @@ class _Reader:
 _READERS: dict[bytes, Any] = {
     b"T": lambda reader: True,
     b"F": lambda reader: False,
-    b"i": _Reader.number,
-    b"s": _Reader.text,
-    b"m": _Reader.model_value,
-    b"y": _Reader.symbol,
-    b"r": _Reader.record,
-    b"(": _Reader.sequence,
-    b"{": _Reader.set,
-    b"[": _Reader.map,
+    b"i": _ByteReader.number,
+    b"s": _ByteReader.text,
+    b"m": _ByteReader.model_value,
+    b"y": _ByteReader.symbol,
+    b"r": _ByteReader.record,
+    b"(": _ByteReader.sequence,
+    b"{": _ByteReader.set,
+    b"[": _ByteReader.map,
 }
-
-
-# The classes of a protocol
-
-
-def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[ClassName, type]:
-    """Return the record and symbol classes that can be reached from a protocol.
-
-    These are the classes of the values of its initial states, those that its actions and symbols name, those defined
-    in its modules, and those that the fields of any of them are annotated with.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    states
-        Its initial states.
-    """
-    seen = Lexicon()
-    for value in (*states, *protocol.constant_values().values()):
-        seen.note(value)
-    named = [State, *seen.classes, *protocol.symbols]
-    for action in protocol.actions.values():
-        named += [*action.messages, *action.actors]
-    for module in modules_of(type(protocol)):
-        named += [cls for cls in vars(module).values() if isinstance(cls, type)]
-    found: dict[ClassName, type] = {}
-    while named:
-        cls = named.pop(0)
-        name = (cls.__module__, cls.__qualname__)
-        if not issubclass(cls, Record | Symbol) or cls in (Record, Symbol) or name in found:
-            continue
-        found[name] = cls
-        if issubclass(cls, Record):
-            named += [used for annotation in _annotations(cls) for used in _classes_in(annotation)]
-    return found
-
-
-def _annotations(cls: type[Record]) -> list[Any]:
-    try:
-        return list(field_types(cls).values())
-    except NameError:  # a class defined within a function; its values say what it is made of
-        return []
-
-
-def _classes_in(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _classes_in(argument)
-
-
-def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules that a protocol is made of: its classes', and what these use of the same folder.
-
-    Parameters
-    ----------
-    protocol
-        The protocol's class.
-    """
-    bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
-    waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
-    folders = {path.parent for path in map(source_of, waiting) if path is not None}
-    found: dict[str, ModuleType] = {}
-    while waiting:
-        module = waiting.pop(0)
-        path = source_of(module)
-        if module.__name__ in found or (module.__name__ != protocol.__module__ and path is None):
-            continue
-        if path is not None and path.parent not in folders:
-            continue
-        found[module.__name__] = module
-        for value in vars(module).values():
-            owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            if isinstance(owner, str) and owner in sys.modules:
-                waiting.append(sys.modules[owner])
-    return [found[name] for name in sorted(found)]
-
-
-def source_of(module: ModuleType) -> Path | None:
-    """Return the file that a module was made of, or None where there is none."""
-    name = getattr(module, "__file__", None)
-    return Path(name).resolve() if isinstance(name, str) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
 
 
@@ -28,6 +30,15 @@ def text_of(value: Value) -> str:
         fields = [f"{name}={text_of(getattr(value, name))}" for name in field_names(kind)]
         return f"{kind.__name__}({', '.join(fields)})"
     return str(value)
+
+
+def one_of(choices: Sequence[str]) -> str:
+    """Return choices in one phrase.
+
+    >>> one_of(["a value", "','", "'}'"])
+    "a value, ',' or '}'"
+    """
+    return " or ".join(filter(None, [", ".join(choices[:-1]), *choices[-1:]]))
 
 
 def cut(text: str, width: int) -> str:

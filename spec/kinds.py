@@ -1,10 +1,11 @@
-"""Whether a value is of the type that an annotation names, and how to say what that type is to a person."""
+"""Checks values against the types that annotations give, and describes types, values and mismatches."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import chain, repeat
 from typing import Any, Union, get_args, get_origin
 
 from kraftcheck.spec.display import cut
@@ -13,19 +14,19 @@ from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
-def describe(kind: Any) -> str:
-    """Return a few words for a type: "a set of model values" for `frozenset[ModelValue]`."""
+def describe_type(kind: Any) -> str:
+    """Return a short description of a type: "a set of model values" for `frozenset[ModelValue]`."""
     if kind in SCALARS:
         return SCALARS[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is frozenset:
-        return f"a set of {_plural(describe(arguments[0]))}"
+        return f"a set of {_plural(describe_type(arguments[0]))}"
     if origin is tuple:
-        return f"a sequence of {_plural(describe(arguments[0]))}"
+        return f"a sequence of {_plural(describe_type(arguments[0]))}"
     if origin is Map:
-        return f"a map from {_plural(describe(arguments[0]))} to {_plural(describe(arguments[1]))}"
+        return f"a map from {_plural(describe_type(arguments[0]))} to {_plural(describe_type(arguments[1]))}"
     if origin in (Union, types.UnionType):
-        return " or ".join(describe(argument) for argument in arguments)
+        return " or ".join(describe_type(argument) for argument in arguments)
     return f"a {kind.__name__}" if isinstance(kind, type) else "a value"
 
 
@@ -34,7 +35,7 @@ def _plural(phrase: str) -> str:
 
 
 def describe_value(value: Value) -> str:
-    """Return a few words for what a value is, with the value where it is short."""
+    """Return a short description of a value: its kind, and the value itself, cut if it is long."""
     shown = cut(repr(value), 60)
     kind = type(value)
     if kind is bool:
@@ -47,12 +48,12 @@ def describe_value(value: Value) -> str:
 
 
 def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
-    """Say where a value is not of a type.
+    """Return where a value does not match a type.
 
     Parameters
     ----------
     value
-        What was found.
+        The value.
     kind
         A type as an annotation gives it: a scalar, a `Record`, a `Symbol` class, `frozenset[T]`, `tuple[T, ...]`,
         `tuple[A, B]`, `Map[K, V]`, a union, or `Any`.
@@ -62,50 +63,47 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     Returns
     -------
     str or None
-        "log[2].epoch: expected a number, found ...", or None where the value is of the type.
+        "log[2].epoch: expected a number, found ...". None if the value matches.
     """
-    return None if _checker(kind)(value) else _explain(value, kind, path)
-
-
-def _explain(value: Value, kind: Any, path: str) -> str | None:
-    """Say where a value is not of a type; slower than to find out whether it is."""
-    if kind is Any or kind is object:
-        return _not_a_value(value, path)
-    origin = get_origin(kind)
-    if origin is None:
-        return _plain_mismatch(value, kind, path)
-    arguments = get_args(kind)
-    if origin in (Union, types.UnionType):
-        if any(mismatch(value, argument, path) is None for argument in arguments):
-            return None
-        return _wrong(value, kind, path)
-    if type(value) is not origin:
-        return _wrong(value, kind, path)
-    if origin is frozenset:
-        return _first(mismatch(item, arguments[0], f"an element of {path}") for item in value)
-    if origin is tuple:
-        kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
-        if len(kinds) != len(value):
-            return f"{path}: expected {len(kinds)} elements, found {len(value)}"
-        return _first(mismatch(item, kinds[i], f"{path}[{i + 1}]") for i, item in enumerate(value))
-    if origin is Map:
-        return _first(mismatch(key, arguments[0], f"a key of {path}") for key in value) or _first(
-            mismatch(item, arguments[1], f"{path}[{key!r}]") for key, item in value.items()
-        )
-    return None
-
-
-def _plain_mismatch(value: Value, kind: Any, path: str) -> str | None:
-    if kind in SCALARS or not isinstance(kind, type):
-        return None if type(value) is kind or not isinstance(kind, type) else _wrong(value, kind, path)
-    if not isinstance(value, kind):
-        return _wrong(value, kind, path)
-    if isinstance(value, Record):
-        types_of = field_types(type(value))
-        return _first(mismatch(getattr(value, name), types_of[name], _join(path, name)) for name in types_of)
-    if issubclass(kind, Symbol):
+    if _checker(kind)(value):
         return None
-    return _not_a_value(value, path)
+    for part, part_kind, place in _parts(value, kind, path):
+        problem = mismatch(part, part_kind, place)
+        if problem is not None:
+            return problem
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple and type(value) is tuple and len(value) != len(arguments):
+        return f"{path}: expected {len(arguments)} elements, found {len(value)}"
+    if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
+        return f"{path}: {value!r} of type {type(value).__name__} is not a value that a state may hold"
+    return f"{path}: expected {describe_type(kind)}, found {describe_value(value)}"
+
+
+def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
+    """Yield the parts of a record or collection, with types and names; none if the outermost type differs."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    untyped = kind in (Any, object)
+    if isinstance(value, Record) and (untyped or (isinstance(kind, type) and isinstance(value, kind))):
+        for name, field_kind in field_types(type(value)).items():
+            yield getattr(value, name), field_kind, f"{path}.{name}" if path else name
+    elif untyped and isinstance(value, tuple | frozenset | Map):
+        name = "an item" if isinstance(value, Map) else "an element"
+        for item in chain.from_iterable(value.items()) if isinstance(value, Map) else value:
+            yield item, Any, f"{name} of {path}"
+    elif type(value) is not origin:
+        return
+    elif origin is frozenset:
+        for item in value:
+            yield item, arguments[0], f"an element of {path}"
+    elif origin is tuple and (arguments[-1] is Ellipsis or len(arguments) == len(value)):
+        kinds = repeat(arguments[0]) if arguments[-1] is Ellipsis else arguments
+        for number, (item, item_kind) in enumerate(zip(value, kinds, strict=False), start=1):
+            yield item, item_kind, f"{path}[{number}]"
+    elif origin is Map:
+        for key in value:
+            yield key, arguments[0], f"a key of {path}"
+        for key, item in value.items():
+            yield item, arguments[1], f"{path}[{key!r}]"
 
 
 Check = Callable[[Any], bool]
@@ -113,9 +111,9 @@ Check = Callable[[Any], bool]
 
 @cache
 def _checker(kind: Any) -> Check:
-    """Return a function that says whether a value is of a type."""
+    """Return a function that tells whether a value matches a type."""
     if kind is Any or kind is object:
-        return lambda value: _not_a_value(value, "") is None
+        return _is_value
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is None:
         return _plain_checker(kind)
@@ -152,11 +150,11 @@ def _plain_checker(kind: Any) -> Check:
         return lambda value: type(value) is kind
     if issubclass(kind, Record):
         return lambda value: isinstance(value, kind) and _has_good_fields(value)
-    return lambda value: _plain_mismatch(value, kind, "") is None
+    return lambda value: isinstance(value, kind) and _is_value(value)
 
 
 def _has_good_fields(record: Record) -> bool:
-    """Whether every field is of its type; remembered, since records do not change."""
+    """Whether every field matches its type; memoised, since records are immutable."""
     known = record.__dict__
     if "_well_typed" in known:
         return True
@@ -173,26 +171,11 @@ def _field_checkers(cls: Any) -> list[tuple[str, Check]]:
     return [(name, _checker(kind)) for name, kind in field_types(cls).items()]
 
 
-def _not_a_value(value: Value, path: str) -> str | None:
-    if type(value) in SCALARS or isinstance(value, Symbol):
-        return None
+def _is_value(value: Value) -> bool:
     if isinstance(value, Record):
-        return _plain_mismatch(value, type(value), path)
-    if type(value) in (tuple, frozenset):
-        return _first(_not_a_value(item, f"an element of {path}") for item in value)
+        return _has_good_fields(value)
     if isinstance(value, Map):
-        return _first(_not_a_value(item, f"an item of {path}") for pair in value.items() for item in pair)
-    return f"{path}: {value!r} of type {type(value).__name__} is not a value that a state may hold"
-
-
-def _wrong(value: Value, kind: Any, path: str) -> str:
-    return f"{path}: expected {describe(kind)}, found {describe_value(value)}"
-
-
-def _first(messages: Any) -> str | None:
-    return next((message for message in messages if message is not None), None)
-
-
-@cache
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+        return all(_is_value(key) and _is_value(item) for key, item in value.items())
+    if type(value) in (tuple, frozenset):
+        return all(map(_is_value, value))
+    return type(value) in SCALARS or isinstance(value, Symbol)

@@ -14,10 +14,18 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Self, TypeVar, dataclass_transform, get_type_hints
 
-Value = Any  # a recursive union that mypy cannot express; `check_value` is its definition at run time
+Value = Any
+"""A value: a recursive union that mypy cannot express. `kraftcheck.spec.kinds` checks it at run time."""
+
 K = TypeVar("K")
 V = TypeVar("V", covariant=True)
+A = TypeVar("A")
 T = TypeVar("T")
+
+
+def cached(function: Callable[[A], T]) -> Callable[[A], T]:
+    """Memoise a function of one argument, and keep its types: mypy takes no class for hashable."""
+    return cache(function)
 
 
 class ModelValue:
@@ -84,14 +92,13 @@ class Record:
         super().__init_subclass__(**options)
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
-
     def but(self, **changes: Value) -> Self:
         """Return a copy in which the named fields have the given values.
 
         Raises
         ------
         TypeError
-            For a name that is not a field.
+            If a name is not a field.
         """
         names = field_names(type(self))
         for name in changes:
@@ -124,48 +131,30 @@ class Record:
         return f"{type(self).__name__}({inner})"
 
 
+@cached
+def field_names(cls: type[Record]) -> tuple[str, ...]:
+    """Return the names of a record class's fields, in the order of their declaration."""
+    return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+
+@cached
+def field_types(cls: type[Record]) -> dict[str, Any]:
+    """Return the type of each field of a record class, in the order of their declaration; annotations are resolved."""
+    hints = get_type_hints(cls)
+    return {name: hints[name] for name in field_names(cls)}
+
+
 def field_values(record: Record) -> tuple[Value, ...]:
     """Return the values of a record's fields, in the order of their declaration."""
     return _fields_getter(type(record))(record.__dict__)
 
 
-def _make_fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Value, ...]]:
+@cached
+def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Value, ...]]:
     names = field_names(cls)
     if len(names) > 1:
         return itemgetter(*names)
-    return lambda held: tuple([held[name] for name in names])
-
-
-FieldsGetter = Callable[[dict[str, Value]], tuple[Value, ...]]
-_fields_getter: Callable[[type[Record]], FieldsGetter] = cache(_make_fields_getter)  # type: ignore[assignment]
-
-
-def _field_names(cls: type[Record]) -> tuple[str, ...]:
-    """Return the names of a record class's fields, in the order of their declaration."""
-    return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-
-
-field_names: Callable[[type[Record]], tuple[str, ...]] = cache(_field_names)  # type: ignore[assignment]
-
-
-def _field_types(cls: type[Record]) -> dict[str, Any]:
-    """Return the type of each field of a record class, annotations resolved.
-
-    Parameters
-    ----------
-    cls
-        A subclass of `Record`.
-
-    Returns
-    -------
-    dict
-        From the field's name to its type, in the order of declaration.
-    """
-    hints = get_type_hints(cls)
-    return {name: hints[name] for name in field_names(cls)}
-
-
-field_types: Callable[[type[Record]], dict[str, Any]] = cache(_field_types)  # type: ignore[assignment]
+    return lambda values: tuple([values[name] for name in names])
 
 
 class Map(Mapping[K, V]):
@@ -233,7 +222,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     Raises
     ------
     TypeError
-        For something that is not a value.
+        If it is not a value.
     """
     kind = type(value)
     if kind is bool:
@@ -262,7 +251,7 @@ def _symbol_index(kind: type[Symbol], value: Symbol) -> int:
 
 
 def ordered(values: Iterable[T]) -> list[T]:
-    """Return values sorted in their canonical order. Actions that iterate over a set use it.
+    """Return values sorted in their canonical order. An action that iterates over a set should use it.
 
     >>> ordered(frozenset({3, 1, 2}))
     [1, 2, 3]
@@ -280,12 +269,12 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def encode(value: Value) -> bytes:
-    """Return the canonical encoding: equal values, and only those, have equal encodings.
+    """Return the canonical encoding of a value. Values have equal encodings if and only if they are equal.
 
     Raises
     ------
     TypeError
-        For something that is not a value (a list, a float, None ...).
+        If it is not a value: a list, a float, None.
     """
     kind = type(value)
     if kind is bool:
@@ -312,14 +301,14 @@ def encode(value: Value) -> bytes:
 
 
 def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
-    """Rebuild a value with `leaf` applied to every model value in it, as a symmetry's permutation does.
+    """Return a value with every model value in it replaced, as a symmetry's permutation replaces them.
 
     Parameters
     ----------
     value
         Any value.
     leaf
-        Takes a `ModelValue`, returns the value to put in its place.
+        Takes a `ModelValue` and returns the value that replaces it.
     """
     kind = type(value)
     if kind is ModelValue:

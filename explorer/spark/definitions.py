@@ -7,6 +7,7 @@ a 128-bit hash. Control rows and inbox contents are made of values, and are give
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -14,20 +15,17 @@ import pyarrow as pa
 
 FINGERPRINT_BYTES = 16
 
-CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED = range(12)
-"""Kinds of record: definitions up to INBOX, then what else a task reports."""
+class Kind(IntEnum):
+    """Kinds of record: definitions up to INBOX, then what else a task reports."""
 
-VALUES = (SLOT, SHARED, LOCAL, MESSAGE)
-COMPOSITES = (CONTROL, INBOX)
+    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED = range(12)
 
-SCHEMA = pa.schema(
-    [
-        pa.field("kind", pa.int32(), nullable=False),
-        pa.field("column", pa.int32(), nullable=False),
-        pa.field("encoding", pa.binary(), nullable=False),
-        pa.field("numbers", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
-    ]
-)
+
+VALUES = (Kind.SLOT, Kind.SHARED, Kind.LOCAL, Kind.MESSAGE)
+
+_NUMBERS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_COLUMNS = {"kind": pa.int32(), "column": pa.int32(), "encoding": pa.binary(), "numbers": _NUMBERS}
+SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 DDL = "kind int not null, column int not null, encoding binary not null, numbers array<bigint> not null"
 
 
@@ -47,7 +45,7 @@ class Definition(NamedTuple):
         message's id and count.
     """
 
-    kind: int
+    kind: Kind
     column: int = 0
     encoding: bytes = b""
     numbers: tuple[int, ...] = ()
@@ -69,4 +67,4 @@ def from_table(table: Any) -> Iterator[Definition]:
     """Yield the records of a table."""
     columns = [table.column(name).to_pylist() for name in SCHEMA.names]
     for kind, column, encoding, numbers in zip(*columns, strict=True):
-        yield Definition(kind, column, bytes(encoding), tuple(numbers))
+        yield Definition(Kind(kind), column, bytes(encoding), tuple(numbers))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -12,12 +11,15 @@ from typing import Any
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.decoding import Lexicon, decode
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import PREFIX, load
 from kraftcheck.spec.values import ModelValue, encode
 
 Description = dict[str, Any]
+
+CHECKED = ("properties", "constraints", "action_constraints")
+ASKED = ("deadlock", "symmetry", "view", "init")
+"""What a search is asked for, by the names of its options."""
 
 
 def describe(protocol: Protocol, options: Options) -> Description:
@@ -42,13 +44,8 @@ def describe(protocol: Protocol, options: Options) -> Description:
         },
         "classes": [[found.__module__, found.__qualname__] for found in lexicon.classes],
         "model_values": [[value.name, value.index] for value in lexicon.model_values.values()],
-        "properties": _names(options.properties),
-        "constraints": _names(options.constraints),
-        "action_constraints": _names(options.action_constraints),
-        "deadlock": options.deadlock,
-        "symmetry": options.symmetry,
-        "view": options.view,
-        "init": options.init,
+        **{name: [prop.name for prop in getattr(options, name)] for name in CHECKED},
+        **{name: getattr(options, name) for name in ASKED},
     }
 
 
@@ -69,22 +66,9 @@ def revive(description: Description, user_files: Path) -> tuple[Protocol, Option
         lexicon.model_values[name] = ModelValue(name, index)
     constants = {name: decode(bytes.fromhex(data), lexicon) for name, data in description["constants"].items()}
     protocol: Protocol = cls(**constants)
-    known = cls.properties
-    return protocol, Options(
-        properties=tuple(known[name] for name in description["properties"]),
-        constraints=tuple(known[name] for name in description["constraints"]),
-        action_constraints=tuple(known[name] for name in description["action_constraints"]),
-        deadlock=description["deadlock"],
-        symmetry=description["symmetry"],
-        view=description["view"],
-        init=description["init"],
-        keep_going=True,
-        workers=1,
-    )
-
-
-def _names(properties: Iterable[Property]) -> list[str]:
-    return [prop.name for prop in properties]
+    checked: Any = {name: tuple(cls.properties[prop] for prop in description[name]) for name in CHECKED}
+    asked = {name: description[name] for name in ASKED}
+    return protocol, Options(**checked, **asked, keep_going=True, workers=1)
 
 
 def _class(module: str, name: str, user_files: Path) -> Any:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
-from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark import tasks
 from kraftcheck.explorer.spark.definitions import SCHEMA
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.spec.language.protocol import Protocol
-
-_NUMBERS = pa.schema([pa.field("id", pa.int64())])
 
 
 class CachedFolder(SharedFolder):
     """Keeps in memory the states that this process has read: small levels are a few states in very many files."""
 
-    def __init__(self, shared: SharedFolder) -> None:
-        super().__init__(shared.path)
+    def __init__(self, path: str | PathLike[str]) -> None:
+        super().__init__(path)
         self._read_parts: dict[tuple[int, int], list[States]] = {}
 
     def write_states(self, level: int, part: int, states: States) -> int:
@@ -43,19 +39,15 @@ class DriverTasks:
 
     Parameters
     ----------
-    protocol, options
-        The search.
-    shared
-        The folder that driver and executors share.
+    expander
+        Expands the states.
     run_id
         The run's id in the tasks' arguments.
     """
 
-    def __init__(self, protocol: Protocol, options: Options, shared: SharedFolder, run_id: str) -> None:
-        self._search = protocol, replace(options, keep_going=True, report=None)
-        self._shared = CachedFolder(shared)
+    def __init__(self, expander: TaskExpander, run_id: str) -> None:
+        self._expander = expander
         self._run_id = run_id
-        self._expander: TaskExpander | None = None
 
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
         """Run tasks; return the table that they make. Parameters as those of `Cluster.run`."""
@@ -68,12 +60,9 @@ class DriverTasks:
         return pa.Table.from_batches(self._run(second[0], second[1], sent), SCHEMA)
 
     def _run(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
-        if self._expander is None:
-            self._expander = TaskExpander(*self._search, self._shared)
         tasks.lend(self._run_id, self._expander)
         return tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
 
 
 def _numbers(count: int) -> Iterator[Any]:
-    for number in range(count):
-        yield pa.RecordBatch.from_pydict({"id": [number]}, schema=_NUMBERS)
+    return (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(count))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
+from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
+from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
-from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, Definition
+from kraftcheck.explorer.spark.definitions import Definition, Kind
+from kraftcheck.explorer.spark.driver_tasks import CachedFolder
 from kraftcheck.explorer.spark.id_assigner import IdAssigner
-from kraftcheck.explorer.spark.id_report import undefined
+from kraftcheck.explorer.spark.id_report import IdReport
 from kraftcheck.explorer.spark.jobs import Jobs
 from kraftcheck.explorer.spark.journal import Journal
+from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.session import Cluster
-from kraftcheck.explorer.spark.task_expander import global_ids_of, without_view
-from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch
-from kraftcheck.explorer.tables.kernel.packing import owners
+from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.expander import STUCK
 from kraftcheck.explorer.tables.python_checks import reason, split
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -48,30 +53,23 @@ def explore(protocol: Protocol, options: Options) -> Result:
         Where Spark cannot be had, the engine cannot do what is asked, or the folder cannot be used.
     """
     _require_able(options)
-    cluster: Cluster | None = None
-    checkpoint: SparkCheckpoint | None = None
-    try:
-        checkpoint = SparkCheckpoint(protocol, options)
-        cluster = Cluster(f"kraftcheck {protocol.name()}", options.master, options.conf, type(protocol))
-        if checkpoint.temporary and not cluster.local:
-            raise InputError("--checkpoint: expected a folder that the driver and all executors share")
-        return SparkSearch(protocol, options, cluster, checkpoint).run()
-    finally:
-        if cluster is not None:
-            cluster.close()
-        if checkpoint is not None:
-            checkpoint.close()
+    with closing(SparkCheckpoint(protocol, options)) as checkpoint:
+        title = f"kraftcheck {protocol.name()}"
+        with closing(Cluster(title, options.master, options.conf, type(protocol))) as cluster:
+            if checkpoint.temporary and not cluster.local:
+                raise InputError("--checkpoint: expected a folder that the driver and all executors share")
+            return SparkSearch(protocol, options, cluster, checkpoint).run()
 
 
 def _require_able(options: Options) -> None:
     """Raise InputError for what this engine does not do."""
     parts = split(options)
-    for prop in (*parts.slow, *parts.slow_constraints):
+    for prop in (*parts.non_local, *parts.non_local_constraints):
         why = reason(prop) or "what the tables have no room for"
         raise InputError(f"{prop.name} reads {why}: the engine spark cannot check it; expected --engine tables")
 
 
-class SparkSearch(TableSearch):
+class SparkSearch:
     """The driver's part of a search.
 
     Parameters
@@ -85,39 +83,60 @@ class SparkSearch(TableSearch):
     """
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, checkpoint: SparkCheckpoint) -> None:
-        super().__init__(protocol, without_view(options), 1)
-        self.options = options  # with the view, which the global ids heed, not the tables
-        self.cluster = cluster
-        self.checkpoint = checkpoint
-        self.shared = checkpoint.shared
-        self.journal = Journal(violations=self.result.violations)
-        self.earlier = 0.0
-        self.interruption = Interruption(cluster.cancel)
-        self.jobs = Jobs(protocol, options, cluster, self.shared, self._heed)
+        self.options = options
+        self.journal = Journal()
+        self._checkpoint = checkpoint
+        self._interruption = Interruption(cluster.cancel)
+        self.tasks = TaskExpander(protocol, options, CachedFolder(checkpoint.folder))
+        self.shared, self.ids = self.tasks.shared, self.tasks.ids
+        self.expander = self.tasks.tables
+        learner = self.expander.learner
+        self._assigner = IdAssigner(learner.interner.base)
+        self._jobs = Jobs(protocol, options, cluster, self.tasks)
+        self._checker = Checker(protocol, options, self.expander, lambda: self.journal.distinct, self._tallies)
+        self._books = self._checker.books
+        self._books.result.workers = cluster.parallelism
+        self._class_of = identity_of(protocol, options.symmetry, None)
+        self.journal.actions.update(dict.fromkeys(learner.action_names, 0))
+        self.journal.violations = self._books.result.violations
 
     def run(self) -> Result:
-        """Search, and return what was found. A job that is under way where the user interrupts it is cancelled."""
-        with self.interruption:
-            return super().run()
+        """Search, and return what was found. Where the user interrupts it, the running job is cancelled.
 
-    def search(self) -> None:
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        with self._interruption:
+            return self._checker.run(self._run)
+
+    def _run(self) -> None:
+        try:
+            self._search()
+        except InputError:
+            self._heed()  # a job that fails since it was cancelled is an interruption
+            raise
+        finally:
+            self._books.result.depth = self.journal.depth
+
+    def _search(self) -> None:
         """Search level by level."""
-        first = self.begin()
-        self.ids = global_ids_of(self, self.options.view)
-        self.assigner = IdAssigner(len(self.learner.bounds) + len(self.learner.shared_names))
         if self.options.resume is not None:
             self._resume()
         else:
-            self._start(first)
-        journal = self.journal
+            self._start()
+        journal, books = self.journal, self._books
         discovered: list[Definition] = []
         while journal.levels[-1]:
-            self._look_around()
-            self.result.depth = depth = len(journal.levels)
+            books.result.depth = depth = len(journal.levels)
+            books.look_at_the_clock(journal.count(-1))
+            self._heed()
+            self._checker.stop_at_max_states()
             if depth == self.options.max_depth:
-                self.stop_at("max_depth")
-            events = self._take(discovered or self.jobs.discover(journal))
-            discovered = self.jobs.settle(journal, self.ids.counts)
+                books.stop_at("max_depth")
+            events = self._take(discovered or self._jobs.discover(journal))
+            discovered = self._jobs.settle(journal, self.ids.counts)
             try:
                 self._take_events(events, depth)
             except Stop:
@@ -125,132 +144,88 @@ class SparkSearch(TableSearch):
                 raise
             self._save(finished=not journal.levels[-1])
 
-    def _look_around(self) -> None:
-        self.report(self.journal.count(-1))
-        self._heed()
-        self.stop_at_max_states()
-
     def _heed(self) -> None:
-        if self.interruption.asked:
+        if self._interruption.asked:
             raise KeyboardInterrupt
 
-    def _save(self, *, finished: bool) -> None:
-        self.tally()
-        self.journal.actions, self.journal.seconds = self.result.actions, self.result.seconds
-        self.checkpoint.save(self.journal, finished=finished)
-
-    def _start(self, first: Rows) -> None:
+    def _start(self) -> None:
         journal = self.journal
-        journal.parts = self.jobs.partitions()
+        journal.parts = self._jobs.partitions()
         self.shared.clear()
-        self.identified(first)  # which learns the images under symmetry
-        controls: set[int] = set()
-        contents: set[int] = set()
-        self.ids.unknown(first, controls, contents)
-        self._define(1, [list(undefined(self.ids, controls, contents))])
+        first = self._checker.begin()
+        self.expander.identities(first)  # this learns the images under symmetry
+        report = IdReport(self.ids)
+        report.note(first)
+        self._define(1, [list(report.definitions())])
         states = np.unique(self.ids.to_global(first), axis=0)
-        looks, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
-        states = states[least]
-        owner = np.empty(len(states), np.int64)
-        owners(np.ascontiguousarray(looks), journal.parts, owner)
+        compared, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
         self.shared.begin_level(1)
         journal.levels.append({})
-        for part in np.unique(owner).tolist():
-            mine = states[owner == part]
-            self.shared.write_states(1, part, mine)
+        for part, mine in by_partition(compared, journal.parts):
+            self.shared.write_states(1, part, states[least[mine]])
             journal.levels[0][part] = len(mine)
-        self.check_starts()
+        self._checker.check_starts()
         self._save(finished=False)
 
     def _resume(self) -> None:
-        journal = self.journal = self.checkpoint.restore(self.ids, self.assigner)
-        self.earlier = journal.seconds
-        self.result.violations = journal.violations
-        self.violated = {violation.property for violation in journal.violations}
-        for name, times in journal.actions.items():
-            self.pool[0].fired[self.learner.action_index[name]] = times
+        self._checker.begin()
+        self.journal = self._checkpoint.restore(self._load, self.ids.lexicon)
+        self._books.restore(self.journal.violations, self.journal.seconds)
+
+    def _load(self, levels: list[int]) -> None:
+        self.tasks.load(levels)
+        for level in levels:
+            self._assigner.load(self.shared.read_definitions(level))
+
+    def _save(self, *, finished: bool) -> None:
+        self._books.tally()
+        self.journal.seconds = self._books.result.seconds
+        self._checkpoint.save(self.journal, finished=finished)
 
     def _define(self, level: int, reports: list[list[Definition]]) -> None:
         """Give global ids to what tasks report as new in a level."""
-        new = self.assigner.merge(reports)
+        new = self._assigner.merge(reports)
         if new:
             self.shared.write_definitions(level, new)
-            self.ids.load(new)
-            self.journal.defined.append(level)
+            self.journal.named.append(level)
+            self.tasks.load(self.journal.named)
 
     def _take(self, discovered: list[Definition]) -> list[Definition]:
         """Take in what the states of the last level lead to; return what is violated."""
+        journal, names = self.journal, self.expander.learner.action_names
         reports: list[list[Definition]] = []
         events: list[Definition] = []
-        fired = self.pool[0].fired
         for definition in discovered:
-            if definition.kind == COUNTS:
-                fired += np.array(definition.numbers, np.int64)
+            if definition.kind == Kind.COUNTS:
                 reports.append([])
-            elif definition.kind == CALLS:
-                self.journal.calls.update(dict(zip(self.learner.action_names, definition.numbers, strict=True)))
-            elif definition.kind == EVENT:
+                journal.actions.update(dict(zip(names, definition.numbers, strict=True)))
+            elif definition.kind == Kind.CALLS:
+                journal.calls.update(dict(zip(names, definition.numbers, strict=True)))
+            elif definition.kind == Kind.EVENT:
                 events.append(definition)
             else:
                 reports[-1].append(definition)
-        self._define(len(self.journal.levels) + 1, reports)
+        self._define(len(journal.levels) + 1, reports)
         return events
 
-    # Counts
-
-    @property
-    def distinct(self) -> int:
-        """States found."""
-        return self.journal.distinct
-
-    def depth(self) -> int:
-        """Return the number of levels in which there are states."""
-        return self.journal.depth
-
-    def tally(self) -> None:
-        """Bring the result's counts up to date."""
-        super().tally()
-        self.result.handler_calls = dict(self.journal.calls)
-        self.result.seconds += self.earlier
-
-    def conclude(self) -> Result:
-        """Return the result of a search that is over."""
-        result = super().conclude()
-        result.workers = self.cluster.parallelism
-        return result
+    def _tallies(self) -> tuple[dict[str, int], dict[str, int]]:
+        return dict(self.journal.actions), dict(self.journal.calls)
 
     # What is violated
 
     def _take_events(self, events: list[Definition], level: int) -> None:
-        """Turn what tasks report into violations: of several, that of the least state first."""
+        """Turn what tasks report of a level into violations: of several, that of the least state first."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            if not self._names(kind, mask) <= self.violated:
-                self._level = level
-                self._event(np.array([state], np.int32), 0, kind, mask)
+            names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
+            if not names <= self._books.violated:
+                self._checker.note(kind, mask, self._behaviour(np.array(state, np.int32), level))
 
-    def _names(self, kind: int, mask: int) -> set[str]:
-        """Return what an event says is violated."""
-        if kind == 0:
-            return {DEADLOCK}
-        properties = self.learner.step_judged if kind == 2 else self.learner.in_order
-        return {prop.name for bit, prop in enumerate(properties) if mask >> bit & 1}
-
-    def trace_to(self, rows: Rows, index: int) -> tuple[TraceStep, ...]:
-        """Return a shortest behaviour to a state, given with global ids: each level is asked for a predecessor."""
-        chain = [rows[index]]
-        for level in range(self._level - 1, 0, -1):
-            chain.append(self.jobs.predecessor(self.journal, chain[-1], level))
-        return self._behaviour([self.ids.to_own(state[None])[0] for state in chain[::-1]])
-
-    def _behaviour(self, chain: list[Any]) -> tuple[TraceStep, ...]:
-        """Return a real behaviour through images of states, each of which leads to an image of the next."""
-        canonical = identity_of(self.protocol, self.options.symmetry, None)
-        orbits = [canonical(self.learner.decode_state(row)) for row in chain]
-        steps = [TraceStep(next(state for state in self.starts if canonical(state) == orbits[0]))]
-        for orbit in orbits[1:]:
-            step = next(t for t in self.semantics.transitions(steps[-1].state) if canonical(t.target) == orbit)
-            steps.append(TraceStep(step.target, step.action, step.actor, step.message))
-        return tuple(steps)
-
-
-__all__ = ["SparkSearch", "explore"]
+    def _behaviour(self, state: Any, level: int) -> Behaviour:
+        """Return a shortest behaviour to a state of a level, given with global ids."""
+        path = [state]
+        for before in range(level - 1, 0, -1):
+            path.append(self._jobs.predecessor(self.journal, path[-1], before))
+        decode = self.expander.learner.decode_state
+        classes = [self._class_of(decode(self.ids.to_own(row[None])[0])) for row in reversed(path)]
+        semantics, starts = self._checker.semantics, self._checker.starts
+        return behaviour_along(semantics, classes, starts=starts, class_of=self._class_of)

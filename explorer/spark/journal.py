@@ -11,7 +11,7 @@ from kraftcheck.explorer.result import Violation
 
 @dataclass
 class Journal:
-    """What a search has found. A checkpoint saves it; the states themselves are in the shared folder.
+    """What a search has found. A checkpoint saves it, by these names; the states are in the shared folder.
 
     Attributes
     ----------
@@ -19,7 +19,7 @@ class Journal:
         Number of partitions.
     levels
         Number of states in each partition that has any, by level.
-    defined
+    named
         Levels that are the first to have some global ids.
     actions, calls
         Times each action fired, and times it was called in Python.
@@ -33,8 +33,8 @@ class Journal:
 
     parts: int = 0
     levels: list[dict[int, int]] = field(default_factory=list)
-    defined: list[int] = field(default_factory=list)
-    actions: dict[str, int] = field(default_factory=dict)
+    named: list[int] = field(default_factory=list)
+    actions: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)

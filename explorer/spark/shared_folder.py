@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,23 +28,6 @@ GROUP = 1 << 16
 """States of a row group: a task reads one at a time, and tasks share a file by them."""
 
 LEVELS, DEFINITIONS = "levels", "names"
-
-
-class Piece(NamedTuple):
-    """Consecutive row groups of one file.
-
-    Attributes
-    ----------
-    level, part
-        The file.
-    first, groups
-        The first row group, and how many.
-    """
-
-    level: int
-    part: int
-    first: int
-    groups: int
 
 
 def groups_of(rows: int) -> int:
@@ -95,18 +78,16 @@ class SharedFolder:
         table = pa.table({name: pa.array(states[:, i]) for i, name in enumerate(names)})
         return _write(table, self._part(level, part))
 
-    def read_states(self, piece: Piece) -> Iterator[States]:
-        """Yield the states of a piece of a level, a row group at a time."""
-        return self._read(piece.level, piece.part, slice(piece.first, piece.first + piece.groups))
-
     def read_part(self, level: int, part: int) -> Iterator[States]:
-        """Yield all states of a level that a partition owns."""
-        return self._read(level, part, slice(None))
-
-    def _read(self, level: int, part: int, which: slice) -> Iterator[States]:
+        """Yield the states of a level that a partition owns, a row group at a time."""
         with pq.ParquetFile(self._part(level, part)) as file:
-            for group in range(file.num_row_groups)[which]:
+            for group in range(file.num_row_groups):
                 yield _states(file.read_row_group(group, use_threads=False))
+
+    def read_group(self, level: int, part: int, group: int) -> States:
+        """Return the states of one of the row groups."""
+        with pq.ParquetFile(self._part(level, part)) as file:
+            return _states(file.read_row_group(group, use_threads=False))
 
     def count(self, level: int, part: int) -> int:
         """Return the number of states in a file; 0 where it is missing or not whole."""

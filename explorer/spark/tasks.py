@@ -13,38 +13,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kraftcheck.explorer.spark.definitions import CALLS, COUNTS, EVENT, SETTLED, Definition, to_table
+from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
 from kraftcheck.explorer.spark.description import revive
-from kraftcheck.explorer.spark.id_report import undefined
-from kraftcheck.explorer.spark.rows import (
-    Words,
-    add,
-    first_of_each,
-    from_bytes,
-    in_order,
-    packed,
-    packing_of,
-    to_bytes,
-    unpacked,
-)
-from kraftcheck.explorer.spark.shared_folder import GROUP, Piece, SharedFolder, States
+from kraftcheck.explorer.spark.id_report import IdReport
+from kraftcheck.explorer.spark.packed_states import StatePacking, by_partition, first_of_each, in_order
+from kraftcheck.explorer.spark.shared_folder import GROUP, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
-from kraftcheck.explorer.tables.kernel.packing import owners
-from kraftcheck.explorer.tables.states.visited import Packing, Partition
+from kraftcheck.explorer.tables.states.packing import Words
+from kraftcheck.explorer.tables.states.visited import Partition
 
 Arguments = dict[str, Any]
 Batches = Iterator[Any]
 
 MOST_BYTES = 1 << 20  # of states in one row on their way to a partition
 
-STATES_SCHEMA = pa.schema(
-    [
-        pa.field("task", pa.int32(), nullable=False),
-        pa.field("part", pa.int32(), nullable=False),
-        pa.field("states", pa.binary(), nullable=False),
-    ]
-)
+_COLUMNS = {"task": pa.int32(), "part": pa.int32(), "states": pa.binary()}
+STATES_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 STATES_DDL = "task int not null, part int not null, states binary not null"
 
 
@@ -68,31 +53,24 @@ def _expander(arguments: Arguments) -> TaskExpander:
 
 def _prepared(arguments: Arguments) -> TaskExpander:
     expander = _expander(arguments)
-    expander.load(arguments["defined"])
+    expander.load(arguments["named"])
     expander.begin(arguments["violated"])
     return expander
 
 
-def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> Iterator[Iterator[States]]:
-    """Yield the states of each piece of the tasks whose numbers batches hold, a row group at a time."""
+def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> Iterator[States]:
+    """Yield the states of the tasks whose numbers batches hold, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            for piece in arguments["tasks"][number]:
-                yield expander.shared.read_states(Piece(*piece))
-
-
-def _widened(states: States, columns: int) -> States:
-    """Return states with an empty inbox for every slot that they do not know."""
-    missing = columns - states.shape[1]
-    return np.pad(states, ((0, 0), (0, missing))) if missing > 0 else states
+            for level, part, group in arguments["tasks"][number]:
+                yield expander.shared.read_group(level, part, group)
 
 
 def discover(arguments: Arguments, batches: Batches) -> Batches:
     """Expand states; report how often each action fired, what is violated, and which values are new."""
     discovery = _Discovery(arguments)
-    for piece in _states(discovery.expander, arguments, batches):
-        for states in piece:
-            discovery.expand(states)
+    for states in _states(discovery.expander, arguments, batches):
+        discovery.expand(states)
     yield from to_table(discovery.report()).to_batches()
 
 
@@ -101,121 +79,103 @@ class _Discovery:
 
     def __init__(self, arguments: Arguments) -> None:
         self.expander = _prepared(arguments)
-        self._before = Counter(self.expander.search.learner.handler_calls)
-        self._controls: set[int] = set()
-        self._contents: set[int] = set()
+        self._before = Counter(self.expander.tables.learner.handler_calls)
+        self._unknown = IdReport(self.expander.ids)
 
     def expand(self, states: States) -> None:
         """Expand states."""
         for rows in self.expander.successors(states):
-            self.expander.ids.unknown(rows, self._controls, self._contents)
+            self._unknown.note(rows)
 
     def report(self) -> Iterator[Definition]:
         """Yield what was found."""
-        expander, learner = self.expander, self.expander.search.learner
+        expander, learner = self.expander, self.expander.tables.learner
         calls = [learner.handler_calls[name] - self._before[name] for name in learner.action_names]
-        yield Definition(COUNTS, 0, b"", tuple(expander.search.pool[0].fired.tolist()))
-        yield Definition(CALLS, 0, b"", tuple(calls))
+        yield Definition(Kind.COUNTS, 0, b"", tuple(expander.tables.fired.tolist()))
+        yield Definition(Kind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
-        yield from undefined(expander.ids, self._controls, self._contents)
+        yield from self._unknown.definitions()
 
 
 def expand(arguments: Arguments, batches: Batches) -> Batches:
     """Expand states; yield their successors, packed, each to the partition that owns it."""
     expander = _prepared(arguments)
-    layout, parts, reducers = packing_of(arguments["counts"]), arguments["parts"], arguments["reducers"]
+    layout, parts, reducers = StatePacking(arguments["counts"]), arguments["parts"], arguments["reducers"]
     waiting: dict[int, list[bytes]] = defaultdict(list)
     sizes: Counter[int] = Counter()
 
     def rows_of(part: int) -> Any:
-        data = b"".join(waiting.pop(part))
         sizes[part] = 0
-        values = [part * reducers // parts], [part], [data]
-        arrays = [pa.array(v, field.type) for v, field in zip(values, STATES_SCHEMA, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=STATES_SCHEMA)
+        row = {"task": [part * reducers // parts], "part": [part], "states": [b"".join(waiting.pop(part))]}
+        return pa.RecordBatch.from_pydict(row, schema=STATES_SCHEMA)
 
-    for piece in _states(expander, arguments, batches):
-        for states in piece:
-            for rows in expander.successors(states):
-                found = expander.ids.to_global(rows)
-                for part, words in _divided(expander.ids.compared(found), packed(found, layout), parts):
-                    data = to_bytes(words, layout)
-                    waiting[part].append(data)
-                    sizes[part] += len(data)
-                    if sizes[part] > MOST_BYTES:
-                        yield rows_of(part)
+    for states in _states(expander, arguments, batches):
+        for rows in expander.successors(states):
+            found = expander.ids.to_global(rows)
+            words = layout.pack(found)
+            for part, mine in by_partition(expander.ids.compared(found), parts):
+                data = layout.to_bytes(words[mine])
+                waiting[part].append(data)
+                sizes[part] += len(data)
+                if sizes[part] > MOST_BYTES:
+                    yield rows_of(part)
     for part in sorted(waiting):
         yield rows_of(part)
-
-
-def _divided(states: States, words: Any, parts: int) -> Iterator[tuple[int, Any]]:
-    """Yield the packed words of states by the partition that owns them, given what states are compared by."""
-    owner = np.empty(len(states), np.int64)
-    owners(states, parts, owner)
-    order = np.argsort(owner.astype(np.uint16) if parts <= 1 << 16 else owner, kind="stable")
-    ends = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=parts))])
-    ordered = words[order]
-    for part in range(parts):
-        if ends[part] < ends[part + 1]:
-            yield part, ordered[ends[part] : ends[part + 1]]
 
 
 def settle(arguments: Arguments, batches: Batches) -> Batches:
     """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
     viewed = arguments["description"]["view"] is not None
     known = _prepared(arguments) if viewed else _expanders.get(arguments["run"])
+    compared = known.ids.compared if viewed and known is not None else None
     shared = SharedFolder(arguments["folder"]) if known is None else known.shared
-    layout, level = packing_of(arguments["counts"]), arguments["level"]
+    layout, level = StatePacking(arguments["counts"]), arguments["level"]
     candidates: dict[int, Partition] = {}
     received: Counter[int] = Counter()
     for batch in batches:
         parts = batch.column(1).to_pylist()
         for part, data in zip(parts, batch.column(2), strict=True):
             if part not in candidates:
-                candidates[part] = Partition(layout.words)
-            words = from_bytes(data.as_buffer(), layout)
+                candidates[part] = layout.partition()
+            words = layout.from_bytes(data.as_buffer())
             received[part] += len(words)
-            add(candidates[part], words)
+            candidates[part].add_words(words)
     discovery: _Discovery | None = None
     settled = []
-    columns = len(layout.position)
     for part in sorted(candidates):
         levels = arguments["files"].get(str(part), ())
-        before = (_widened(states, columns) for number in levels for states in shared.read_part(number, part))
-        if viewed:
-            assert known is not None
-            fresh = _fresh_by_view(candidates.pop(part), before, layout, known.ids.compared)
-        else:
-            fresh = _fresh(candidates.pop(part), before, layout)
+        before = (states for number in levels for states in shared.read_part(number, part))
+        mine = candidates.pop(part)
+        fresh = _fresh(mine, before, layout) if compared is None else _fresh_by_view(mine, before, layout, compared)
         size = 0
         if len(fresh):
-            states = unpacked(fresh, layout)
+            states = layout.unpack(fresh)
             size = shared.write_states(level, part, states)
             discovery = discovery or _Discovery(arguments)
             for first in range(0, len(states), GROUP):
                 discovery.expand(states[first : first + GROUP])
-        settled.append(Definition(SETTLED, part, b"", (len(fresh), size, received[part])))
+        settled.append(Definition(Kind.SETTLED, part, b"", (len(fresh), size, received[part])))
     report = [] if discovery is None else discovery.report()
     yield from to_table([*settled, *report]).to_batches()
 
 
-def _fresh(candidates: Partition, before: Iterator[States], layout: Packing) -> Words:
+def _fresh(candidates: Partition, before: Iterator[States], layout: StatePacking) -> Words:
     """Return the packed words of those candidates that are not among the states before, in order."""
-    visited = _marked(candidates, (packed(states, layout) for states in before))
+    visited = _marked(candidates, (layout.pack(states) for states in before))
     return in_order(candidates.words()[visited[candidates.places != 0] == 0])
 
 
 def _fresh_by_view(
-    candidates: Partition, before: Iterator[States], layout: Packing, compared: Callable[[States], States]
+    candidates: Partition, before: Iterator[States], layout: StatePacking, compared: Callable[[States], States]
 ) -> Words:
     """Return the same where states that look alike count as one: of those that do, the least."""
     words = candidates.words()
-    keys = packed(compared(unpacked(words, layout)), layout)
+    keys = layout.pack(compared(layout.unpack(words)))
     least = first_of_each(keys, words)
     words, keys = words[least], keys[least]
-    looks = Partition(layout.words)
-    add(looks, keys)
-    visited = _marked(looks, (packed(compared(states), layout) for states in before))
+    looks = layout.partition()
+    looks.add_words(keys)
+    visited = _marked(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
     look_up(looks.keys, looks.places, keys, visited, known)
     return in_order(words[known == 0])
@@ -230,21 +190,14 @@ def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
 
 
 def precede(arguments: Arguments, batches: Batches) -> Batches:
-    """Report the first state of each piece that leads to a given one."""
+    """Report the first state of each row group that leads to a given one."""
     expander = _prepared(arguments)
     target = np.array(arguments["target"], np.int32)
-    found = []
-    for piece in _states(expander, arguments, batches):
-        leading = (expander.predecessor(_widened(states, len(target)), target) for states in piece)
-        state = next((state for state in leading if state is not None), None)
-        if state is not None:
-            found.append(Definition(EVENT, 0, b"", tuple(state.tolist())))
-    yield from to_table(found).to_batches()
+    found = (expander.predecessor(states, target) for states in _states(expander, arguments, batches))
+    events = [Definition(Kind.EVENT, 0, b"", tuple(state.tolist())) for state in found if state is not None]
+    yield from to_table(events).to_batches()
 
 
 TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
-    "discover": discover,
-    "expand": expand,
-    "settle": settle,
-    "precede": precede,
+    task.__name__: task for task in (discover, expand, settle, precede)
 }

@@ -1,29 +1,29 @@
-"""Properties and constraints that the tables cannot decide: those are evaluated in Python, on each new state.
+"""Evaluates non-local properties and constraints in Python, on each new state.
 
-The tables decide what reads replicas, projections of them and shared fields, or one message alone. What reads a whole
-state, a message together with something else, or whole inboxes has nearly as many inputs as there are states.
+The tables decide the local ones: those that read replicas, projections of them and shared fields, or one message alone.
+What reads a whole state, a message together with something else, or whole inboxes has nearly as many inputs as there
+are states.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.result import Options, TraceStep
+from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.bookkeeping import Bookkeeping
+from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.kernel.layout import MOST_PROPERTIES
 from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
-if TYPE_CHECKING:
-    from kraftcheck.explorer.tables.engine import TableSearch
-
 Rows = NDArray[np.int32]
-Behaviour = tuple[TraceStep, ...]
+
 
 class Parts(NamedTuple):
     """The properties and constraints of a search, by how they are decided.
@@ -34,21 +34,21 @@ class Parts(NamedTuple):
         By a control row.
     about_messages
         Invariants of one message alone.
-    slow, slow_constraints
+    non_local, non_local_constraints
         By Python, on each new state.
     """
 
     properties: tuple[Property, ...]
     constraints: tuple[Property, ...]
     about_messages: tuple[Property, ...]
-    slow: tuple[Property, ...]
-    slow_constraints: tuple[Property, ...]
+    non_local: tuple[Property, ...]
+    non_local_constraints: tuple[Property, ...]
 
 
 def split(options: Options) -> Parts:
-    """Tell the properties and constraints that the tables decide from the slow ones."""
+    """Divide the properties and constraints of a search by how they are decided."""
     about_states = [p for p in options.properties if not p.over_steps]
-    room = MOST_PROPERTIES - 1  # those for which there is none are slow
+    room = MOST_PROPERTIES - 1  # Python evaluates those for which there is none
     constraints = [c for c in options.constraints if reason(c) is None][:room]
     local = [p for p in about_states if reason(p) is None and p.asks != ("message",)][: room - len(constraints)]
     messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
@@ -62,7 +62,7 @@ def split(options: Options) -> Parts:
 
 
 def reason(prop: Property) -> str | None:
-    """Return what a property reads that makes it slow; None where the tables decide it."""
+    """Return what a property reads that makes it non-local; None where it is local."""
     if "state" in prop.asks:
         return "whole states"
     if any(read.of_inbox for read in prop.reads):
@@ -75,87 +75,102 @@ def reason(prop: Property) -> str | None:
     return None
 
 
-class SlowChecks:
-    """Evaluates the slow properties and constraints of a search, state by state, by the reference semantics.
+class PythonChecks:
+    """Evaluates the non-local properties and constraints of a search by the reference semantics.
 
     Parameters
     ----------
-    search
-        The search.
     parts
-        What it checks.
+        What is checked.
+    action_constraints
+        Beyond which steps are not taken.
+    semantics
+        The meaning of the protocol.
+    decode
+        Returns the state of a row.
+    identify
+        Returns the rows that stand for states.
+    books
+        Where violations are reported.
     """
 
-    def __init__(self, search: TableSearch, parts: Parts) -> None:
-        self._search = search
+    def __init__(
+        self,
+        parts: Parts,
+        action_constraints: tuple[Property, ...],
+        semantics: Semantics,
+        decode: Callable[[Any], State],
+        identify: Callable[[Rows], Rows],
+        books: Bookkeeping,
+    ) -> None:
         self._parts = parts
-        self._semantics = search.semantics
+        self._action_constraints = action_constraints
+        self._semantics = semantics
+        self._decode = decode
+        self._identify = identify
+        self._books = books
         self._evaluated: Counter[str] = Counter()
         self._beyond: set[bytes] = set()
         self._verdicts: dict[bytes, list[str]] = {}
-        self._prunes = bool(parts.constraints or search.options.action_constraints)
 
     @property
     def beyond(self) -> int:
-        """States beyond the slow constraints that were found, and so are in the visited set."""
+        """States beyond the non-local constraints that were found, and so are in the visited set."""
         return len(self._beyond)
 
     @property
     def constrains(self) -> bool:
-        """Whether there is a slow constraint."""
-        return bool(self._parts.slow_constraints)
+        """Whether there is a non-local constraint."""
+        return bool(self._parts.non_local_constraints)
 
-    def within(self, row: Any) -> bool:
-        """Return whether the state of a row is within the slow constraints."""
-        state = self._search.learner.decode_state(row)
-        return all(self._holds(constraint, state) for constraint in self._parts.slow_constraints)
+    def is_within(self, row: Any) -> bool:
+        """Return whether the state of a row is within the non-local constraints."""
+        return self._within(self._decode(row))
+
+    def _within(self, state: State) -> bool:
+        return all(self._holds(constraint, state) for constraint in self._parts.non_local_constraints)
 
     def violated_by(self, row: Any) -> list[str]:
-        """Return the slow properties that do not hold in the state of a row; remembered."""
-        key = row.tobytes().rstrip(b"\0")
+        """Return the non-local properties that do not hold in the state of a row; memoised."""
+        key = _key(row)
         found = self._verdicts.get(key)
         if found is None:
-            state = self._search.learner.decode_state(row)
-            found = self._verdicts[key] = [p.name for p in self._parts.slow if not self._holds(p, state)]
+            state = self._decode(row)
+            found = self._verdicts[key] = [p.name for p in self._parts.non_local if not self._holds(p, state)]
         return found
 
     def forget(self) -> None:
         """Forget which states were found: the visited set was emptied."""
         self._beyond.clear()
 
-    def admit(self, found: list[Rows], first: int, trace_to: Callable[[Any], Behaviour]) -> None:
-        """Check new states, and drop those that are beyond a slow constraint.
+    def admit(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> Rows:
+        """Check new states; return the rows of those that are within the non-local constraints.
 
         Parameters
         ----------
-        found
-            Rows of states; from place `first` on they are new.
-        first
-            Where to begin.
+        rows
+            Rows of states.
         trace_to
             Returns a behaviour that leads to the state of a row.
         """
-        for place in range(first, len(found)):
-            rows = found[place]
-            kept = np.array([self._admitted(row, trace_to) for row in rows], bool)
-            if not kept.all():
-                self._note_beyond(rows[~kept])
-                found[place] = rows[kept]
-        found[first:] = [rows for rows in found[first:] if len(rows)]
+        kept = np.array([self._admits(row, trace_to) for row in rows], bool)
+        if kept.all():
+            return rows
+        for row in self._identify(rows[~kept]):
+            self._beyond.add(_key(row))
+        within: Rows = rows[kept]
+        return within
 
-    def _admitted(self, row: Any, trace_to: Callable[[Any], Behaviour]) -> bool:
-        state = self._search.learner.decode_state(row)
+    def _admits(self, row: Any, trace_to: Callable[[Any], Behaviour]) -> bool:
+        state = self._decode(row)
         for name in self._violated(state):
-            self._search.violation(name, trace_to(row))
-        return all(self._holds(c, state) for c in self._parts.slow_constraints)
+            self._books.violation(name, trace_to(row))
+        return self._within(state)
 
-    def _note_beyond(self, rows: Rows) -> None:
-        search = self._search
-        for row in search.identified(np.ascontiguousarray(rows))[:, -rows.shape[1] :]:
-            self._beyond.add(row.tobytes().rstrip(b"\0"))  # without the inboxes of slots that came later
-
-    def pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
-        """Check the successors of expanded states that the kernel drops: their invariants are checked all the same.
+    def check_pruned(
+        self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]
+    ) -> None:
+        """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same.
 
         Parameters
         ----------
@@ -164,39 +179,46 @@ class SlowChecks:
         trace_to
             Returns a behaviour that leads to a row, given by its index.
         """
-        if not self._prunes or not self._parts.slow:
+        if not self._parts.non_local or not (self._parts.constraints or self._action_constraints):
             return
         for index in which.tolist():
-            state = self._search.learner.decode_state(rows[index])
+            state = self._decode(rows[index])
             for transition in self._semantics.transitions(state):
-                if self._is_dropped(state, transition.target):
+                if self._is_pruned(state, transition.target):
                     for name in self._violated(transition.target):
-                        self._search.violation(name, (*trace_to(rows, index), _step(transition)))
+                        self._books.violation(name, (*trace_to(rows, index), step_of(transition)))
 
-    def _is_dropped(self, state: State, target: State) -> bool:
-        semantics, action_constraints = self._semantics, self._search.options.action_constraints
+    def _is_pruned(self, state: State, target: State) -> bool:
+        semantics = self._semantics
         return not (
             all(semantics.holds(c, target) for c in self._parts.constraints)
-            and all(semantics.holds_over(c, state, target) for c in action_constraints)
+            and all(semantics.holds_over(c, state, target) for c in self._action_constraints)
         )
 
     def _violated(self, state: State) -> list[str]:
-        """Return the slow properties, not yet known to be violated, that do not hold in a state."""
-        known = self._search.violated
-        return [p.name for p in self._parts.slow if p.name not in known and not self._holds(p, state)]
+        """Return the non-local properties, not yet known to be violated, that do not hold in a state."""
+        known = self._books.violated
+        return [p.name for p in self._parts.non_local if p.name not in known and not self._holds(p, state)]
 
     def _holds(self, prop: Property, state: State) -> bool:
         self._evaluated[prop.name] += 1
         return self._semantics.holds(prop, state)
 
-    def notes(self) -> list[str]:
-        """Return what to tell the user: which properties were slow, why, and how often they were evaluated."""
+    def notes(self, starts: int) -> list[str]:
+        """Return what to tell the user: which properties are non-local, why, and how often they were evaluated.
+
+        Parameters
+        ----------
+        starts
+            How many initial states were checked besides.
+        """
         return [
             f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}: "
-            f"it was evaluated {self._evaluated[prop.name] + len(self._search.starts):,} times"
-            for prop in (*self._parts.slow, *self._parts.slow_constraints)
+            f"it was evaluated {self._evaluated[prop.name] + starts:,} times"
+            for prop in (*self._parts.non_local, *self._parts.non_local_constraints)
         ]
 
 
-def _step(transition: Transition) -> TraceStep:
-    return TraceStep(transition.target, transition.action, transition.actor, transition.message)
+def _key(row: Any) -> bytes:
+    """Return the bytes of a row without the inboxes of replicas that may have come later."""
+    return bytes(row.tobytes().rstrip(b"\0"))

@@ -1,24 +1,60 @@
 """KRaft as Kafka adopted it: KIP-595, KIP-630 (snapshots), KIP-853 (voter changes) and KIP-996 (pre-vote).
 
 Where these texts disagree, the reference section of a KIP goes before its user story, then comes Kafka's code, then the
-newer text; every other reading is a variant (`quorum.variants`) and a finding (`docs/findings.md`).
+newer text; every other reading is a variant and a finding (`docs/findings.md`). `docs/coverage.md` lists the statements
+of the KIPs one by one.
 
-What is left out: time (a timeout may expire whenever it runs), addresses (a number stands for a replica's endpoints),
-principals; several batches in one fetch are as many as the leader has (`FetchLimit`), snapshots travel in one piece.
-What is there, statement by statement of the KIPs, is in `docs/coverage.md`.
+Left out are time (a timeout may expire whenever it runs), addresses (a number stands for a replica's endpoints) and
+principals. A fetch returns as many batches as the leader has, or `FetchLimit`; a snapshot travels in one piece.
+
+=============  =======================================================================================================
+module         what is in it
+=============  =======================================================================================================
+`records`      symbols (modes, errors), replica keys, voters, log records, batches
+`messages`     requests and responses, and the groups of messages that are dropped together
+`state`        what a replica knows; what belongs to nobody, with the history that properties read
+`log`          pure rules: log ends, truncation, voter sets in a log, majorities
+`transitions`  pure rules: how a replica enters each mode, and what a restart leaves
+`base`         constants and bounds, the network (LoseMessage, DuplicateMessage), `Init`; what several modules use:
+               steps, fetches, the high watermark
+`elections`    FetchTimeout, ElectionTimeout, PreVoteTimeout, ResignedTimeout, HandleVoteRequest, HandleVoteResponse,
+               RepeatBeginQuorumEpoch, HandleBeginQuorumEpochRequest, HandleAcknowledgement, Resign,
+               HandleEndQuorumEpochRequest
+`replication`  HandleFetchRequest, HandleFetchResponse, FetchFromBootstrapServer, Retry, TakeSnapshot,
+               HandleFetchSnapshotRequest, HandleFetchSnapshotResponse
+`voters`       AddVoter, HandleAddVoterRequest, HandleApiVersionsRequest, HandleApiVersionsResponse, RemoveVoter,
+               HandleRemoveVoterRequest, ExpireOperation, Join, HandleJoinResponse, ReadAnswer, DescribeQuorum
+`upgrade`      SendUpdateVoter, HandleUpdateVoterRequest, HandleUpdateVoterResponse, Upgrade, Downgrade
+`environment`  ClientAppend, Restart, RestartLosingUnflushed, Crash, LoseDisk, MoveEndpoint, ChangeSoftware, Cut,
+               Heal, CheckQuorum
+`properties`   invariants, step invariants and constraints
+`starts`       named starts for INIT, besides `Init`
+`variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs
+`configs/`     bounded configurations (`.cfg`)
+=============  =======================================================================================================
 """
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.elections import Elections
-from kraftcheck.kraft_model.quorum.environment import Environment
-from kraftcheck.kraft_model.quorum.properties import Properties
-from kraftcheck.kraft_model.quorum.replication import Replication
-from kraftcheck.kraft_model.quorum.starts import Starts
-from kraftcheck.kraft_model.quorum.upgrade import Upgrades
+from kraftcheck.kraft_model.quorum.elections import QuorumElections
+from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
+from kraftcheck.kraft_model.quorum.properties import QuorumProperties
+from kraftcheck.kraft_model.quorum.replication import QuorumReplication
+from kraftcheck.kraft_model.quorum.starts import QuorumStarts
+from kraftcheck.kraft_model.quorum.upgrade import QuorumUpgrades
+from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 
 
-class Quorum(Upgrades, Elections, Replication, Environment, Properties, Starts):
+# The bases stand in reverse: actions are listed from the last base to the first.
+class Quorum(
+    QuorumUpgrades,
+    QuorumVoterChanges,
+    QuorumElections,
+    QuorumReplication,
+    QuorumEnvironment,
+    QuorumProperties,
+    QuorumStarts,
+):
     """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""
 
 

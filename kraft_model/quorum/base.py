@@ -1,4 +1,4 @@
-"""The constants of `quorum`, and what several of its parts need: steps, fetches, the high watermark."""
+"""The constants of `quorum`, how it starts, and what several modules use: steps, fetches, the high watermark."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from kraftcheck.spec import (
 )
 
 ADMIN = ModelValue("admin", 1 << 20)
-"""Who sends what an administrator asks for, and gets the answers."""
+"""The administrator's id: it sends requests and receives the answers."""
 
 
 class QuorumBase(Protocol):
-    """Constants, bounds and shared helpers. Every bound is of one kind of event; at 0 that kind costs nothing."""
+    """Constants, bounds and what several modules use. A bound counts one kind of event; at 0 the kind costs nothing."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
     initial_voters: frozenset[ModelValue] = constant("InitialVoters")
@@ -113,7 +113,7 @@ class QuorumBase(Protocol):
         if self.initial_version == 1 and self.old_software & self.initial_voters:
             raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
 
-    # Who is who at the start
+    # The start
 
     def formatted_voters(self, host: ModelValue, directory: int) -> frozenset[Voter]:
         """Return the voter set that a replica has without any VotersRecord in its log.
@@ -147,19 +147,19 @@ class QuorumBase(Protocol):
     # Steps
 
     def is_cut(self, me: Replica, source: ModelValue, shared: Shared) -> bool:
-        """Whether nothing comes through from a replica at the moment. What is sent waits for the cut to heal."""
+        """Whether the link to a replica is cut. What is sent waits until the cut heals."""
         return self.cuts > 0 and frozenset({me.id, source}) in shared.cuts
 
     def is_foreign(self, me: Replica, source: ModelValue) -> bool:
-        """Whether a request comes from a process that was formatted for another cluster.
+        """Whether the sender of a request was formatted for another cluster.
 
-        Requests carry the cluster id of who sends them; the answer is INCONSISTENT_CLUSTER_ID (KIP-595, "Vote" and the
+        Requests carry the sender's cluster id; the answer is INCONSISTENT_CLUSTER_ID (KIP-595, "Vote" and the
         other requests; KIP-630, "FetchSnapshot"; KIP-853 has the cluster id in AddVoter, RemoveVoter, UpdateVoter).
         """
         return (me.id in self.other_cluster) != (source in self.other_cluster)
 
     def unnamed(self, me: Replica) -> Replica:
-        """A replica as answers show it that name neither epoch nor leader: those to other clusters or old requests."""
+        """Return the replica with neither epoch nor leader, as answers to other clusters and old requests show it."""
         return me.but(epoch=0, leader=Nil.NIL)
 
     def taken(
@@ -167,9 +167,9 @@ class QuorumBase(Protocol):
     ) -> Step:
         """Return the step from a replica's state to its next one.
 
-        A follower that waits for nothing sends its next request. Where the state is left, or the process starts again
-        (`starts`), the answers that it waited for are gone. Who waits for an answer of a leader that leaves office
-        gets one now.
+        A follower that waits for nothing sends its next request. If the mode, epoch or disk changes, or the process
+        starts again (`starts`), the answers that it waited for are dropped. A leader that leaves office answers the
+        client that waits for it.
         """
         gone: list[Record] = []
         if not starts and before.mode is Mode.LEADER and after.mode is not Mode.LEADER:
@@ -180,7 +180,7 @@ class QuorumBase(Protocol):
         return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
 
     def last_answer(self, me: Replica, sends: tuple[Record, ...]) -> list[Record]:
-        """NOT_LEADER_OR_FOLLOWER for the operation that a leader leaves undone, unless it is answered already.
+        """Return NOT_LEADER_OR_FOLLOWER for the operation that a leader leaves undone, unless `sends` answers it.
 
         KIP-853, "AddVoter", "RemoveVoter", "UpdateVoter"; Kafka answers so when LeaderState is closed.
         """
@@ -192,10 +192,10 @@ class QuorumBase(Protocol):
         return self.answer(me, change.operation, Error.NOT_LEADER_OR_FOLLOWER, change.client)
 
     def no_longer_awaited(self, me: Replica) -> list[Record]:
-        """What is dropped when a replica leaves its state: Kafka resets its connections at every transition.
+        """Return what is dropped when a replica leaves its mode: Kafka resets its connections at every transition.
 
-        An answer would be ignored. With LatePreVotes its requests still arrive, as they can in Kafka; without, those
-        for pre-votes are dropped: they could do no more than tell a peer of the sender's epoch.
+        The replica would ignore the answers. With LatePreVotes its requests still arrive, as they can in Kafka. Without
+        it, pre-vote requests are dropped: all they could do is tell a peer the sender's epoch.
         """
         kinds = {Mode.CANDIDATE: ["vote"], Mode.LEADER: ["leader"], Mode.RESIGNED: ["leader"]}.get(me.mode, [])
         gone: list[Record] = [Answers(kind, me.id) for kind in kinds]
@@ -210,7 +210,7 @@ class QuorumBase(Protocol):
         return gone
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
-        """Return the replica with the request that it sends next, if it waits for nothing: a follower fetches."""
+        """Return the replica and the request that it sends next: a follower that waits for nothing fetches."""
         if me.mode is not Mode.FOLLOWER or not isinstance(me.pending, Nil) or isinstance(me.leader, Nil):
             return me, ()
         fetch = self.fetch_from(me, me.leader)
@@ -221,16 +221,16 @@ class QuorumBase(Protocol):
         return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server)
 
     def after_restart(self, me: Replica) -> Replica:
-        """The replica as it starts again."""
+        """Return the replica after a restart."""
         return restarted(me)
 
     # Hearing of leaders
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
-        """Return the replica after it heard of an epoch and perhaps its leader, in a request or an error.
+        """Return the replica after it heard of an epoch, and perhaps of its leader, in a request or an error.
 
-        An older epoch says nothing. In its own epoch only a leader that it did not know does, or had no endpoint of,
-        as after a restart (KIP-996); a replica that led the epoch knows better (KAFKA-18379).
+        An older epoch changes nothing. In its own epoch the replica follows a leader that it did not know, or had no
+        endpoint of, as after a restart (KIP-996). A replica that led the epoch itself does not follow (KAFKA-18379).
         """
         news = not isinstance(leader, Nil) and leader != me.id
         if epoch > me.epoch:
@@ -240,9 +240,9 @@ class QuorumBase(Protocol):
         return me
 
     def common_response(self, me: Replica, error: Error, leader: ModelValue | Nil, epoch: int) -> tuple[Replica, bool]:
-        """Return the replica after what every response may tell, and whether nothing is left to handle.
+        """Return the replica after the fields that all responses share, and whether the response is dealt with.
 
-        KIP-595, "Leader Election and Discovery"; what Kafka does with each error before it looks at the rest.
+        KIP-595, "Leader Election and Discovery"; Kafka does this before it looks at the rest of a response.
         """
         if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
             return me, True
@@ -254,7 +254,7 @@ class QuorumBase(Protocol):
     # Logs
 
     def with_log(self, me: Replica, log: tuple, *, flushes: bool) -> Replica:  # type: ignore[type-arg]
-        """Return the replica with another log: what follows from it is read again, committed or not.
+        """Return the replica with another log, and the voter set and version that follow from it, committed or not.
 
         KIP-853, "VotersRecord": a replica uses the last voter set of its log and snapshot irrespective of the high
         watermark, and goes back when the log is truncated ("Internal listener").
@@ -270,11 +270,11 @@ class QuorumBase(Protocol):
     # The high watermark
 
     def shown_high_watermark(self, me: Replica) -> int:
-        """The high watermark that a leader shows: none (0) until something of its epoch is committed (KIP-595)."""
+        """Return the high watermark that a leader shows: 0 until a batch of its epoch is committed (KIP-595)."""
         return me.high_watermark if me.high_watermark > epoch_start(me.log, me.epoch) else 0
 
     def replicated(self, me: Replica) -> int:
-        """The offset up to which a majority of the voters in use holds the leader's log.
+        """Return the offset up to which a majority of the voters in use holds the leader's log.
 
         A leader that is not in the voter set does not count itself (KIP-853, "High watermark").
         """
@@ -282,24 +282,24 @@ class QuorumBase(Protocol):
         return sorted(ends, reverse=True)[len(ends) // 2] if ends else 0
 
     def known_end(self, me: Replica, voter: Voter) -> int:
-        """The log end of a voter, as far as the leader knows."""
+        """Return the log end of a voter, as the leader knows it."""
         return len(me.log) if matches(voter.key, me.key) else me.offsets.get(voter.key, 0)
 
     def may_commit(self, me: Replica, end: int) -> bool:
-        """Only with a batch of its own epoch does a leader commit those of earlier ones (KIP-595, "Fetch")."""
+        """Whether a leader may commit up to an offset: only with a batch of its own epoch (KIP-595, "Fetch")."""
         return end > epoch_start(me.log, me.epoch)
 
     def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
-        """Let a leader advance its high watermark, and do what follows from it.
+        """Advance a leader's high watermark, and do what follows from that.
 
-        Whoever asked for a voter change is answered once its record is committed, and a leader that is no longer a
-        voter resigns then (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never goes back ("High
+        The client of a voter change is answered once its record is committed. A leader that is no longer a voter then
+        resigns (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never goes back ("High
         watermark").
 
         Returns
         -------
         tuple
-            The leader after it, messages to send, and shared fields to write.
+            The leader afterwards, messages to send, and shared fields to write.
         """
         end = self.replicated(me)
         if not self.may_commit(me, end) or not self.moves_high_watermark(me, end):
@@ -319,9 +319,9 @@ class QuorumBase(Protocol):
         return after, sends, puts
 
     def first_words(self, me: Replica) -> list[Record]:
-        """What a replica sends as it comes back: EndQuorumEpoch as Resigned, Vote once more as Candidate (KIP-996).
+        """Return what a replica sends after a restart: EndQuorumEpoch as Resigned, Vote again as Candidate (KIP-996).
 
-        A leader that resigned so prefers nobody.
+        Such an EndQuorumEpoch prefers no candidate.
         """
         if me.mode is Mode.CANDIDATE:
             return self.vote_requests(me, pre_vote=False)
@@ -330,14 +330,14 @@ class QuorumBase(Protocol):
         return [EndQuorumEpochRequest(me.epoch, (), me.id, key.id) for key in others(me)]
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
-        """Vote to every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
+        """Return Vote for every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
         end = end_of(me.log)
         return [
             VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id) for key in others(me)
         ]
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
-        """Whether the leader takes this for its high watermark: only forwards."""
+        """Whether the leader takes this as its high watermark: only if it is higher."""
         return end > me.high_watermark
 
     def leaves_office(self, before: Replica, after: Replica) -> bool:
@@ -345,12 +345,12 @@ class QuorumBase(Protocol):
         return not is_voter(after) and last_voters_record(after.log) <= after.high_watermark
 
     def farewell(self, me: Replica) -> list[Record]:
-        """EndQuorumEpoch to every other voter, those that have fetched most preferred (KIP-595, "EndQuorumEpoch")."""
+        """Return EndQuorumEpoch for every other voter; it prefers who has fetched most (KIP-595, "EndQuorumEpoch")."""
         preferred = tuple(sorted(others(me), key=lambda key: -me.offsets.get(key, 0)))
         return [EndQuorumEpochRequest(me.epoch, preferred, me.id, key.id) for key in others(me)]
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
-        """The answer to who asked for an operation; administrators hear it with PlainAnswers only."""
+        """Return the answer to the client of an operation. Administrators are answered only with PlainAnswers."""
         if operation is Operation.UPDATE_VOTER:
             return [self.update_answer(me, error, me.epoch, client)]
         if client == ADMIN and not self.plain_answers:
@@ -358,11 +358,11 @@ class QuorumBase(Protocol):
         return [AdminResponse(operation, error, me.id, client)]
 
     def update_answer(self, me: Replica, error: Error, of: int, client: ModelValue) -> UpdateVoterResponse:
-        """The answer to UpdateVoter."""
+        """Return the answer to UpdateVoter."""
         return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client)
 
     def epoch_error(self, me: Replica, epoch: int) -> Error:
-        """What speaks against a request that only the leader of its epoch serves."""
+        """Return the error of a request that only the leader of its epoch serves; NONE where it is served."""
         if epoch < me.epoch:
             return Error.FENCED_LEADER_EPOCH
         if epoch > me.epoch:

@@ -50,21 +50,21 @@ GRANTS_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
 GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
 
 
-class Elections(QuorumBase):
+class QuorumElections(QuorumBase):
     """Timeouts, votes, and how leaders take and leave office."""
 
     # Timeouts. There are no clocks: a timeout may expire whenever it is running.
 
     @projection
     def bystander(self, me: Replica | Admin) -> Replica | Nil:
-        """What a pre-vote round notes of every replica, with WatchPreVotes."""
+        """With WatchPreVotes, every replica: a pre-vote round notes who watches it."""
         return me if self.watch_pre_votes and isinstance(me, Replica) else Nil.NIL
 
     @internal(reads=bystander)
     def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
-        """A following voter has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
+        """A voter that follows has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
 
-        Where its leader has resigned, that is soon (KIP-595, "EndQuorumEpoch"), and spends nothing.
+        If its leader has resigned, it asks soon (KIP-595, "EndQuorumEpoch"), and spends nothing.
         """
         if me.mode is not Mode.FOLLOWER:
             return
@@ -76,7 +76,7 @@ class Elections(QuorumBase):
 
     @internal(reads=bystander)
     def election_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
-        """An unattached voter or a candidate gets nowhere: it asks for pre-votes (KIP-996, "Proposed Changes")."""
+        """An unattached voter or a candidate waits in vain: it asks for pre-votes (KIP-996, "Proposed Changes")."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
             return
         if not self.may_stand(me):
@@ -85,7 +85,7 @@ class Elections(QuorumBase):
             yield step.write(*self.watching(me, bystander)).spend("pre_votes")
 
     def watching(self, me: Replica, bystanders: Map[ModelValue, Replica | Nil]) -> list[Replica]:
-        """The other replicas that lead, or follow and have fetched, with the note that this one begins a round."""
+        """Return the replicas that lead, or follow and have fetched, with the note that this one begins a round."""
         return [
             peer.but(watched=peer.watched | {me.id})
             for peer in bystanders.values()
@@ -95,7 +95,7 @@ class Elections(QuorumBase):
 
     @internal
     def pre_vote_timeout(self, me: Replica) -> Steps:
-        """A pre-vote round comes to nothing: back to the leader that it knows, or unattached.
+        """A pre-vote round fails: the replica follows the leader that it knows, or is unattached.
 
         KIP-996, "Proposed Changes".
         """
@@ -105,7 +105,7 @@ class Elections(QuorumBase):
 
     @internal
     def resigned_timeout(self, me: Replica) -> Steps:
-        """A leader that resigned leaves its epoch behind, since its peers name it as the leader there.
+        """A leader that resigned goes to the next epoch, since its peers name it as leader of the old one.
 
         KIP-996, "Proposed Changes"; KAFKA-18379.
         """
@@ -114,21 +114,21 @@ class Elections(QuorumBase):
         yield self.taken(me, self.after_resigning(me), consumes=False)
 
     def after_resigning(self, me: Replica) -> Replica:
-        """Where a leader that resigned goes in the end."""
+        """Return the replica after its time as Resigned."""
         return unattached(me, me.epoch + 1)
 
     def may_stand(self, me: Replica) -> bool:
-        """Whether a replica may ask for votes: only a voter (KIP-853, "Key terms"), and only with a disk to vote on."""
+        """Whether a replica may ask for votes: only a voter, by id and directory id (KIP-853, "Key terms")."""
         return is_voter(me)
 
     def gives_up(self, me: Replica) -> Replica:
-        """Where a replica goes whose pre-vote round is lost."""
+        """Return the replica after a lost pre-vote round."""
         return after_lost_pre_vote(me)
 
     # Asking for votes
 
     def canvass(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
-        """Start a pre-vote round: same epoch, nothing is written. Software without KIP-996 asks for votes at once."""
+        """Start a pre-vote round: the epoch stays. Software without KIP-996 asks for votes at once."""
         if me.id in self.without_pre_vote:
             yield from self.stand(me, shared, consumes=consumes)
             return
@@ -139,7 +139,7 @@ class Elections(QuorumBase):
             yield self.taken(me, after, *self.vote_requests(after, pre_vote=True), consumes=consumes)
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        """The replica as Prospective."""
+        """Return the replica as Prospective."""
         return prospective(me)
 
     def stand(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
@@ -156,10 +156,10 @@ class Elections(QuorumBase):
 
     @on(VoteRequest)
     def handle_vote_request(self, me: Replica, request: VoteRequest, shared: Shared) -> Steps:
-        """Any replica answers Vote, with PreVote or without, from whomever.
+        """Any replica answers Vote, with PreVote or without, whoever sends it.
 
-        KIP-595, "Vote"; KIP-996, "Proposed Changes"; KIP-853, "Vote", "Leader election". A newer epoch is taken over
-        first. A vote is written before it is answered; a pre-vote changes nothing.
+        KIP-595, "Vote"; KIP-996, "Proposed Changes"; KIP-853, "Vote", "Leader election". The replica first takes over a
+        newer epoch. A vote is written before it is answered; a pre-vote changes nothing.
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -183,31 +183,31 @@ class Elections(QuorumBase):
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
     def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:
-        """The answer to Vote."""
+        """Return the answer to Vote."""
         return VoteResponse(
             me.epoch, me.leader, granted, error, request.pre_vote, request.voter, request.epoch, me.id, request.source
         )
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
-        """Whether a request is meant for this replica key: a peer may have the endpoint of a disk that is gone."""
+        """Whether a request is meant for this replica key: a peer may know the endpoint with a disk that was lost."""
         return matches(voter, me.key)
 
     def wrong_voter(self) -> Error:
-        """The error for a request that is meant for another replica key (KIP-853, "Vote", "BeginQuorumEpoch")."""
+        """Return the error for a request to another replica key (KIP-853, "Vote", "BeginQuorumEpoch")."""
         return Error.INVALID_REQUEST
 
     def grants_pre_vote(self, me: Replica, request: VoteRequest) -> bool:
-        """Whether a vote would be granted: not by a leader, nor by a follower that has fetched from its leader."""
+        """Whether a pre-vote is granted: not by a leader, nor by a follower that has fetched."""
         if not self.log_suffices(me, request):
             return False
         return me.mode in GRANTS_PRE_VOTES or (me.mode is Mode.FOLLOWER and not self.follows_actively(me))
 
     def follows_actively(self, me: Replica) -> bool:
-        """Whether a follower has heard from its leader; or else two followers of a dead one could block for ever."""
+        """Whether a follower has heard from its leader; or else followers of a dead leader block each other."""
         return me.fetched
 
     def grants_vote(self, me: Replica, request: VoteRequest) -> bool:
-        """Whether a vote is granted: one an epoch, for a log not behind ours, if nobody is known to lead."""
+        """Whether a vote is granted: one an epoch, to a log that is not behind ours, while no leader is known."""
         if me.mode not in GRANTS_VOTES:
             return False
         if isinstance(me.voted, Key):
@@ -226,7 +226,7 @@ class Elections(QuorumBase):
         return (request.last_epoch, request.last_offset) >= (end.epoch, end.offset)
 
     def votes_for(self, me: Replica, key: Key) -> Replica:
-        """The replica with its vote given; its state stays."""
+        """Return the replica after its vote; its mode stays."""
         return me.but(voted=key)
 
     # Counting votes
@@ -264,7 +264,7 @@ class Elections(QuorumBase):
         return response.voter not in me.granted | me.rejected
 
     def count_grant(self, me: Replica, shared: Shared) -> Iterator[Step]:
-        """Go on with one more grant."""
+        """Yield the step after one more grant: count it, stand for election, or take office."""
         if not is_majority(me.voters, me.granted):
             yield self.taken(me, me)
         elif me.mode is Mode.PROSPECTIVE:
@@ -279,7 +279,7 @@ class Elections(QuorumBase):
 
         The first leader also writes the bootstrapped KRaftVersionRecord and VotersRecord into the log (KIP-853, "First
         leader"), and one whose endpoints have changed a VotersRecord ("Automatic endpoint and directory id discovery").
-        A leader may also fail after it has written quorum-state, and before the first record is in its log.
+        A leader may also fail after it wrote quorum-state and before the first record is in its log.
         """
         elected = enter(me, Mode.LEADER, me.epoch, me.id)
         batch = Batch(me.epoch, (LeaderChange(me.id), *self.first_records(me)))
@@ -293,7 +293,7 @@ class Elections(QuorumBase):
         yield failure.put(elected=puts["elected"]).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
-        """What a new leader writes beside LeaderChangeMessage."""
+        """Return what a new leader writes beside LeaderChangeMessage."""
         own = voter_of(me.voters, me.key)
         if me.version == 0 or own is None:
             return ()
@@ -304,10 +304,12 @@ class Elections(QuorumBase):
 
     @internal
     def repeat_begin_quorum_epoch(self, me: Replica) -> Steps:
-        """A leader tells a voter again that does not fetch from it (KIP-853, "Leader election", "BeginQuorumEpoch").
+        """A leader announces itself again to a voter that does not fetch.
 
-        Without clocks the leader may find at any time that a voter has not fetched for too long, also one that has
-        fetched before: its disk may be another one since.
+        KIP-853, "Leader election", "BeginQuorumEpoch".
+
+        Without clocks, a leader may find at any time that a voter has not fetched for too long. This holds also for a
+        voter that has fetched before: it may have a new disk.
         """
         if me.mode is not Mode.LEADER:
             return
@@ -318,10 +320,10 @@ class Elections(QuorumBase):
 
     @on(BeginQuorumEpochRequest)
     def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
-        """Any replica follows the leader of an epoch that is not older, whether voters or not.
+        """Any replica, voter or not, follows the leader of an epoch that is not older than its own.
 
-        KIP-853, "BeginQuorumEpoch". It does so also where the request was meant for the disk that it had before, which
-        is how a new disk hears of the leader (KIP-853, "Disk failure recovery").
+        KIP-853, "BeginQuorumEpoch". So it does if the request was meant for its former disk: that is how a new disk
+        hears of the leader (KIP-853, "Disk failure recovery").
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -346,7 +348,7 @@ class Elections(QuorumBase):
         request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
         error: Error,
     ) -> list[Record]:
-        """The answer to BeginQuorumEpoch or EndQuorumEpoch; one without an error changes nothing at its receiver."""
+        """Return the answer to BeginQuorumEpoch or EndQuorumEpoch: without PlainAnswers, only if it has an error."""
         if error is Error.NONE and not self.plain_answers:
             return []
         return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source)]
@@ -357,14 +359,14 @@ class Elections(QuorumBase):
         me: Replica,
         request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
     ) -> list[Record]:
-        """The answer to another cluster."""
+        """Return the answer to another cluster."""
         return self.acknowledgement(response, self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
 
     @on(BeginQuorumEpochResponse, EndQuorumEpochResponse)
     def handle_acknowledgement(
         self, me: Replica, response: BeginQuorumEpochResponse | EndQuorumEpochResponse, shared: Shared
     ) -> Steps:
-        """A leader, or one that resigned, hears of a newer epoch in the answers to its announcements.
+        """A leader, also a resigned one, hears of a newer epoch in the answers to its announcements.
 
         KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch".
         """
@@ -379,10 +381,10 @@ class Elections(QuorumBase):
 
     @internal
     def resign(self, me: Replica) -> Steps:
-        """A leader shuts down gracefully, or heard from no majority in time: it ends its epoch.
+        """A leader that shuts down, or heard from no majority in time, ends its epoch.
 
-        KIP-595, "EndQuorumEpoch". Check quorum is a matter of time; without clocks the leader may find at any time that
-        it took too long.
+        KIP-595, "EndQuorumEpoch". Check quorum depends on time: without clocks, a leader may find at any time that it
+        heard nothing for too long.
         """
         if me.mode is not Mode.LEADER:
             return
@@ -390,7 +392,7 @@ class Elections(QuorumBase):
 
     @on(EndQuorumEpochRequest)
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
-        """A follower whose leader ends its epoch soon asks for pre-votes (KIP-595 and KIP-853, "EndQuorumEpoch").
+        """A follower whose leader ends its epoch will soon ask for pre-votes (KIP-595 and KIP-853, "EndQuorumEpoch").
 
         How soon depends on its place among the preferred candidates. Without clocks each of them may be the first.
         """
@@ -408,4 +410,4 @@ class Elections(QuorumBase):
         yield self.taken(me, after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))
 
 
-__all__ = ["Elections"]
+__all__ = ["QuorumElections"]

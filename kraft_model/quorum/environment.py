@@ -10,8 +10,8 @@ from kraftcheck.kraft_model.quorum.transitions import resigned, stopped
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
-class Environment(QuorumBase):
-    """Steps that nobody in the protocol chooses."""
+class QuorumEnvironment(QuorumBase):
+    """Steps that the protocol does not choose: clients, failures, cut links."""
 
     @internal
     def client_append(self, me: Replica, shared: Shared) -> Steps:
@@ -25,12 +25,12 @@ class Environment(QuorumBase):
         yield self.taken(me, after, *sends, consumes=False).put(**{"appended": number, **puts}).spend("appends")
 
     def flushes_as_leader(self) -> bool:
-        """Whether what a leader appends is on disk before anyone can hear of it."""
+        """Whether a leader flushes what it appends before anyone can hear of it."""
         return True
 
     @internal
     def restart(self, me: Replica) -> Steps:
-        """A process restarts, and has what is on disk: epoch, leader, vote, log and snapshot.
+        """A process restarts with what is on disk: epoch, leader, vote, log and snapshot.
 
         KIP-595, "Quorum State"; KIP-853, "Quorum state".
         """
@@ -40,7 +40,7 @@ class Environment(QuorumBase):
 
     @internal
     def restart_losing_unflushed(self, me: Replica) -> Steps:
-        """A machine loses power: what was not flushed is gone from the log."""
+        """A machine loses power: its log loses what was not flushed."""
         if me.mode is Mode.DOWN:
             return
         if me.flushed == len(me.log):
@@ -48,7 +48,7 @@ class Environment(QuorumBase):
         yield self.comes_back(self.with_log(me, me.log[: me.flushed], flushes=True))
 
     def comes_back(self, me: Replica) -> Step:
-        """The step in which a replica starts again."""
+        """Return the step in which a replica starts again."""
         after = self.after_restart(me)
         return self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("restarts")
 
@@ -81,9 +81,9 @@ class Environment(QuorumBase):
 
     @internal
     def change_software(self, me: Replica) -> Steps:
-        """A controller restarts with other software, which supports kraft.version 1 or no longer does.
+        """A controller restarts with other software, which starts or ceases to support kraft.version 1.
 
-        KIP-853, "Supported features". Older software could not read a log that has KRaftVersionRecord in it.
+        KIP-853, "Supported features". Older software cannot read a log with a KRaftVersionRecord.
         """
         if me.mode is Mode.DOWN or me.id in self.brokers:
             return
@@ -106,7 +106,7 @@ class Environment(QuorumBase):
 
     @environment
     def heal(self, shared: Shared) -> Steps:
-        """A cut link works again, and what was sent is delivered."""
+        """A cut link heals: what was sent can be delivered."""
         if self.cuts == 0:
             return
         for pair in ordered(shared.cuts):
@@ -121,7 +121,7 @@ class Environment(QuorumBase):
     def check_quorum(self, me: Replica, shared: Shared, alive: Map[ModelValue, bool]) -> Steps:
         """A leader that no majority can fetch from resigns (KAFKA-13621, KAFKA-15489; KIP-853, "Fetch").
 
-        It is counted as one that fetches only if it is a voter itself. The only voter never resigns so.
+        A leader counts itself only if it is a voter. A leader that is the only voter never resigns so.
         """
         if me.mode is not Mode.LEADER:
             return
@@ -139,5 +139,5 @@ class Environment(QuorumBase):
         return 2 * (fetching + self.counts_itself(me)) > len(me.voters)
 
     def counts_itself(self, me: Replica) -> int:
-        """How many voters a leader counts without a fetch."""
+        """Return how many voters a leader counts without a fetch: itself, if it is a voter."""
         return sum(matches(voter.key, me.key) for voter in me.voters)

@@ -1,4 +1,4 @@
-"""What `quorum` asks of logs, of voter sets and of majorities.
+"""Rules of `quorum` about logs, voter sets and majorities.
 
 Offsets count batches: the batch at offset n is `log[n]`, and an end offset of n covers `log[:n]`.
 """
@@ -49,7 +49,7 @@ def end_offset_for_epoch(log: Log, epoch: int) -> Position:
 
 
 def truncated(log: Log, diverging: Position) -> Log:
-    """Return the log up to where it can agree with a leader's log that diverges so (KIP-595, "Fetch")."""
+    """Return the log up to where it can agree with the leader's, given the divergence it names (KIP-595, "Fetch")."""
     ours = end_offset_for_epoch(log, diverging.epoch)
     end = min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset
     return log[:end]
@@ -70,7 +70,7 @@ def last_voters_record(log: Log) -> int:
 def voter_sets(log: Log, otherwise: VoterSet = frozenset()) -> list[tuple[int, VoterSet]]:
     """Return every voter set that a log goes through: the end offset of the batch that makes it, and the set.
 
-    VotersRecords hold the entire set; the records of the draft change the one before, at first `otherwise`.
+    A VotersRecord holds the entire set; a record of the draft changes the set before it, at first `otherwise`.
     """
     found: list[tuple[int, VoterSet]] = []
     current = otherwise
@@ -98,7 +98,7 @@ def version_in(log: Log, otherwise: int) -> int:
 
 
 def matches(voter: Key, key: Key) -> bool:
-    """Return whether a voter is this replica: same id, and same directory id where the voter's is known."""
+    """Return whether a voter is this replica: same id, and same directory id if the voter's is known."""
     return voter.id == key.id and voter.directory in (UNKNOWN_DIRECTORY, key.directory)
 
 
@@ -133,12 +133,12 @@ def is_majority(voters: Collection[Voter], group: Collection[Key]) -> bool:
 
 
 def majority_is_lost(voters: Collection[Voter], rejected: Collection[Key]) -> bool:
-    """Return whether so many have refused that no majority is left."""
+    """Return whether so many have refused that no majority can grant."""
     return 2 * sum(voter.key not in rejected for voter in voters) <= len(voters)
 
 
 def alike(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
-    """Return the replica keys of two voter sets; without directory ids where one of them does not know them."""
+    """Return the replica keys of two voter sets, without directory ids if one of the sets lacks them."""
     first, second = keys(one), keys(other)
     if all(key.directory != UNKNOWN_DIRECTORY for key in first | second):
         return first, second

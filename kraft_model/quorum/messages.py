@@ -1,8 +1,8 @@
 """What replicas of `quorum` send each other, and the groups of messages that are dropped together.
 
 Sources: the schemas of KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-853
-(AddVoter, RemoveVoter, UpdateVoter, DescribeQuorum) and KIP-996 (PreVote). In a response `of` is the epoch of the
-request: a replica drops answers to requests that it sent in another epoch. Kafka does so by resetting its connections
+(AddVoter, RemoveVoter, UpdateVoter, DescribeQuorum) and KIP-996 (PreVote). `of` is the epoch of the request that is
+answered: a replica drops answers to requests of its earlier epochs. Kafka does so by resetting its connections
 at every transition.
 """
 
@@ -13,7 +13,7 @@ from kraftcheck.spec import ModelValue, Record
 
 
 class VoteRequest(Record):
-    """Vote; with `pre_vote` it asks whether a vote would be granted (KIP-996). `voter` is whom it is meant for."""
+    """Vote; with `pre_vote` it asks whether a vote would be granted (KIP-996). `voter` is the replica key it is for."""
 
     epoch: int
     pre_vote: bool
@@ -26,7 +26,7 @@ class VoteRequest(Record):
 
 
 class VoteResponse(Record):
-    """The answer to a vote or pre-vote, by whom the request was meant for."""
+    """The answer to Vote; `voter` is the replica key that the request was for."""
 
     epoch: int
     leader: ModelValue | Nil
@@ -80,7 +80,7 @@ class EndQuorumEpochResponse(Record):
 
 
 class FetchRequest(Record):
-    """A follower or an observer asks for what follows its log end."""
+    """A follower or an observer asks for the batches behind its log end."""
 
     epoch: int
     offset: int
@@ -91,7 +91,7 @@ class FetchRequest(Record):
 
 
 class FetchResponse(Record):
-    """The answer to a fetch: records, or where the logs diverge, or the snapshot to load; or an error."""
+    """The answer to a fetch: batches, where the logs diverge, the snapshot to load, or an error."""
 
     epoch: int
     leader: ModelValue | Nil
@@ -106,7 +106,7 @@ class FetchResponse(Record):
 
 
 class FetchSnapshotRequest(Record):
-    """A replica asks for a snapshot (KIP-630); it is sent in one piece here."""
+    """A replica asks for a snapshot, which travels in one piece (KIP-630)."""
 
     epoch: int
     snapshot: Position
@@ -145,7 +145,7 @@ class ApiVersionsResponse(Record):
 
 
 class AddVoterRequest(Record):
-    """AddVoter from a controller that joins automatically; what an administrator sends is a step of who gets it."""
+    """AddVoter of a controller that joins automatically. An administrator's request is a step of its receiver."""
 
     voter: Voter
     source: ModelValue
@@ -153,7 +153,7 @@ class AddVoterRequest(Record):
 
 
 class RemoveVoterRequest(Record):
-    """RemoveVoter, sent by a controller that joins automatically."""
+    """RemoveVoter of a controller that joins automatically."""
 
     voter: Key
     source: ModelValue
@@ -182,7 +182,7 @@ class UpdateVoterResponse(Record):
 
 
 class AdminResponse(Record):
-    """The answer to AddVoter, RemoveVoter or UpdateFeatures, to an administrator or to a controller that joins."""
+    """The answer to AddVoter, RemoveVoter or UpdateFeatures, for an administrator or a joining controller."""
 
     operation: Operation
     error: Error
@@ -207,14 +207,14 @@ class DescribeQuorumResponse(Record):
 
 
 class Answers(Record):
-    """The answers of one kind under way to a replica."""
+    """Group: the answers of one kind under way to a replica."""
 
     kind: str
     dest: ModelValue
 
 
 class PreVotes(Record):
-    """The pre-vote requests under way from a replica to another."""
+    """Group: the pre-vote requests under way from a replica to another."""
 
     source: ModelValue
     dest: ModelValue

@@ -25,7 +25,7 @@ STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 
 
 class Held(Record):
-    """What the properties over all replicas read of each."""
+    """The part of a replica that the properties over all replicas read."""
 
     key: Key
     log: Log
@@ -37,8 +37,8 @@ def agrees(one: Log, other: Log) -> bool:
     return one[:common] == other[:common]
 
 
-class Properties(QuorumBase):
-    """Invariants and step invariants, and constraints under which progress is looked at."""
+class QuorumProperties(QuorumBase):
+    """Invariants, step invariants, and constraints for searches about progress."""
 
     # Elections
 
@@ -81,7 +81,7 @@ class Properties(QuorumBase):
 
     @projection
     def watched(self, me: Replica | Admin) -> frozenset[ModelValue]:
-        """Whose pre-vote rounds a replica has watched as a leader or an active follower, from the beginning."""
+        """The replicas whose pre-vote rounds this one has watched from the beginning, as leader or active follower."""
         return me.watched if isinstance(me, Replica) else frozenset()
 
     @invariant(reads=watched)
@@ -90,7 +90,7 @@ class Properties(QuorumBase):
     ) -> bool:
         """A removed voter is no candidate after a round throughout which a majority followed (KIP-853, "Vote").
 
-        It is seen with WatchPreVotes only.
+        Only with WatchPreVotes is it checked.
         """
         if me.mode is not Mode.CANDIDATE:
             return True
@@ -136,7 +136,7 @@ class Properties(QuorumBase):
     def high_watermark_never_decreases(self, before: Replica, after: Replica) -> bool:
         """The high watermark grows as long as a process runs (KIP-595; KIP-853, "High watermark").
 
-        A process that has just started knows of none.
+        A process that has just started has none.
         """
         return after.high_watermark >= before.high_watermark or after.high_watermark == 0
 
@@ -159,8 +159,8 @@ class Properties(QuorumBase):
     def high_watermark_is_held(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
         """What is committed is in the logs of a majority (KIP-595; the oracle of Kafka's simulation test).
 
-        For what lies between the last committed voter set and an uncommitted one nobody can tell whose majority it
-        was, so a majority of either will do (KAFKA-16580). A disk that was lost held what it held.
+        Between the last committed voter set and an uncommitted one nobody can tell which set's majority counted, so a
+        majority of either will do (KAFKA-16580). A lost disk counts with what it held.
         """
         committed = shared.committed
         if not committed:
@@ -175,7 +175,7 @@ class Properties(QuorumBase):
     # Voter sets
 
     def in_force(self, shared: Shared, held: Map[ModelValue, Held]) -> set[VoterSet]:
-        """The voter sets by which leaders are or can be elected: the last committed one, and later ones in logs."""
+        """Return the voter sets that can elect leaders: the last committed one, and later ones in logs."""
         committed = shared.committed
         found: set[VoterSet] = set()
         for host, replica in held.items():
@@ -220,7 +220,7 @@ class Properties(QuorumBase):
 
     @invariant
     def removed_leaders_resign(self, me: Replica) -> bool:
-        """A leader is gone once a voter set without it is committed (KIP-853, "Removing voters")."""
+        """A leader no longer leads once a voter set without it is committed (KIP-853, "Removing voters")."""
         return me.mode is not Mode.LEADER or is_voter(me) or last_voters_record(me.log) > me.high_watermark
 
     # Snapshots
@@ -230,14 +230,14 @@ class Properties(QuorumBase):
         """A snapshot ends no later than what is committed, as far as the process knows (KIP-630)."""
         return me.start <= len(me.log) and (me.high_watermark == 0 or me.start <= me.high_watermark)
 
-    # What a search may be told to leave out
+    # Constraints
 
     @constraint
     def rounds_do_not_overlap(self, me: Replica, peer: Replica) -> bool:
-        """Timers are so far apart that a pre-vote round is over when the next replica's expires."""
+        """Timers are so far apart that a pre-vote round ends before another replica's timer expires."""
         return me.id == peer.id or me.mode is not Mode.PROSPECTIVE or peer.mode is not Mode.PROSPECTIVE
 
     @constraint
     def links_stay_cut(self, shared: Shared) -> bool:
-        """As many links are cut as may be, and none of them works again."""
+        """As many links are cut as the bound allows, and none heals."""
         return len(shared.cuts) == self.cuts

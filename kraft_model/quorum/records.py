@@ -16,7 +16,7 @@ class Nil(Symbol):
 
 
 class Mode(Symbol):
-    """The states of a replica (KIP-996, "Proposed Changes"); a crashed process is down for good."""
+    """The modes of a replica: its states in KIP-996, "Proposed Changes"; a crashed process is down for good."""
 
     UNATTACHED = "Unattached"
     PROSPECTIVE = "Prospective"
@@ -49,7 +49,7 @@ class Error(Symbol):
 
 
 class Operation(Symbol):
-    """What an administrator or a voter asks of the leader."""
+    """Operations that an administrator or a voter asks of the leader."""
 
     ADD_VOTER = "AddVoter"
     REMOVE_VOTER = "RemoveVoter"
@@ -60,7 +60,7 @@ class Operation(Symbol):
 SYMBOLS = (Nil, Mode, Error, Operation)
 
 UNKNOWN_DIRECTORY = 0
-"""The directory id of a voter that is known by its replica id alone (kraft.version 0)."""
+"""The directory id of a voter of which only the replica id is known (kraft.version 0)."""
 
 
 class Key(Record):

@@ -16,17 +16,17 @@ from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.spec import Record, Step, Steps, internal, on, ordered
 
 
-class Replication(QuorumBase):
+class QuorumReplication(QuorumBase):
     """Fetching, serving fetches, snapshots."""
 
     # Serving
 
     @on(FetchRequest)
     def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
-        """A leader serves whoever fetches in its epoch, voter or not, and notes how far it has come (KIP-595, "Fetch").
+        """A leader serves any replica that fetches in its epoch, and notes its log end (KIP-595, "Fetch").
 
-        It does so after it has removed itself, too, and for replicas that it has removed (KIP-853, "Fetch"). Who asks
-        for what is no longer in the log hears of the snapshot to load (KIP-630, "Fetch").
+        Also a leader that has removed itself serves, and also replicas that it has removed (KIP-853, "Fetch"). If the
+        log no longer has what a replica asks for, the answer names the snapshot to load (KIP-630, "Fetch").
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -54,7 +54,7 @@ class Replication(QuorumBase):
         yield self.taken(me, after, self.served(me, after, request), *sends).put(**puts)
 
     def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
-        """Whether what is asked for is no longer in the leader's log (KIP-630, "Fetch")."""
+        """Whether the leader's log no longer has what a replica asks for (KIP-630, "Fetch")."""
         if me.start == 0:
             return False
         epoch = me.log[me.start - 1].epoch
@@ -63,25 +63,25 @@ class Replication(QuorumBase):
         return request.offset == me.start and request.last_epoch != epoch
 
     def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
-        """Whether the log end of the sender is in the leader's log."""
+        """Whether the leader's log holds the log end of the sender."""
         return request.last_epoch == common.epoch and request.offset <= common.offset
 
     def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
-        """The step in which a leader tells where to truncate to. What such a replica has fetched says nothing."""
+        """Return the step in which a leader tells a replica where to truncate, and notes nothing of its log."""
         return self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
 
     def note_fetch(self, me: Replica, request: FetchRequest) -> Replica:
-        """The leader with the log end of who fetches, which is known by id and directory id (KIP-853, "Fetch")."""
+        """Return the leader with the log end of who fetches, by id and directory id (KIP-853, "Fetch")."""
         key = Key(request.source, request.directory)
         voter = next((v.key for v in ordered(me.voters) if self.is_same(v.key, key)), key)
         return me.but(offsets=me.offsets.put(voter, request.offset))
 
     def is_same(self, voter: Key, key: Key) -> bool:
-        """Whether who fetches is that voter."""
+        """Whether a voter is the replica that fetches."""
         return matches(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """What else a leader does after a fetch."""
+        """Return the leader after what else it does on a fetch, and messages to send."""
         return me, []
 
     def fetch_answer(
@@ -93,12 +93,12 @@ class Replication(QuorumBase):
         diverging: Position | Nil = Nil.NIL,
         snapshot: Position | Nil = Nil.NIL,
     ) -> FetchResponse:
-        """The answer without records."""
+        """Return the answer without records."""
         shown = self.shown_high_watermark(me) if error is Error.NONE else 0
         return FetchResponse(me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source)
 
     def served(self, me: Replica, after: Replica, request: FetchRequest) -> FetchResponse:
-        """The answer with records, from the leader as it is after noting the fetch."""
+        """Return the answer with records, from the leader after it noted the fetch."""
         end = len(me.log) if self.fetch_limit == 0 else min(len(me.log), request.offset + self.fetch_limit)
         answer = self.fetch_answer(after, request, Error.NONE)
         return answer.but(records=me.log[request.offset : end])
@@ -107,10 +107,10 @@ class Replication(QuorumBase):
 
     @on(FetchResponse)
     def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
-        """A replica appends what it fetched, truncates, or turns to a snapshot; or hears of another leader.
+        """A replica appends what it fetched, truncates, asks for a snapshot, or hears of another leader.
 
-        What it holds of an epoch higher than that of its request it would not append (KAFKA-18723); here a leader
-        answers from the log that it leads with. KIP-595, "Fetch"; KIP-630 for snapshots.
+        KIP-595, "Fetch"; KIP-630 for snapshots. Kafka does not append batches of an epoch above that of the request
+        (KAFKA-18723); here a leader has none.
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -137,42 +137,42 @@ class Replication(QuorumBase):
         yield self.taken(me, after.but(fetched=True))
 
     def fails_to_read(self, me: Replica) -> Step:
-        """The step in which a process ends that meets a record which its software does not know.
+        """Return the step in which a process stops, since its software does not know a record.
 
-        KIP-853, "Supported features": all replicas need to be able to read and decode the new control records. The
-        upgrade asks for what voters support; but one of them may start again with other software before it happens.
+        KIP-853, "Supported features": all replicas must read the new control records. The upgrade checks what voters
+        support; but one of them may restart with other software before it.
         """
         return self.taken(me, stopped(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
-        """Whether this is the answer that the replica waits for.
+        """Whether the replica waits for this answer.
 
-        Kafka tells answers by their numbers. Here equal requests are told apart only as far as it matters: an answer
-        from before the high watermark moved is one to an earlier request.
+        Kafka has correlation ids. Here equal requests are told apart only where it matters: an answer from before the
+        high watermark moved answers an earlier request.
         """
         if me.pending != response.request:
             return False
         return response.high_watermark == 0 or response.high_watermark >= min(me.high_watermark, len(me.log))
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
-        """The follower without what its leader does not have; the voter set goes back with it."""
+        """Return the follower without what its leader lacks; the voter set goes back with the log."""
         return self.with_log(me, truncated(me.log, diverging), flushes=self.flushes(me))
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
-        """The follower with the records fetched."""
+        """Return the follower with the fetched records."""
         return self.with_log(me, me.log + response.records, flushes=self.flushes(me))
 
     def flushes(self, me: Replica) -> bool:
-        """Whether what is appended is on disk before the next fetch tells the leader of it.
+        """Whether a replica flushes what it appends before its next fetch tells the leader of it.
 
         Controllers always flush (KAFKA-10533, KAFKA-17332); brokers, which are never voters, do not.
         """
         return me.id not in self.brokers
 
     def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
-        """The follower with its leader's high watermark, as far as its own log reaches.
+        """Return the follower with its leader's high watermark, at most its own log end.
 
-        A response that is about divergence, or of a leader that has committed nothing yet, has none to take.
+        A response about divergence has none, nor has that of a leader that has committed nothing yet.
         """
         if response.high_watermark == 0 or isinstance(response.diverging, Position):
             return me
@@ -180,7 +180,10 @@ class Replication(QuorumBase):
 
     @internal
     def fetch_from_bootstrap_server(self, me: Replica) -> Steps:
-        """Who knows of no leader asks the bootstrap servers (KIP-853, "Bootstrap-servers"; KAFKA-17030 for voters)."""
+        """A replica that knows no leader asks the bootstrap servers.
+
+        KIP-853, "Bootstrap-servers"; KAFKA-17030 for voters.
+        """
         if me.mode is not Mode.UNATTACHED:
             return
         if not isinstance(me.pending, Nil):
@@ -191,10 +194,10 @@ class Replication(QuorumBase):
 
     @internal
     def retry(self, me: Replica) -> Steps:
-        """The answer does not come in time: a replica sends its request again, as it would be now (KIP-595, "Fetch").
+        """The answer does not come in time: a replica sends the request that it would now send (KIP-595, "Fetch").
 
-        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030). UpdateVoter, and
-        AddVoter or RemoveVoter of who joins, are not waited for any longer, so that they can be sent again (KIP-853,
+        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030). It stops waiting
+        for the answer to UpdateVoter, or to its own AddVoter or RemoveVoter, and may send it again (KIP-853,
         "UpdateVoter").
         """
         if me.updating or me.joining:
@@ -212,7 +215,7 @@ class Replication(QuorumBase):
 
     @internal
     def take_snapshot(self, me: Replica) -> Steps:
-        """The state machine makes a snapshot of what is committed, and the log before it is deleted.
+        """The state machine takes a snapshot of what is committed; the log before it is deleted.
 
         KIP-630, "Proposed Changes"; KIP-853, "Snapshots".
         """
@@ -221,14 +224,14 @@ class Replication(QuorumBase):
         yield self.taken(me, me.but(start=self.snapshot_end(me)), consumes=False).spend("snapshots")
 
     def snapshot_end(self, me: Replica) -> int:
-        """Where a snapshot ends."""
+        """Return the end offset of a snapshot."""
         return me.high_watermark
 
     @on(FetchSnapshotRequest)
     def handle_fetch_snapshot_request(self, me: Replica, request: FetchSnapshotRequest, shared: Shared) -> Steps:
         """A leader sends a snapshot that it still has (KIP-630, "FetchSnapshot").
 
-        It need not be a voter for that, nor need who asks (KIP-853, "FetchSnapshot").
+        Neither of the two need be a voter (KIP-853, "FetchSnapshot").
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -242,13 +245,13 @@ class Replication(QuorumBase):
         yield self.taken(me, me, self.snapshot_answer(me, request, error))
 
     def snapshot_answer(self, me: Replica, request: FetchSnapshotRequest, error: Error) -> FetchSnapshotResponse:
-        """The answer to FetchSnapshot."""
+        """Return the answer to FetchSnapshot."""
         content = me.log[: request.snapshot.offset] if error is Error.NONE else ()
         return FetchSnapshotResponse(me.epoch, me.leader, error, content, request, me.id, request.source)
 
     @on(FetchSnapshotResponse)
     def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
-        """A replica replaces its log by a snapshot, or starts over with a fetch if the leader has it no longer.
+        """A replica replaces its log by a snapshot, or fetches again if the leader no longer has the snapshot.
 
         KIP-630, "FetchSnapshot"; KIP-853, "Snapshots", for the voter set in it.
         """
@@ -266,10 +269,10 @@ class Replication(QuorumBase):
         yield self.fails_to_read(me) if loaded.version > me.software else self.taken(me, loaded.but(fetched=True))
 
     def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
-        """The replica with a snapshot instead of its log, and the voter set and version of it."""
+        """Return the replica with a snapshot instead of its log, and with its voter set and version."""
         end = len(response.content)
         loaded = self.with_log(me, response.content, flushes=True)
         return loaded.but(start=end, high_watermark=max(end, me.high_watermark))
 
 
-__all__ = ["Replication"]
+__all__ = ["QuorumReplication"]

@@ -1,6 +1,6 @@
-"""Named starts of `quorum`: the way from `Init` to a state from which a short search shows something rare.
+"""Named starts of `quorum`: each leads from `Init` to a state from which a short search shows something rare.
 
-A `.cfg` names one under INIT. Every step is one that the model offers, so the start is a reachable state.
+A `.cfg` names one under INIT. Each takes steps that the model offers, so it is a reachable state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kraftcheck.spec import ConstantError, ModelValue, ordered
 from kraftcheck.spec.language.starts import Take, scenario, take
 
 
-class Starts(QuorumBase):
+class QuorumStarts(QuorumBase):
     """The named starts."""
 
     @scenario
@@ -97,7 +97,7 @@ class Starts(QuorumBase):
 
     @scenario
     def removed_follower(self) -> Iterator[Take]:
-        """Three voters: leader 1 has removed 3, and 2 has fetched and committed that; 3 has heard of nothing."""
+        """Three voters: leader 1 has removed 3, 2 has fetched that, and it is committed; 3 has heard nothing."""
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("RemoveVoter", one, _uses(*self.chosen(2)))
@@ -137,7 +137,7 @@ class Starts(QuorumBase):
 def elect(
     candidate: ModelValue, voters: list[ModelValue], by: str = "ElectionTimeout", others: int = 0
 ) -> Iterator[Take]:
-    """A replica stands, these voters grant, and it takes office; they hear of it. Others hear of nothing."""
+    """A replica stands, these voters grant and it takes office, of which they hear; others hear nothing."""
     yield take(by, candidate)
     needed = (len(voters) + others + 1) // 2
     for pre_vote in (True, False):
@@ -172,4 +172,4 @@ def _leads(me: Replica) -> bool:
     return me.mode is Mode.LEADER
 
 
-__all__ = ["Starts", "elect", "fetches"]
+__all__ = ["QuorumStarts", "elect", "fetches"]

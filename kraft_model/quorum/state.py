@@ -1,4 +1,4 @@
-"""What a replica of `quorum` knows, and what belongs to nobody.
+"""The state of a replica of `quorum`, and the state that belongs to no replica.
 
 Sources: quorum-state of KIP-595, KIP-853 and KIP-996; the handlers of voter changes in Kafka.
 """
@@ -11,20 +11,20 @@ from kraftcheck.spec import Map, ModelValue, Record
 
 
 class Change(Record):
-    """A voter change or upgrade that a leader handles: the state that Kafka keeps in its handlers.
+    """A voter change or upgrade that a leader handles: Kafka keeps this in its handlers.
 
     Attributes
     ----------
     operation
-        Which one.
+        The kind of change.
     voter
-        Who is added; Nil otherwise.
+        The voter to add; Nil for other operations.
     checked
         Whether the new voter's answer to ApiVersions has come.
     offset
         The end offset of its batch in the log; 0 before it is appended.
     client
-        Who is to be answered.
+        Who gets the answer.
     """
 
     operation: Operation
@@ -37,8 +37,8 @@ class Change(Record):
 class Replica(Record):
     """Everything that one replica knows.
 
-    On disk are directory, epoch, leader, voted, the flushed part of the log and its snapshot. The log is kept whole:
-    what is before `start` stands for the snapshot that ends there, and nobody reads it as a log.
+    On disk are directory, epoch, leader, voted, the flushed part of the log and its snapshot. The log stays whole: the
+    part before `start` stands for the snapshot that ends there, and is not read as a log.
 
     Attributes
     ----------
@@ -47,34 +47,34 @@ class Replica(Record):
     software
         The highest kraft.version that its software supports (KIP-853, "Supported features").
     mode, epoch, leader, voted
-        Its state, epoch, the leader of the epoch and the candidate that it voted for in it.
+        Its mode and epoch, the leader of that epoch and the candidate that it voted for.
     log, start, flushed, high_watermark
-        Its log; where it begins behind the snapshot; how much is on disk; how much it knows to be committed.
+        Its log; the end offsets of its snapshot, of what is on disk, and of what it knows to be committed.
     voters, version
         The voter set and the kraft.version in use.
     granted, rejected
-        Who has granted and refused it a vote (or pre-vote), itself included.
+        The voters that granted and refused it a vote (or pre-vote), itself included.
     fetched
         Follower: whether it has fetched since it began to follow.
     ended
         Follower: whether its leader has resigned.
     pending
-        The request to whose answer it waits.
+        The request whose answer it waits for.
     offsets
         Leader: the end offset that each other replica has fetched to, by replica key.
     change
         Leader: the voter change or upgrade under way.
     heard
-        Leader at kraft.version 0: what voters have told of themselves in UpdateVoter, which is not in the log then.
+        Leader at kraft.version 0: the voters as they told in UpdateVoter, which the log does not hold then.
     updating, updated
         Follower: whether it waits for an answer to UpdateVoter, and whether its leader has acknowledged one.
     joining
         Observer: whether it waits for an answer to AddVoter or RemoveVoter of its own.
     watched
-        History, for properties only (WatchPreVotes): who has begun a pre-vote round since when this replica has led, or
-        followed and fetched, all the time.
+        History, for properties only (WatchPreVotes): the replicas since whose pre-vote round began this replica has
+        led, or followed and fetched, all the time.
     ballot
-        History, for properties only: whom it voted for in this epoch, whatever it has forgotten since.
+        History, for properties only: its vote in this epoch, also if it has forgotten it since.
     """
 
     id: ModelValue
@@ -112,33 +112,33 @@ class Replica(Record):
 
 
 class Admin(Record):
-    """Who sends what an administrator asks for, and reads the answers."""
+    """The administrator: sends requests and reads answers."""
 
     id: ModelValue
 
 
 class Term(Record):
-    """An epoch and who was elected to lead it."""
+    """An epoch and the leader elected in it."""
 
     epoch: int
     leader: ModelValue
 
 
 class Shared(Record):
-    """What is nobody's own.
+    """The state that belongs to no replica.
 
     Attributes
     ----------
     appended
-        How many client records were ever appended; the next one has the next number.
+        The number of client records ever appended.
     cuts
         Pairs of replicas between which nothing is delivered.
     committed
         History, for properties only: the longest log that a leader ever showed as committed.
     elected
-        History, for properties only: who was ever elected, in which epoch.
+        History, for properties only: the leaders ever elected, by epoch.
     lost
-        History, for properties only: the replica keys of lost disks, with how much each log held.
+        History, for properties only: the logs of lost disks, by replica key.
     """
 
     appended: int = 0

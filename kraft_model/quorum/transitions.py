@@ -1,7 +1,7 @@
-"""The transitions of a replica's state, as functions of the replica (KIP-996, "Proposed Changes"; KIP-595).
+"""The transitions between a replica's modes, as functions of the replica (KIP-996, "Proposed Changes"; KIP-595).
 
-Every transition drops what belongs to the state that is left, and with it the requests under way: Kafka resets its
-connections. A vote is kept as long as the epoch is (KAFKA-17641), also by a replica that knows the leader.
+Every transition drops what belongs to the old mode, and its requests under way: Kafka resets its connections. A vote
+stays as long as the epoch does (KAFKA-17641), also when the replica knows the leader.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ VOLATILE = {
     "joining": False,
     "watched": frozenset(),
 }
-"""What belongs to one state and is gone with it."""
+"""Fields that belong to one mode, as they are when it begins."""
 
 
 def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Replica:
-    """Return the replica in a new state; its vote stays if the epoch does."""
+    """Return the replica in a new mode; its vote stays if the epoch does."""
     kept = epoch == me.epoch
     return me.but(
         **{**VOLATILE, "mode": mode, "epoch": epoch, "leader": leader},
@@ -54,27 +54,27 @@ def prospective(me: Replica) -> Replica:
 
 
 def candidate(me: Replica) -> Replica:
-    """Return the replica as candidate of the next epoch, its vote given to itself."""
+    """Return the replica as candidate of the next epoch; it votes for itself."""
     after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
     return after.but(voted=me.key, ballot=me.key, granted=own_votes(me))
 
 
 def after_lost_pre_vote(me: Replica) -> Replica:
-    """Return the replica whose pre-vote round is lost or over: it follows the leader that it still knows, if any."""
+    """Return the replica after its pre-vote round: it follows the leader that it still knows, if any."""
     if isinstance(me.leader, Nil) or me.leader == me.id:
         return unattached(me, me.epoch, me.leader)
     return following(me, me.leader, me.epoch)
 
 
 def resigned(me: Replica) -> Replica:
-    """Return the leader that resigned; it still stands as the leader of its epoch."""
+    """Return the leader as Resigned; it still counts as the leader of its epoch."""
     return enter(me, Mode.RESIGNED, me.epoch, me.id)
 
 
 def remembered(me: Replica) -> Replica:
-    """Return what a restart leaves: what is on disk (quorum-state, log, snapshot).
+    """Return the replica with what is on disk alone (quorum-state, log, snapshot).
 
-    At kraft.version 0 the quorum-state has no place for the directory id of the vote (KIP-853, "Quorum state").
+    At kraft.version 0 the quorum-state does not hold the directory id of the vote (KIP-853, "Quorum state").
     """
     voted = me.voted
     if me.version == 0 and isinstance(voted, Key):
@@ -88,10 +88,10 @@ def stopped(me: Replica) -> Replica:
 
 
 def restarted(me: Replica) -> Replica:
-    """Return the replica in the state in which it comes back (KIP-996; KAFKA-10661 for the leader).
+    """Return the replica in the mode in which it comes back (KIP-996; KAFKA-10661 for the leader).
 
-    Whoever led resigns, whoever stood for election is candidate again, and a known leader is followed. Prospective is
-    never restored: nothing of it is written.
+    A leader resigns, a candidate is candidate again, and a known leader is followed. Prospective does not come back: it
+    is not written.
     """
     back = remembered(me)
     if last_epoch(back.log) > back.epoch:

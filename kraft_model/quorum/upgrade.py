@@ -7,19 +7,20 @@ from kraftcheck.kraft_model.quorum.log import is_voter, matches, voter_of
 from kraftcheck.kraft_model.quorum.messages import UpdateVoterRequest, UpdateVoterResponse
 from kraftcheck.kraft_model.quorum.records import Error, Key, KRaftVersion, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.voters import Outcome, VoterChanges
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, QuorumVoterChanges
 from kraftcheck.spec import Steps, internal, on
 
 
-class Upgrades(VoterChanges):
+class QuorumUpgrades(QuorumVoterChanges):
     """UpdateVoter and the upgrade of kraft.version."""
 
     # UpdateVoter
 
     @internal
     def send_update_voter(self, me: Replica) -> Steps:
-        """A voter tells a leader that it did not know of its endpoint, directory id and version, until it hears that
-        it was heard; at whatever kraft.version (KIP-853, "UpdateVoter").
+        """A voter tells a new leader its endpoint, directory id and version, until the leader has acknowledged that.
+
+        It does so at any kraft.version. KIP-853, "UpdateVoter".
         """
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
@@ -29,12 +30,12 @@ class Upgrades(VoterChanges):
         yield self.taken(me, self.waits_for_update(me, request), request, consumes=False).spend("updated_voters")
 
     def waits_for_update(self, me: Replica, request: UpdateVoterRequest) -> Replica:
-        """The voter once it has sent UpdateVoter; it goes on fetching."""
+        """Return the voter after it sent UpdateVoter; it goes on fetching."""
         return me.but(updating=True)
 
     @on(UpdateVoterRequest)
     def handle_update_voter_request(self, me: Replica, request: UpdateVoterRequest, shared: Shared) -> Steps:
-        """A leader handles UpdateVoter, see `begin_updating`; nobody else does (KIP-853, "UpdateVoter")."""
+        """A leader handles UpdateVoter, as `begin_updating` says; others refuse it (KIP-853, "UpdateVoter")."""
         if self.is_cut(me, request.source, shared):
             return
         if self.is_foreign(me, request.source):
@@ -47,10 +48,10 @@ class Upgrades(VoterChanges):
         after, more, puts = self.commits(after, shared) if after is not me else (after, [], {})
         yield self.taken(me, after, *sends, *more).put(**puts)
 
-    def begin_updating(self, me: Replica, request: UpdateVoterRequest) -> Outcome:
-        """Steps 1 to 6 of UpdateVoter (KIP-853).
+    def begin_updating(self, me: Replica, request: UpdateVoterRequest) -> ChangeOutcome:
+        """Take steps 1 to 6 of UpdateVoter (KIP-853).
 
-        At kraft.version 0 there is no record to write: the leader keeps in memory what it heard.
+        At kraft.version 0 there is no record for it: the leader keeps it in memory.
         """
         error = self.update_error(me, request)
         if error is not None:
@@ -65,7 +66,7 @@ class Upgrades(VoterChanges):
         return self.appended_update(self.append_voters(me, (me.voters - {known}) | {request.voter}, change))
 
     def update_error(self, me: Replica, request: UpdateVoterRequest) -> Error | None:
-        """What speaks against an update (steps 1 to 3, and that only the leader of the epoch handles it)."""
+        """Return the error of an update, or None (steps 1 to 3; only the leader of the epoch handles it)."""
         error = self.epoch_error(me, request.epoch)
         if error is not Error.NONE:
             return error
@@ -74,16 +75,16 @@ class Upgrades(VoterChanges):
         return Error.INVALID_UPDATE if request.version < me.version else None
 
     def voter_to_update(self, me: Replica, key: Key) -> Voter | None:
-        """The voter that this is: also one whose directory id is not known yet (step 4)."""
+        """Return the voter with this key, also if its directory id is not known yet (step 4)."""
         return voter_of(me.voters, key)
 
-    def appended_update(self, me: Replica) -> Outcome:
-        """The leader that has appended the update: it answers once that is committed (steps 7 and 8)."""
+    def appended_update(self, me: Replica) -> ChangeOutcome:
+        """Return the outcome after the update is appended: the answer comes once it is committed (steps 7 and 8)."""
         return me, [], None
 
     @on(UpdateVoterResponse)
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
-        """A voter hears that the leader knows of it, or that it must try again (KIP-853, "UpdateVoter")."""
+        """A voter hears whether the leader has noted its update, or must try again (KIP-853, "UpdateVoter")."""
         if self.is_cut(me, response.source, shared):
             return
         if response.of != me.epoch or me.mode is not Mode.FOLLOWER:
@@ -92,12 +93,7 @@ class Upgrades(VoterChanges):
         after, _ = self.common_response(me, response.error, response.leader, response.epoch)
         if after.mode is Mode.FOLLOWER and after.epoch == me.epoch:
             after = after.but(updating=False, updated=response.error is Error.NONE)
-            after = self.resumes(after)
         yield self.taken(me, after)
-
-    def resumes(self, me: Replica) -> Replica:
-        """The voter once its UpdateVoter was answered."""
-        return me
 
     # kraft.version
 
@@ -115,12 +111,12 @@ class Upgrades(VoterChanges):
             return
         yield from self.asked(me, shared, self.begin_upgrade(me, 0), Operation.UPDATE_FEATURES, "upgrades")
 
-    def begin_upgrade(self, me: Replica, version: int) -> Outcome:
+    def begin_upgrade(self, me: Replica, version: int) -> ChangeOutcome:
         """Change kraft.version: KRaftVersionRecord and VotersRecord in one batch (KIP-853, "UpdateFeatures").
 
-        All voters and brokers must support the new version. Of voters the leader knows by UpdateVoter, of brokers by
-        their registrations. As long as an earlier upgrade is not committed, there is no finalized version to compare
-        with ("KRaftVersionRecord"), and the leader answers as in AddVoter.
+        All voters and brokers must support the new version. The leader knows voters by UpdateVoter, brokers by their
+        registrations. While an earlier upgrade is not committed, there is no finalized version to compare with
+        ("KRaftVersionRecord"); the leader answers as in AddVoter.
         """
         if me.mode is not Mode.LEADER:
             return me, [], Error.NOT_LEADER_OR_FOLLOWER
@@ -138,4 +134,4 @@ class Upgrades(VoterChanges):
         return self.append_voters(me, voters, change, KRaftVersion(version)), [], None
 
 
-__all__ = ["Upgrades"]
+__all__ = ["QuorumUpgrades"]

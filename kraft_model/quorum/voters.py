@@ -31,24 +31,24 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
-Outcome = tuple[Replica, list[Record], Error | None]
-"""The leader after a request, messages to send, and the error; None while the answer is still open."""
+ChangeOutcome = tuple[Replica, list[Record], Error | None]
+"""The leader after a request, messages to send, and the error; None while the answer is open."""
 
 
-class VoterChanges(QuorumBase):
+class QuorumVoterChanges(QuorumBase):
     """AddVoter, RemoveVoter, and what both need."""
 
     @projection
     def identity(self, me: Replica | Admin) -> Voter | Nil:
-        """What an administrator knows of a running controller: its replica key and endpoints."""
+        """The replica key and endpoints of a running controller, which an administrator knows."""
         if isinstance(me, Admin) or me.id in self.brokers:
             return Nil.NIL
         return Voter(me.key, me.endpoint)
 
-    # What speaks against any change of the voter set
+    # Errors of any change of the voter set
 
     def change_error(self, me: Replica) -> Error | None:
-        """What speaks against a voter change now, or None (KIP-853, "AddVoter", "RemoveVoter", steps 1 and 2).
+        """Return the error of a voter change now, or None (KIP-853, "AddVoter", "RemoveVoter", steps 1 and 2).
 
         A leader that has to wait answers REQUEST_TIMED_OUT at once, as the KIP allows.
         """
@@ -65,7 +65,7 @@ class VoterChanges(QuorumBase):
         return not isinstance(me.change, Nil)
 
     def is_established(self, me: Replica) -> bool:
-        """Whether LeaderChangeMessage of this epoch is committed (step 2): the fix of single-server changes."""
+        """Whether LeaderChangeMessage of this epoch is committed (step 2): it makes single-server changes safe."""
         return me.high_watermark > epoch_start(me.log, me.epoch)
 
     def has_uncommitted_voters(self, me: Replica) -> bool:
@@ -73,7 +73,7 @@ class VoterChanges(QuorumBase):
         return last_voters_record(me.log) > me.high_watermark
 
     def needed_version(self) -> int:
-        """The kraft.version that voter changes need.
+        """Return the kraft.version that voter changes need.
 
         The KIP's "when the kraft.version is not greater than 1" would forbid them at version 1.
         """
@@ -92,7 +92,7 @@ class VoterChanges(QuorumBase):
 
     @on(AddVoterRequest)
     def handle_add_voter_request(self, me: Replica, request: AddVoterRequest, shared: Shared) -> Steps:
-        """A replica is asked by a joining controller to add it (KIP-853, "AddVoter", "Controller auto joining")."""
+        """A replica handles AddVoter of a joining controller (KIP-853, "AddVoter", "Controller auto joining")."""
         if self.is_cut(me, request.source, shared):
             return
         if self.is_foreign(me, request.source):
@@ -101,8 +101,8 @@ class VoterChanges(QuorumBase):
         outcome = self.begin_adding(me, request.voter, request.source)
         yield self.finished(me, shared, outcome, Operation.ADD_VOTER, request.source, consumes=True)
 
-    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> Outcome:
-        """Steps 1 to 3 of AddVoter (KIP-853): check, then ask the new voter for its versions."""
+    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
+        """Take steps 1 to 3 of AddVoter (KIP-853): check, then ask the new voter for its versions."""
         error = self.change_error(me)
         if error is not None:
             return me, [], error
@@ -113,11 +113,11 @@ class VoterChanges(QuorumBase):
         return me.but(change=change), [question], None
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
-        """Whether the id is in the voter set already; also with another directory id, "useful to make ... safer"."""
+        """Whether the voter set has the id already, with this directory id or another ("useful to make ... safer")."""
         return any(voter.key.id == key.id for voter in me.voters)
 
     def duplicate_error(self) -> Error:
-        """The error for that."""
+        """Return the error for a duplicate."""
         return Error.DUPLICATE_VOTER
 
     @on(ApiVersionsRequest)
@@ -129,7 +129,10 @@ class VoterChanges(QuorumBase):
 
     @on(ApiVersionsResponse)
     def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        """The new voter has to support the kraft.version in use: else INVALID_REQUEST (KIP-853, "AddVoter", step 4)."""
+        """A leader hears what the new voter supports, and refuses one that does not support the kraft.version in use.
+
+        The error is INVALID_REQUEST. KIP-853, "AddVoter", step 4.
+        """
         if self.is_cut(me, response.source, shared):
             return
         change = me.change
@@ -148,11 +151,11 @@ class VoterChanges(QuorumBase):
         yield self.taken(me, after, *sends, *more).put(**puts)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """A replica has fetched: perhaps the new voter that the leader waits for."""
+        """Return the leader after a fetch, perhaps of the new voter that it waits for, and messages to send."""
         return self.add_if_caught_up(me)
 
     def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Steps 5 to 7 of AddVoter (KIP-853): once the new voter has caught up, append the new voter set."""
+        """Take steps 5 to 7 of AddVoter (KIP-853): once the new voter has caught up, append the new voter set."""
         change = me.change
         if not isinstance(change, Change) or not isinstance(change.voter, Voter) or not change.checked:
             return me, []
@@ -161,27 +164,27 @@ class VoterChanges(QuorumBase):
         return self.append_voters(me, self.voters_with(me, change.voter), change), []
 
     def voters_with(self, me: Replica, voter: Voter) -> frozenset[Voter]:
-        """The voter set with a new voter."""
+        """Return the voter set with a new voter."""
         return me.voters | {voter}
 
     def has_caught_up(self, me: Replica, key: Key) -> bool:
-        """Whether this replica, of this directory id, has fetched up to the leader's log end (step 5)."""
+        """Whether the replica with this id and directory id has fetched up to the leader's log end (step 5)."""
         return me.offsets.get(key, -1) >= len(me.log)
 
     def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: KRaftVersion) -> Replica:
-        """The leader with a VotersRecord, which it uses at once, and waits to commit with the new majority."""
+        """Return the leader with a VotersRecord: it uses it at once, and waits until the new majority commits it."""
         log = (*me.log, Batch(me.epoch, (*before, self.change_record(me, voters))))
         return self.with_log(me, log, flushes=True).but(change=change.but(offset=len(log)))
 
     def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
-        """The record that says who the voters are from here on."""
+        """Return the record that says who the voters are from here on."""
         return Voters(voters)
 
     # RemoveVoter
 
     @internal(reads=identity)
     def remove_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
-        """An administrator asks a replica to remove a voter, or somebody who is none; also the leader itself.
+        """An administrator asks a replica to remove a voter, the leader too, or a controller that is no voter.
 
         KIP-853, "RemoveVoter".
         """
@@ -193,7 +196,7 @@ class VoterChanges(QuorumBase):
 
     @on(RemoveVoterRequest)
     def handle_remove_voter_request(self, me: Replica, request: RemoveVoterRequest, shared: Shared) -> Steps:
-        """A replica is asked by a joining controller to remove the voter that its lost disk was.
+        """A replica handles RemoveVoter of a joining controller: for the voter with its lost disk.
 
         KIP-853, "RemoveVoter", "Controller auto joining".
         """
@@ -205,8 +208,8 @@ class VoterChanges(QuorumBase):
         outcome = self.begin_removing(me, request.voter, request.source)
         yield self.finished(me, shared, outcome, Operation.REMOVE_VOTER, request.source, consumes=True)
 
-    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> Outcome:
-        """Steps 1 to 4 of RemoveVoter (KIP-853)."""
+    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
+        """Take steps 1 to 4 of RemoveVoter (KIP-853)."""
         error = self.change_error(me)
         if error is not None:
             return me, [], error
@@ -220,17 +223,17 @@ class VoterChanges(QuorumBase):
     # Outcomes
 
     def serves_administrators(self, me: Replica) -> bool:
-        """Whether a process handles requests of administrators; a broker passes them on to the leader (KIP-853)."""
+        """Whether a process handles requests of administrators; a broker forwards them to the leader (KIP-853)."""
         return me.mode is not Mode.DOWN and me.id not in self.brokers
 
     def refuses_cluster(self, me: Replica, operation: Operation, client: ModelValue) -> Step:
-        """The step in which a request of another cluster is refused."""
+        """Return the step that refuses a request of another cluster."""
         return self.taken(me, me, *self.answer(me, operation, Error.INCONSISTENT_CLUSTER_ID, client))
 
     def asked(
-        self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, allowance: str
+        self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
     ) -> Iterator[Step]:
-        """The step in which an administrator's request is handled; an error that nobody hears of is none."""
+        """Yield the step that handles an administrator's request. An error that nobody hears of is no step."""
         if outcome[2] is None:
             yield self.finished(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
         elif self.plain_answers:
@@ -238,9 +241,16 @@ class VoterChanges(QuorumBase):
             yield refusal.need(allowance).spend("refusals")
 
     def finished(
-        self, me: Replica, shared: Shared, outcome: Outcome, operation: Operation, client: ModelValue, *, consumes: bool
+        self,
+        me: Replica,
+        shared: Shared,
+        outcome: ChangeOutcome,
+        operation: Operation,
+        client: ModelValue,
+        *,
+        consumes: bool,
     ) -> Step:
-        """The step that an outcome is, with the answer where it is known."""
+        """Return the step for an outcome, with the answer if it is known."""
         after, sends, error = outcome
         if error is not None:
             sends = [*sends, *self.answer(after, operation, error, client)]
@@ -250,7 +260,7 @@ class VoterChanges(QuorumBase):
 
     @internal
     def expire_operation(self, me: Replica) -> Steps:
-        """An operation takes too long: REQUEST_TIMED_OUT. What is in the log stays there.
+        """An operation takes too long: the leader answers REQUEST_TIMED_OUT. What is in the log stays there.
 
         KIP-853, "AddVoter", step 8, "RemoveVoter", step 5.
         """
@@ -264,7 +274,7 @@ class VoterChanges(QuorumBase):
 
     @internal
     def join(self, me: Replica) -> Steps:
-        """A controller that is no voter joins: it has a voter of its id removed first, then itself added.
+        """A controller that is no voter joins: it asks to remove the voter with its id, if any, then to add itself.
 
         KIP-853, "Controller auto joining".
         """
@@ -285,7 +295,7 @@ class VoterChanges(QuorumBase):
 
     @on(AdminResponse)
     def handle_join_response(self, me: Replica, response: AdminResponse, shared: Shared) -> Steps:
-        """A controller that joins hears how its request ended, and may try again or go on.
+        """A joining controller hears how its request ended, and may try again or go on.
 
         KIP-853, "Controller auto joining".
         """
@@ -302,7 +312,7 @@ class VoterChanges(QuorumBase):
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:
-        """An administrator asks a replica for the voters: those in use, the committed ones, and who else fetches.
+        """An administrator asks a replica for the voters in use, the committed ones, and the observers.
 
         KIP-853, "DescribeQuorum".
         """
@@ -320,7 +330,7 @@ class VoterChanges(QuorumBase):
         yield self.taken(me, me, response, consumes=False).spend("descriptions")
 
     def committed_voters(self, me: Replica) -> frozenset[Voter]:
-        """The voter set of what is committed."""
+        """Return the committed voter set."""
         known = me.log[: me.high_watermark]
         return self.with_log(me, known, flushes=False).voters
 
@@ -330,4 +340,4 @@ def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
     return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
 
 
-__all__ = ["VoterChanges"]
+__all__ = ["QuorumVoterChanges"]

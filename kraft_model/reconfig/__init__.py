@@ -1,31 +1,29 @@
 """KRaft with reconfiguration: the TLA+ specification KRaftWithReconfig, action by action.
 
 Source: KRaftWithReconfig.tla and MessagePassing.tla in repository Vanlightly/raft-tlaplus, which KIP-853 refers to.
-An action's docstring gives the rule; the specification's action of the same name is its source. Where the
-specification surprises, the surprise is kept, and named in `docs/conformance.md`; what was meant is a variant.
+Each action follows the specification's action of the same name. Where the specification surprises, the surprise is
+kept and listed in `docs/conformance.md`; what was meant is a variant.
 
-Where things are, actions in the order of the specification:
-
-============== =======================================================================================
-module         what it holds
-============== =======================================================================================
+=============  =======================================================================================================
+module         what is in it
+=============  =======================================================================================================
 `records`      identities, log entries, messages, a server's state, the shared state
 `log`          pure rules: last epoch, truncation, configurations in a log, majorities
-`transitions`  how a server's state changes when it hears of an epoch or a leader
+`transitions`  pure rules: how a server's state changes when it hears of an epoch or a leader
 `base`         constants and bounds, the network, `Init`
 `restarts`     RestartWithState, RestartWithoutState
 `elections`    RequestVote, HandleRequestVoteRequest, HandleRequestVoteResponse, BecomeLeader
-`leader`       ClientRequest, RejectFetchRequest, DivergingFetchRequest, AcceptFetchRequestFromVoter and
-               -FromObserver; the high watermark
-`followers`    AcceptBeginQuorumRequest, SendFetchRequest, HandleSuccessFetchResponse,
-               HandleDivergingFetchResponse, HandleNonSuccessFetchResponse
-`membership`   StartNewServer, SendJoinRequest, AcceptJoinRequest, RejectJoinRequest,
-               HandleRejectJoinResponse, HandleRemoveRequest
+`leader`       ClientRequest, RejectFetchRequest, DivergingFetchRequest, AcceptFetchRequestFromVoter,
+               AcceptFetchRequestFromObserver; the high watermark
+`followers`    AcceptBeginQuorumRequest, SendFetchRequest, HandleSuccessFetchResponse, HandleDivergingFetchResponse,
+               HandleNonSuccessFetchResponse
+`membership`   StartNewServer, SendJoinRequest, AcceptJoinRequest, RejectJoinRequest, HandleRejectJoinResponse,
+               HandleRemoveRequest
 `properties`   the invariants
 `starts`       named starts for INIT, besides `Init`
-`variants`     corrections and seeded faults
+`variants`     a correction, and seeded faults
 `configs/`     bounded configurations (`.cfg`)
-============== =======================================================================================
+=============  =======================================================================================================
 """
 
 from __future__ import annotations
@@ -39,6 +37,7 @@ from kraftcheck.kraft_model.reconfig.restarts import ReconfigRestarts
 from kraftcheck.kraft_model.reconfig.starts import ReconfigStarts
 
 
+# The bases stand in reverse: actions are listed from the last base to the first.
 class Reconfig(
     ReconfigProperties,
     ReconfigMembership,
@@ -49,8 +48,6 @@ class Reconfig(
     ReconfigStarts,
 ):
     """KRaft with one-at-a-time reconfiguration and composite server identity."""
-
-    # Actions come in the order of the bases from last to first: the order of `Next` in the specification.
 
 
 __all__ = ["Reconfig"]

@@ -1,4 +1,4 @@
-"""The constants of `reconfig`, how it starts, and what several of its parts need."""
+"""The constants of `reconfig`, how it starts, and what several modules use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from kraftcheck.spec import (
 
 
 class ReconfigBase(Protocol):
-    """Constants, bounds and the start. Every other part derives from it."""
+    """Constants, bounds, the start, and what several modules use."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
     values: frozenset[ModelValue] = constant("Value")

@@ -15,7 +15,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.reconfig.transitions import Outcome, handle_common_response, unattached, unchanged
+from kraftcheck.kraft_model.reconfig.transitions import TransitionResult, handle_common_response, unattached, unchanged
 from kraftcheck.spec import Steps, become, consume, internal, on
 
 
@@ -24,7 +24,7 @@ class ReconfigElections(ReconfigBase):
 
     @internal
     def request_vote(self, me: Server) -> Steps:
-        """A voter that is no leader times out, votes for itself and asks its peers for votes."""
+        """A voter that does not lead times out, votes for itself and asks its peers for votes."""
         if not self._may_stand(me):
             return
         if me.state not in (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED):
@@ -49,7 +49,7 @@ class ReconfigElections(ReconfigBase):
 
     @on(RequestVoteRequest)
     def handle_request_vote_request(self, me: Server, request: RequestVoteRequest) -> Steps:
-        """Any server, an observer too (its configuration may lag), votes once an epoch, for a log not behind it."""
+        """Any server votes once an epoch, for a log not behind its own; an observer too: its configuration may lag."""
         if request.epoch < me.current_epoch:
             yield consume(me).reply(
                 RequestVoteResponse(
@@ -60,7 +60,7 @@ class ReconfigElections(ReconfigBase):
         now = unattached(request.epoch) if request.epoch > me.current_epoch else unchanged(me)
         granted = self._may_vote(me, now, request) and self._log_is_current(me, request)
         if granted and now.state is ServerState.UNATTACHED:
-            now = Outcome(ServerState.VOTED, request.epoch, Nil.NIL)
+            now = TransitionResult(ServerState.VOTED, request.epoch, Nil.NIL)
         voter = now.of(me).but(
             voted_for=request.source if granted else me.voted_for,
             pending_fetch=me.pending_fetch if now.state is me.state else Nil.NIL,
@@ -68,14 +68,14 @@ class ReconfigElections(ReconfigBase):
         response = RequestVoteResponse(request.epoch, now.leader, granted, Nil.NIL, me.id, request.source)
         yield consume(voter).reply(response)
 
-    def _may_vote(self, me: Server, now: Outcome, request: RequestVoteRequest) -> bool:
+    def _may_vote(self, me: Server, now: TransitionResult, request: RequestVoteRequest) -> bool:
         """Whether this epoch's vote is free, or was given to this candidate."""
         if now.state is ServerState.UNATTACHED:
             return True
         return now.state is ServerState.VOTED and me.voted_for == request.source
 
     def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
-        """Whether the candidate's log is not behind ours."""
+        """Whether the candidate's log is not behind this server's."""
         return (request.last_log_epoch, request.last_log_offset) >= (last_epoch(me.log), len(me.log))
 
     @on(RequestVoteResponse)

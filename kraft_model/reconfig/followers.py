@@ -1,4 +1,4 @@
-"""What followers and observers of `reconfig` do: they follow a leader and fetch from it."""
+"""What followers and observers of `reconfig` do: follow a leader and fetch from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.reconfig.transitions import Outcome, handle_common_response, maybe_transition
+from kraftcheck.kraft_model.reconfig.transitions import TransitionResult, handle_common_response, maybe_transition
 from kraftcheck.spec import Map, Steps, become, consume, internal, on, ordered
 
 
@@ -38,7 +38,7 @@ class ReconfigFollowers(ReconfigBase):
     def send_fetch_request(self, me: Server) -> Steps:
         """A follower fetches from its leader, even from one that its configuration has removed.
 
-        An unattached observer fetches from any member that it knows of, to hear who leads.
+        An unattached observer fetches from any member that it knows, to hear who leads.
         """
         if me.pending_fetch is not Nil.NIL:
             return
@@ -71,7 +71,7 @@ class ReconfigFollowers(ReconfigBase):
 
     @on(FetchResponse)
     def handle_diverging_fetch_response(self, me: Server, response: FetchResponse, shared: Shared) -> Steps:
-        """A follower truncates its log to what it shares with the leader, and may return to an older configuration."""
+        """A follower truncates its log to what it shares with the leader, and takes the last configuration left."""
         if not isinstance(response, FetchDiverging):
             return
         outcome = handle_common_response(me, response.leader, response.epoch, response.error)
@@ -94,8 +94,10 @@ class ReconfigFollowers(ReconfigBase):
         role = Role.OBSERVER if response.error is Error.UNKNOWN_MEMBER else me.role
         yield consume(outcome.of(me).but(role=role, pending_fetch=Nil.NIL))
 
-    def _switch_configuration(self, me: Server, outcome: Outcome, high_watermark: int, shared: Shared) -> Server:
-        """Take the last configuration of the log, and the role that it gives (`MaybeSwitchConfigurations`)."""
+    def _switch_configuration(
+        self, me: Server, outcome: TransitionResult, high_watermark: int, shared: Shared
+    ) -> Server:
+        """Return the server with its log's last configuration, and its role there (`MaybeSwitchConfigurations`)."""
         config = most_recent_config(me.log, high_watermark)
         role, state = me.role, outcome.state
         if me.role is Role.VOTER and me.id not in config.members:

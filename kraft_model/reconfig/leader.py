@@ -60,7 +60,7 @@ class ReconfigLeader(ReconfigBase):
 
     @on(FetchRequest)
     def diverging_fetch_request(self, me: Server, request: FetchRequest) -> Steps:
-        """A leader tells a follower whose fetch position is not in its log where to truncate to."""
+        """A leader whose log does not have a follower's fetch position tells it where to truncate."""
         if request.epoch != me.current_epoch or me.state is not ServerState.LEADER:
             return
         if self._valid_position(me, request):
@@ -83,7 +83,7 @@ class ReconfigLeader(ReconfigBase):
 
     @on(FetchRequest)
     def accept_fetch_request_from_voter(self, me: Server, request: FetchRequest, shared: Shared) -> Steps:
-        """A leader serves a voter, notes how far it has fetched, and advances the high watermark if a majority has.
+        """A leader serves a voter, notes its log end, and advances the high watermark with a majority.
 
         A leader that commits its own removal resigns to an unattached observer.
         """
@@ -144,14 +144,14 @@ class ReconfigLeader(ReconfigBase):
         )
 
     def _valid_position(self, me: Server, request: FetchRequest) -> bool:
-        """Whether the follower's log end is in our log (`ValidFetchPosition`)."""
+        """Whether this server's log holds the follower's log end (`ValidFetchPosition`)."""
         if request.fetch_offset == 0 and request.last_fetched_epoch == 0:
             return True
         common = end_offset_for_epoch(me.log, request.last_fetched_epoch)
         return request.fetch_offset <= common.offset and request.last_fetched_epoch == common.epoch
 
     def _new_high_watermark(self, me: Server, end_offset: Map[ServerId, int]) -> int:
-        """The highest offset that a majority holds, if its entry is of the current epoch (`NewHighwaterMark`).
+        """Return the highest offset that a majority holds, if its entry is of the current epoch (`NewHighwaterMark`).
 
         A leader that is no member of its configuration does not count itself.
         """
@@ -163,11 +163,11 @@ class ReconfigLeader(ReconfigBase):
         return me.high_watermark
 
     def _counted_members(self, me: Server) -> frozenset[ServerId]:
-        """The members over which the high watermark is counted."""
+        """Return the members over which the high watermark is counted."""
         return me.config.members
 
     def _may_commit(self, me: Server, offset: int) -> bool:
-        """Only an entry of the leader's own epoch is committed by counting."""
+        """Whether counting commits an entry: only one of the leader's own epoch."""
         return me.log[offset - 1].epoch == me.current_epoch
 
     def _is_removed(self, me: Server, high_watermark: int) -> bool:

@@ -1,4 +1,4 @@
-"""What `reconfig` asks of logs and of majorities. Offsets count from 1, as in the specification.
+"""Rules of `reconfig` about logs and majorities. Offsets count from 1, as in the specification.
 
 Source: the section "Helper formulae" of the TLA+ specification KRaftWithReconfig.
 """
@@ -48,7 +48,7 @@ def most_recent_config(log: Log, high_watermark: int) -> Config:
     Raises
     ------
     ValueError
-        Where the log has none; TLC stops with an error there too.
+        If the log has none; TLC stops with an error there too.
     """
     for offset in range(len(log), 0, -1):
         if log[offset - 1].command is not Command.APPEND:

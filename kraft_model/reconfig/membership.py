@@ -29,7 +29,7 @@ class ReconfigMembership(ReconfigBase):
 
     @projection
     def leads(self, me: Server) -> bool:
-        """Whether a server is leader; how a new server finds one is not modelled."""
+        """Whether a server leads. How a new server finds a leader is not modelled."""
         return me.state is ServerState.LEADER
 
     @environment(reads=leads)
@@ -47,7 +47,7 @@ class ReconfigMembership(ReconfigBase):
 
     @internal
     def send_join_request(self, me: Server) -> Steps:
-        """An observer asks its leader to become a voter. MaxAddReconfigs switches this on; nothing counts it."""
+        """An observer asks its leader to become a voter. MaxAddReconfigs switches this on; no step spends it."""
         if me.role is not Role.OBSERVER or me.id in me.config.members:
             return
         if isinstance(me.leader, Nil) or me.leader == me.id:
@@ -70,7 +70,7 @@ class ReconfigMembership(ReconfigBase):
 
     @on(JoinRequest)
     def reject_join_request(self, me: Server, request: JoinRequest) -> Steps:
-        """A server that does not lead, or has the member already, refuses; other refusals wait unanswered."""
+        """A server that does not lead, or has the member already, refuses; on other errors the request waits."""
         error = self._reconfig_error(me, request.source, joins=True)
         if error not in (Error.NOT_LEADER, Error.ALREADY_MEMBER) or error is None:
             return
@@ -80,8 +80,8 @@ class ReconfigMembership(ReconfigBase):
     def handle_reject_join_response(self, me: Server, response: JoinResponse) -> Steps:
         """An observer drops a refusal.
 
-        The specification means to follow the leader that a NotLeader names, but compares `mresult` with error names,
-        so these cases never apply.
+        The specification means to follow the leader that NotLeader names, but compares `mresult` with error names, so
+        these cases never apply.
         """
         if me.role is not Role.OBSERVER:
             return
@@ -91,7 +91,7 @@ class ReconfigMembership(ReconfigBase):
 
     @internal
     def handle_remove_request(self, me: Server, shared: Shared) -> Steps:
-        """A leader appends an administrator's RemoveServerCommand; if it removes itself it leads on as observer."""
+        """A leader appends an administrator's RemoveServerCommand; if it removes itself, it leads on as observer."""
         if me.state is not ServerState.LEADER:
             return
         if len(me.config.members) <= self.min_cluster_size:
@@ -107,7 +107,7 @@ class ReconfigMembership(ReconfigBase):
             yield become(after).spend("remove_reconfigs")
 
     def _reconfig_error(self, me: Server, member: ServerId, *, joins: bool) -> Error | None:
-        """What speaks against adding or removing a member, or None (`JoinCheck`, `RemoveCheck`)."""
+        """Return the error of adding or removing a member, or None (`JoinCheck`, `RemoveCheck`)."""
         if me.state is not ServerState.LEADER:
             return Error.NOT_LEADER
         if joins == (member in me.config.members):

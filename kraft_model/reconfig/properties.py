@@ -11,7 +11,7 @@ OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTAC
 
 
 class Standing(Record):
-    """What properties read of a server to compare leaders."""
+    """The part of a server that properties read to compare leaders."""
 
     state: ServerState
     epoch: int

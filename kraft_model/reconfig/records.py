@@ -1,4 +1,4 @@
-"""What a server of `reconfig` knows and what servers say to each other.
+"""The records of `reconfig`: identities, log entries, messages, a server's state, the shared state.
 
 Source: the section "Constants and variables" of the TLA+ specification KRaftWithReconfig and its module
 MessagePassing. Field names are the specification's in snake case; `tla_prefix`, `tla_names` and `tla_constants`
@@ -13,13 +13,13 @@ from kraftcheck.spec import Map, ModelValue, Record, Symbol
 
 
 class Nil(Symbol):
-    """The reserved value for "nothing"."""
+    """The value that stands for nothing."""
 
     NIL = "Nil"
 
 
 class Role(Symbol):
-    """What a server is in the configuration that it uses."""
+    """The role of a server in the configuration that it uses."""
 
     VOTER = "Voter"
     OBSERVER = "Observer"
@@ -40,7 +40,7 @@ class ServerState(Symbol):
 
 
 class Command(Symbol):
-    """What a log entry is."""
+    """Kinds of log entry."""
 
     APPEND = "AppendCommand"
     INIT_CLUSTER = "InitClusterCommand"
@@ -81,7 +81,7 @@ class MessageType(Symbol):
 
 
 class EpochMatch(Symbol):
-    """How the specification filters received messages; kept so that its `.cfg` files can name them."""
+    """How the specification filters received messages; here only so that its `.cfg` files can name them."""
 
     EQUAL_EPOCH = "EqualEpoch"
     ANY_EPOCH = "AnyEpoch"
@@ -101,7 +101,7 @@ class ServerId(Record):
 
 
 class Config(Record):
-    """A configuration as a server caches it; `id` 0 is that of a server that has seen none."""
+    """A configuration as a server caches it; `id` 0: the server has seen none."""
 
     id: int = 0
     members: frozenset[ServerId] = frozenset()
@@ -188,7 +188,7 @@ class FetchRequest(Record):
 
 
 class FetchResponse(Record):
-    """What all answers to a fetch carry; `correlation` is the request that is answered."""
+    """The fields of every answer to a fetch; `correlation` is the request."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_names: ClassVar[dict[str, str]] = {"correlation": "correlation"}
@@ -244,7 +244,7 @@ class JoinResponse(Record):
 
 
 class Server(Record):
-    """Everything that one server knows. The specification has one variable a field, a function over servers."""
+    """Everything that one server knows. For each field the specification has a variable, a function over servers."""
 
     id: ServerId
     config: Config = Config()
@@ -261,7 +261,7 @@ class Server(Record):
 
 
 class Shared(Record):
-    """What is nobody's own: the set of servers ever started, and what the specification counts and remembers."""
+    """The state that belongs to no server: the servers ever started, and the specification's counters and history."""
 
     tla_prefix: ClassVar[str] = "_"
     tla_names: ClassVar[dict[str, str]] = {"servers": "servers"}

@@ -8,7 +8,7 @@ from kraftcheck.spec import Map, Record, Step, Steps, become, internal, projecti
 
 
 class Membership(Record):
-    """What a restart without state reads of every server."""
+    """The part of every server that a restart without state reads."""
 
     state: ServerState
     role: Role
@@ -16,7 +16,7 @@ class Membership(Record):
 
 
 class ReconfigRestarts(ReconfigBase):
-    """Restarts."""
+    """Restarts with and without state."""
 
     @internal
     def restart_with_state(self, me: Server, shared: Shared) -> Steps:
@@ -37,7 +37,7 @@ class ReconfigRestarts(ReconfigBase):
         yield become(restarted).spend("restarts")
 
     def _state_after_restart(self, me: Server) -> ServerState:
-        """The state in which this server comes back."""
+        """Return the state in which this server comes back."""
         if me.state is not ServerState.LEADER:
             return me.state
         return ServerState.RESIGNED if me.role is Role.VOTER else ServerState.UNATTACHED
@@ -49,10 +49,10 @@ class ReconfigRestarts(ReconfigBase):
 
     @internal(reads=membership)
     def restart_without_state(self, me: Server, shared: Shared, membership: Map[ServerId, Membership]) -> Steps:
-        """A member of a configuration restarts with a blank disk, so with a new identity; the old one dies or not.
+        """A member of a configuration restarts on a blank disk with a new identity; the old one may live on.
 
-        As the specification has it, this is never enabled (see `_is_voter`), spends no restart, and leaves a zombie
-        where it means to leave none.
+        As in the specification, this is never enabled (see `_is_voter`), spends no restart, and leaves a zombie where
+        it means to leave none.
         """
         if len(shared.servers) >= self.max_spawned_servers:
             return
@@ -71,9 +71,9 @@ class ReconfigRestarts(ReconfigBase):
             yield self._without_state(me, dead, leave_zombie).write(blank).put(**started)
 
     def _is_voter(self, peer: Membership) -> bool:
-        """`state[j] = Voter`: Voter is a role, so no state is ever called that."""
+        """Whether `state[j] = Voter`: never, since Voter is a role and no state."""
         return peer.state.value == Role.VOTER.value
 
     def _without_state(self, me: Server, dead: Server, leave_zombie: bool) -> Step:
-        """The branches on `leaveZombie` as the specification has them: the wrong way round."""
+        """Return the step for a value of `leaveZombie`: the wrong way round, as in the specification."""
         return become(dead if leave_zombie else me).need("restarts")

@@ -1,6 +1,6 @@
-"""Named starts of `Reconfig`: the way from `Init` to a state from which a short search shows something rare.
+"""Named starts of `reconfig`: each leads from `Init` to a state from which a short search shows something rare.
 
-A `.cfg` names one under INIT. Every step is one that the protocol offers, so the start is a reachable state.
+A `.cfg` names one under INIT. Each takes steps that the protocol offers, so it is a reachable state.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ReconfigStarts(ReconfigBase):
         yield from _takes_office(two, follower=three)
 
     def _servers(self, *, of_four: int) -> list[ServerId]:
-        """Four servers on the first four hosts, of which `of_four` are there from the beginning."""
+        """Return four servers on the first four hosts, of which `of_four` are there from the beginning."""
         if len(self.hosts) < 4:
             raise ConstantError("Hosts", f"expected at least 4 for this start, found {len(self.hosts)}")
         if self.init_cluster_size != of_four:
@@ -64,7 +64,7 @@ class ReconfigStarts(ReconfigBase):
 
 
 def _elects(candidate: ServerId, voters: list[ServerId], others: list[ServerId]) -> Iterator[Take]:
-    """A candidate asks everyone, wins with the voters' votes and becomes leader; the others refuse."""
+    """Yield the steps in which a candidate asks all, wins with the voters' votes and leads; the others refuse."""
     yield take("RequestVote", candidate)
     for server in (*voters, *others):
         yield take("HandleRequestVoteRequest", server, source=candidate)
@@ -74,13 +74,13 @@ def _elects(candidate: ServerId, voters: list[ServerId], others: list[ServerId])
 
 
 def _takes_office(leader: ServerId, follower: ServerId) -> Iterator[Take]:
-    """A new leader appends a client's value, and one server follows it; nobody has fetched anything yet."""
+    """Yield the steps in which a new leader appends a value, and one server follows it; nobody has fetched yet."""
     yield take("ClientRequest", leader)
     yield take("AcceptBeginQuorumRequest", follower, source=leader)
 
 
 def _fetches(follower: ServerId, leader: ServerId, accept: str = "AcceptFetchRequestFromVoter") -> Iterator[Take]:
-    """A follower fetches once, and appends what it gets."""
+    """Yield the steps in which a follower fetches once, and appends what it gets."""
     yield take("SendFetchRequest", follower)
     yield take(accept, leader, source=follower)
     yield take("HandleSuccessFetchResponse", follower)

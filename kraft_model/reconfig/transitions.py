@@ -10,8 +10,8 @@ from typing import NamedTuple
 from kraftcheck.kraft_model.reconfig.records import Error, Nil, Role, Server, ServerId, ServerState
 
 
-class Outcome(NamedTuple):
-    """The state, epoch and leader that a server should take on, and whether the response is dealt with by that."""
+class TransitionResult(NamedTuple):
+    """The state, epoch and leader that a server takes on, and whether this deals with the response."""
 
     state: ServerState
     epoch: int
@@ -23,36 +23,36 @@ class Outcome(NamedTuple):
         return me.but(state=self.state, current_epoch=self.epoch, leader=self.leader)
 
 
-ILLEGAL = Outcome(ServerState.ILLEGAL, 0, Nil.NIL)
+ILLEGAL = TransitionResult(ServerState.ILLEGAL, 0, Nil.NIL)
 
 
-def unchanged(me: Server) -> Outcome:
-    """Return the outcome that changes nothing (`NoTransition`)."""
-    return Outcome(me.state, me.current_epoch, me.leader)
+def unchanged(me: Server) -> TransitionResult:
+    """Return the result that changes nothing (`NoTransition`)."""
+    return TransitionResult(me.state, me.current_epoch, me.leader)
 
 
-def unattached(epoch: int) -> Outcome:
-    """Return the outcome of hearing of an epoch without a leader (`TransitionToUnattached`)."""
-    return Outcome(ServerState.UNATTACHED, epoch, Nil.NIL)
+def unattached(epoch: int) -> TransitionResult:
+    """Return the result of hearing of an epoch without a leader (`TransitionToUnattached`)."""
+    return TransitionResult(ServerState.UNATTACHED, epoch, Nil.NIL)
 
 
-def follower(me: Server, leader: ServerId | Nil, epoch: int) -> Outcome:
-    """Return the outcome of following a leader (`TransitionToFollower`)."""
+def follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
+    """Return the result of following a leader (`TransitionToFollower`)."""
     if me.current_epoch == epoch and me.state in (ServerState.FOLLOWER, ServerState.LEADER):
         return ILLEGAL
-    return Outcome(ServerState.FOLLOWER, epoch, leader)
+    return TransitionResult(ServerState.FOLLOWER, epoch, leader)
 
 
 def has_consistent_leader(me: Server, leader: ServerId | Nil, epoch: int) -> bool:
-    """Return whether a peer's idea of the leader can stand beside ours (`HasConsistentLeader`)."""
+    """Return whether the leader that a peer names is consistent with the server's own (`HasConsistentLeader`)."""
     if leader == me.id:
         resigned = me.role is Role.OBSERVER or me.state is ServerState.RESIGNED
         return (me.current_epoch == epoch and resigned) or me.state is ServerState.LEADER
     return epoch != me.current_epoch or leader is Nil.NIL or me.leader is Nil.NIL or me.leader == leader
 
 
-def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> Outcome:
-    """Return what becomes of a server that hears of this leader and epoch (`MaybeTransition`)."""
+def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
+    """Return the result of hearing of this leader and epoch (`MaybeTransition`)."""
     if not has_consistent_leader(me, leader, epoch):
         return ILLEGAL
     if epoch > me.current_epoch:
@@ -62,12 +62,12 @@ def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> Outcome:
     return unchanged(me)
 
 
-def handle_common_response(me: Server, leader: ServerId | Nil, epoch: int, error: Error | Nil) -> Outcome:
-    """Return what any response does first (`MaybeHandleCommonResponse`)."""
+def handle_common_response(me: Server, leader: ServerId | Nil, epoch: int, error: Error | Nil) -> TransitionResult:
+    """Return the result of the fields that all responses share (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
         return unchanged(me)._replace(handled=True)
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):
         return maybe_transition(me, leader, epoch)._replace(handled=True)
     if leader is not Nil.NIL and me.leader is Nil.NIL:
-        return Outcome(ServerState.FOLLOWER, me.current_epoch, leader, error is not Nil.NIL)
+        return TransitionResult(ServerState.FOLLOWER, me.current_epoch, leader, error is not Nil.NIL)
     return unchanged(me)

@@ -1,7 +1,7 @@
-"""Variants of `Reconfig`: what one of its actions must have meant, and seeded faults.
+"""Variants of `Reconfig`: one corrects an action; the others are seeded faults.
 
-A fault breaks one rule and is caught by one of the five invariants. Which one, and within which bounds, is in
-`configs/fault.<variant>.cfg`, with how far `Reconfig` itself was seen to hold there. KAFKA-n is the issue in
+A fault breaks one rule and is caught by one of the five invariants. `configs/fault.<variant>.cfg` says which one,
+within which bounds, and how far `Reconfig` itself holds there. KAFKA-n is the issue in
 Apache Kafka's tracker where Kafka had the fault, or where the rule comes from.
 """
 
@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
 )
 from kraftcheck.kraft_model.reconfig.restarts import Membership
-from kraftcheck.kraft_model.reconfig.transitions import ILLEGAL, Outcome
+from kraftcheck.kraft_model.reconfig.transitions import ILLEGAL, TransitionResult
 from kraftcheck.spec import Step, Steps, become, consume
 
 
@@ -28,8 +28,8 @@ class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corr
     """RestartWithoutState as it must have been meant.
 
     It asks for a peer whose role, not whose state, is Voter. The old identity goes on running if a zombie is left,
-    and dies otherwise. And it spends a restart: MaxRestarts "limits the number of restarts with or without state",
-    says the specification, but its action never counts one.
+    and dies otherwise. And it spends a restart: the specification says that MaxRestarts "limits the number of restarts
+    with or without state", but its action never counts one.
     """
 
     def _is_voter(self, peer: Membership) -> bool:
@@ -52,7 +52,7 @@ class VotesWithoutLogComparison(Reconfig, variant="votes-without-log-comparison"
 class SecondVoteInEpoch(Reconfig, variant="second-vote-in-epoch"):
     """A server that has voted grants another candidate of the same epoch its vote too (the danger of KAFKA-17641)."""
 
-    def _may_vote(self, me: Server, now: Outcome, request: RequestVoteRequest) -> bool:
+    def _may_vote(self, me: Server, now: TransitionResult, request: RequestVoteRequest) -> bool:
         return now.state in (ServerState.UNATTACHED, ServerState.VOTED)
 
 
@@ -83,7 +83,7 @@ class FetchPositionUnchecked(Reconfig, variant="fetch-position-unchecked"):
 class RemovedLeaderContradicted(Reconfig, variant="removed-leader-contradicted"):
     """A leader that has removed itself takes a peer that still names it leader for a contradiction.
 
-    As Kafka 3.2.0 would, says the comment on HasConsistentLeader in the specification, which makes an exception of it.
+    The comment on HasConsistentLeader in the specification, which makes an exception here, says that Kafka 3.2.0 would.
     """
 
     def handle_non_success_fetch_response(self, me: Server, response: FetchResponse) -> Steps:
@@ -117,7 +117,7 @@ class LeaderNotReady(Reconfig, variant="leader-not-ready"):
 class OldVoterSetCounted(Reconfig, variant="old-voter-set-counted"):
     """The high watermark is counted over the last voter set that the leader knows to be committed.
 
-    One leader alone does no harm with it, nor do two voter sets that differ by one server: their majorities meet. It
+    One leader alone does no harm with it, nor do two voter sets that differ by one server: their majorities meet. Harm
     takes a leader whose high watermark lags behind a committed change, and a rival that has made the next change.
     """
 

@@ -2,27 +2,43 @@
 
 A controller, brokers with one partition, and a client. Source: KIP-704, "Send a hint to the partition leader to recover
 the partition" (KAFKA-13587). What the KIP leaves open is as in Kafka: KIP-497 for the ISR, KIP-101 and KIP-279 for
-truncation, KIP-392 for followers that serve consumers, KIP-841 for replicas that may not join the ISR. Every action
-says which section it comes from; `docs/coverage.md` has the statements one by one, `docs/findings.md` where they
-disagree.
+truncation, KIP-392 for followers that serve consumers, KIP-841 for replicas that may not join the ISR. The docstring of
+an action names its section; `docs/coverage.md` lists the statements one by one, `docs/findings.md` where they disagree.
 
-What is not here: broker epochs, reassignment, transactions (what recovering does is a step of its own), and what
-answers to clients contain.
+Left out are broker epochs, reassignment, transactions (recovering is one step) and the contents of answers to clients.
+
+=============  =======================================================================================================
+module         what is in it
+=============  =======================================================================================================
+`records`      symbols (modes, errors), metadata records, messages, what each process knows
+`partition`    pure rules: changes of a partition and their records, ends of logs, the high watermark
+`base`         constants and bounds, the network (LoseMessage), `Init`; who is served, and when a value is
+               acknowledged
+`controller`   FenceBroker, UnfenceBroker, ElectUncleanly, RefuseAlterPartition, AcceptAlterPartition,
+               ChangeController
+`brokers`      ApplyMetadata, HandleLeaderAndIsr, Recover, ReportRecovered, ExpandIsr, ShrinkIsr,
+               ResendAlterPartition, SendInvalidAlterPartition, HandleAlterPartitionResponse, Crash, Restart,
+               BreakConnection
+`clients`      SendRequest, HandleResponse, GiveUp; of brokers RefuseClient, ServeClient, AppendProduced
+`replication`  AskForEpochEnd, AnswerEpochEnd, Truncate, FetchFromLeader, NoteFetch, AnswerFetch, AppendFetched
+`properties`   invariants and step invariants
+`variants`     other readings of the KIP, and seeded faults
+`configs/`     bounded configurations (`.cfg`)
+=============  =======================================================================================================
 """
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.brokers import BrokerActions
-from kraftcheck.kraft_model.recovery.clients import ClientActions
-from kraftcheck.kraft_model.recovery.controller import ControllerActions
+from kraftcheck.kraft_model.recovery.brokers import RecoveryBrokers
+from kraftcheck.kraft_model.recovery.clients import RecoveryClients
+from kraftcheck.kraft_model.recovery.controller import RecoveryController
 from kraftcheck.kraft_model.recovery.properties import RecoveryProperties
-from kraftcheck.kraft_model.recovery.replication import ReplicationActions
+from kraftcheck.kraft_model.recovery.replication import RecoveryReplication
 
 
-class Recovery(RecoveryProperties, ReplicationActions, ClientActions, BrokerActions, ControllerActions):
+# The bases stand in reverse: actions are listed from the last base to the first.
+class Recovery(RecoveryProperties, RecoveryReplication, RecoveryClients, RecoveryBrokers, RecoveryController):
     """KIP-704: a leader that is elected uncleanly recovers before anyone is served."""
-
-    # Actions come in the order of the bases from last to first.
 
 
 __all__ = ["Recovery"]

@@ -24,7 +24,7 @@ from kraftcheck.spec import Bag, ConstantError, ModelValue, Protocol, State, Ste
 
 
 class RecoveryBase(Protocol):
-    """Constants, bounds, the start, and what several parts need."""
+    """Constants, bounds, the start, and what several modules use."""
 
     mode: Mode = constant("Mode", default=Mode.KRAFT)
     brokers: frozenset[ModelValue] = constant("Brokers")
@@ -78,20 +78,20 @@ class RecoveryBase(Protocol):
     def _is_recovering(self, me: Broker) -> bool:
         """Whether a broker, leader or follower, refuses because the leader is recovering.
 
-        It is, until the controller has confirmed that the leader has recovered: what a broker goes by is the recovery
-        state that it was told.
+        It refuses until the controller has confirmed that the leader has recovered: it goes by the recovery state that
+        it was told.
         """
         return me.partition.recovery is RECOVERING
 
     def _serves(self, me: Broker, api: Api) -> bool:
-        """Whether a broker serves a kind of request of clients."""
+        """Whether a broker serves clients' requests of this kind."""
         may_serve = me.leads or (me.follows and api is Api.FETCH)
         return may_serve and not self._is_recovering(me)
 
     # Committing
 
     def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        """Return the step in which a leader answers the PRODUCE requests whose values all in-sync replicas have.
+        """Return the step in which a leader answers PRODUCE requests whose values all in-sync replicas have.
 
         While a request to change the ISR is under way, the replicas of both the old and the new one count (KIP-497).
         """
@@ -107,5 +107,5 @@ class RecoveryBase(Protocol):
         return become(left).put(acknowledged=shared.acknowledged | set(told)).send(*responses)
 
     def _counted(self, me: Broker) -> frozenset[ModelValue]:
-        """The replicas that must have a value before it is committed."""
+        """Return the replicas that must have a value before it is committed."""
         return me.partition.isr | (me.pending.isr if isinstance(me.pending, AlterPartitionRequest) else frozenset())

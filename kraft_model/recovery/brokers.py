@@ -1,4 +1,4 @@
-"""The brokers' part of `Recovery`: what they are told, recovering, the ISR, and how they stop and start."""
+"""Brokers of `recovery`: what they are told, recovering, the ISR, stopping and starting."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class BrokerActions(RecoveryBase):
+class RecoveryBrokers(RecoveryBase):
     """What brokers do, apart from serving clients and replicas."""
 
-    # Being told
+    # Hearing of the partition's state
 
     @internal
     def apply_metadata(self, me: Broker, shared: Shared) -> Steps:
-        """Broker: it applies the next record of the metadata log.
+        """A broker applies the next record of the metadata log.
 
-        A state that a leader has heard of already, in the answer to its own AlterPartition request, is no news. Source:
+        A leader may know the state already, from the answer to its AlterPartition request. Source:
         KIP-704, KRaft Controller; Kafka, Partition.makeLeader and makeFollower (the partition epoch).
         """
         if not me.running or me.cursor >= len(shared.metadata):
@@ -54,10 +54,10 @@ class BrokerActions(RecoveryBase):
 
     @on(LeaderAndIsrRequest)
     def handle_leader_and_isr(self, me: Broker, request: LeaderAndIsrRequest, shared: Shared) -> Steps:
-        """Broker: it believes a controller that is not older than one it has heard of, and a state not older than its.
+        """A broker believes a controller and a state that are not older than those it has heard of.
 
-        A request of the same leader epoch is not ignored: it may say that the leader has recovered. Source: KIP-704,
-        Topic Partition Follower; LeaderAndIsr RPC, Request Handling.
+        It does not ignore a request of the same leader epoch: it may say that the leader has recovered. Source:
+        KIP-704, Topic Partition Follower; LeaderAndIsr RPC, Request Handling.
         """
         if not me.running:
             return
@@ -79,7 +79,7 @@ class BrokerActions(RecoveryBase):
         return partition.partition_epoch < me.partition.partition_epoch
 
     def _as_understood(self, me: Broker, partition: Partition) -> Partition:
-        """Return a partition as a broker understands it: one that does not know the new field behaves as ever.
+        """Return a partition as a broker understands it: a broker without the new field behaves as before.
 
         Source: KIP-704, Compatibility, Controller ("the LeaderRecoveryState field ... will be ignored").
         """
@@ -88,8 +88,8 @@ class BrokerActions(RecoveryBase):
     def _told(self, me: Broker, partition: Partition, shared: Shared) -> Step:
         """Return the step in which a broker takes on a state of the partition.
 
-        A new leader epoch makes it leader or follower anew, and a value that waits to be acknowledged is given up. In
-        the same epoch it goes on as it was, with the ISR and the recovery state that it is told.
+        A new leader epoch makes it leader or follower anew, and it gives up values that wait to be acknowledged. In the
+        same epoch it goes on with the new ISR and recovery state.
         """
         if partition.leader_epoch > me.partition.leader_epoch:
             now = me.but(
@@ -110,7 +110,7 @@ class BrokerActions(RecoveryBase):
 
     @internal
     def recover(self, me: Broker, shared: Shared) -> Steps:
-        """Leader: it recovers the partition, for example by aborting pending transactions, whatever its IBP is.
+        """A leader recovers the partition, for example by aborting pending transactions, whatever its IBP.
 
         Source: KIP-704, Proposed Changes; LeaderAndIsr RPC, Request Handling ("irrespective of the leader's IBP").
         """
@@ -123,7 +123,7 @@ class BrokerActions(RecoveryBase):
 
     @internal
     def report_recovered(self, me: Broker) -> Steps:
-        """Leader: it tells the controller that it has recovered, in an AlterPartition request of its IBP's version.
+        """A leader tells the controller that it has recovered, in an AlterPartition request of its IBP's version.
 
         Source: KIP-704, Topic Partition Leader; Compatibility, Controller ("matches the current IBP").
         """
@@ -151,10 +151,10 @@ class BrokerActions(RecoveryBase):
 
     @internal
     def expand_isr(self, me: Broker) -> Steps:
-        """Leader: a follower that has caught up is proposed for the ISR, but not before the leader has recovered.
+        """A leader that has recovered proposes a follower that has caught up for the ISR.
 
-        Caught up is who has what the leader had when it became leader, and what has been committed since. Source:
-        KIP-704, Topic Partition Leader; KIP-497; Kafka, Partition.maybeExpandIsr.
+        A follower has caught up if it has what the leader had when it became leader, and what was committed since.
+        Source: KIP-704, Topic Partition Leader; KIP-497; Kafka, Partition.maybeExpandIsr.
         """
         if not me.leads or me.pending is not Nil.NIL:
             return
@@ -170,12 +170,12 @@ class BrokerActions(RecoveryBase):
         return me.partition.recovery is RECOVERED
 
     def _enough(self, me: Broker, committed: int) -> int:
-        """How far a follower must have fetched to join the ISR."""
+        """Return the end offset to which a follower must have fetched to join the ISR."""
         return max(me.epoch_start, committed)
 
     @internal
     def shrink_isr(self, me: Broker) -> Steps:
-        """Leader: a follower that lags leaves the ISR, once the controller agrees. Source: KIP-497."""
+        """A leader proposes to remove a follower that lags from the ISR. Source: KIP-497."""
         if not me.leads or me.pending is not Nil.NIL:
             return
         if me.partition.recovery is not RECOVERED:
@@ -190,7 +190,7 @@ class BrokerActions(RecoveryBase):
 
     @internal(reads=requested)
     def resend_alter_partition(self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]) -> Steps:
-        """Leader: it hears nothing of a request that is no longer under way, and sends it again.
+        """A leader whose request is no longer under way, and was not answered, sends it again.
 
         An answer to the first copy is then too late. Source: Kafka, AlterPartitionManager (requests time out, and the
         connection is closed).
@@ -204,7 +204,7 @@ class BrokerActions(RecoveryBase):
 
     @internal
     def send_invalid_alter_partition(self, me: Broker) -> Steps:
-        """Leader: a broker at fault asks for what the controller must refuse, once for each reason.
+        """A faulty leader asks for what the controller must refuse, once for each reason.
 
         Source: KIP-704, AlterPartition RPC, Request Handling: an ISR of more than one replica while RECOVERING; a
         change from RECOVERED to RECOVERING.
@@ -219,11 +219,11 @@ class BrokerActions(RecoveryBase):
 
     @on(AlterPartitionResponse)
     def handle_alter_partition_response(self, me: Broker, response: AlterPartitionResponse, shared: Shared) -> Steps:
-        """Broker: the answer to the request under way settles it; any other answer is too late.
+        """A leader takes the answer to its request under way; any other answer is too late.
 
-        The recovery state in it is noted, and never makes the leader start to recover. After an error the leader cannot
-        in general know whether the request was applied, since it may have been sent twice: it waits to be told of a
-        newer partition epoch. Source: KIP-704, AlterPartition RPC, Response Schema; KIP-497; Kafka,
+        It notes the recovery state in it, and never starts to recover because of it. After an error it cannot know in
+        general whether the request was applied, since it may have been sent twice: it waits until it is told a newer
+        partition epoch. Source: KIP-704, AlterPartition RPC, Response Schema; KIP-497; Kafka,
         Partition.handleAlterPartitionError.
         """
         if not me.running:
@@ -250,14 +250,14 @@ class BrokerActions(RecoveryBase):
         return response.asked == (pending.leader_epoch, pending.partition_epoch, pending.attempt)
 
     def _was_not_applied(self, error: Error) -> bool:
-        """Whether an error says that the request was not applied, nor any like it before."""
+        """Whether an error says that neither the request nor a copy of it was applied."""
         return error is Error.INELIGIBLE_REPLICA
 
     # Stopping and starting
 
     @internal
     def crash(self, me: Broker) -> Steps:
-        """Broker: the process stops; its log stays."""
+        """A broker stops; its log stays."""
         if not me.running:
             return
         yield become(Broker(me.id, running=False, log=me.log)).spend("crashes")
@@ -269,7 +269,7 @@ class BrokerActions(RecoveryBase):
 
     @internal(reads=fenced)
     def restart(self, me: Broker, shared: Shared, fenced: Map[ModelValue | Name, frozenset[ModelValue]]) -> Steps:
-        """Broker: it starts once its old session has expired. In KRaft it reads the metadata log before it registers.
+        """A broker starts once its old session has expired. In KRaft it reads the metadata log before it registers.
 
         Source: Kafka, a broker id is registered anew only after the broker of that id is fenced.
         """
@@ -289,7 +289,7 @@ class BrokerActions(RecoveryBase):
         ClientRequest,
     )
     def break_connection(self, me: Broker, message: Record) -> Steps:
-        """Broker: what is sent to a process that is not there is lost, and who waits for an answer notices."""
+        """What is sent to a broker that is down is lost, and a client or replica that waits for an answer notices."""
         if me.running:
             return
         if isinstance(message, ClientRequest):
@@ -305,7 +305,7 @@ class BrokerActions(RecoveryBase):
 
 
 def _given_up(me: Broker) -> list[ClientResponse]:
-    """Return the refusals of produced values that a leader can no longer promise to keep."""
+    """Return the refusals of produced values that a former leader can no longer promise to keep."""
     return [
         ClientResponse(
             Api.PRODUCE,

@@ -17,12 +17,12 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Steps, become, consume, internal, on, ordered
 
 
-class ClientActions(RecoveryBase):
+class RecoveryClients(RecoveryBase):
     """What clients ask, and what they are answered."""
 
     @internal
     def send_request(self, me: Client, shared: Shared) -> Steps:
-        """Client: it asks some broker, by metadata that may be old; refused before, it tries again, anywhere.
+        """A client asks some broker, since its metadata may be old; if refused, it tries again anywhere.
 
         Source: KIP-704, Clients ("the clients will retry this error").
         """
@@ -37,19 +37,19 @@ class ClientActions(RecoveryBase):
 
     @on(ClientResponse)
     def handle_response(self, me: Client, response: ClientResponse) -> Steps:
-        """Client: it is served, or will try again."""
+        """A client is served, or will try again."""
         refused = response.error is not Error.NONE
         yield consume(Client(waiting=me.waiting, refused=True) if refused else Client())
 
     @internal
     def give_up(self, me: Client) -> Steps:
-        """Client: after a while it does not try again. Source: KIP-704, Clients ("within the retry window")."""
+        """A client gives up after a while. Source: KIP-704, Clients ("within the retry window")."""
         if me.refused:
             yield become(Client())
 
     @on(ClientRequest)
     def refuse_client(self, me: Broker, request: ClientRequest) -> Steps:
-        """Broker: NOT_LEADER_OR_FOLLOWER to whom it does not serve: all, while the leader is recovering.
+        """A broker refuses clients with NOT_LEADER_OR_FOLLOWER: all, while the leader is recovering.
 
         Source: KIP-704, Topic Partition Leader and Topic Partition Follower.
         """
@@ -59,9 +59,10 @@ class ClientActions(RecoveryBase):
 
     @on(ClientRequest)
     def serve_client(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
-        """Broker: FETCH (which a follower serves too, KIP-392), LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH.
+        """A broker serves FETCH (a follower does too, KIP-392), LIST_OFFSETS, DELETE_RECORDS or
+        OFFSET_FOR_LEADER_EPOCH.
 
-        What is in the answer makes no difference here; nor does where the log then starts.
+        The contents of the answer make no difference here; nor does where the log then starts.
         """
         if request.api is Api.PRODUCE or not self._serves(me, request.api):
             return
@@ -69,7 +70,7 @@ class ClientActions(RecoveryBase):
 
     @on(ClientRequest)
     def append_produced(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
-        """Leader: it appends what a client produces, and answers when all in-sync replicas have it (acks=all)."""
+        """A leader appends what a client produces, and answers when all in-sync replicas have it (acks=all)."""
         if request.api is not Api.PRODUCE or not self._serves(me, request.api):
             return
         log = (*me.log, Entry(me.partition.leader_epoch, request.value))
@@ -77,7 +78,7 @@ class ClientActions(RecoveryBase):
         yield self._acknowledge(appended, shared).put(served=self._served(me, shared)).but(consumes=True)
 
     def _served(self, me: Broker, shared: Shared) -> frozenset[int]:
-        """The leader epochs in which clients were served, with that of a broker which serves one now."""
+        """Return the leader epochs in which clients were served, with that of a broker that serves one now."""
         return shared.served if me.id in self.old_brokers else shared.served | {me.partition.leader_epoch}
 
 

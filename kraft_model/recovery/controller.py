@@ -1,4 +1,4 @@
-"""The controller's part of `Recovery`: sessions, elections, AlterPartition, and telling the brokers."""
+"""The controller of `recovery`: sessions, elections, AlterPartition, and telling the brokers."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
 
 
-class ControllerActions(RecoveryBase):
+class RecoveryController(RecoveryBase):
     """What the controller does."""
 
     # Sessions
 
     @internal
     def fence_broker(self, me: Controller, shared: Shared) -> Steps:
-        """Controller: a broker's session expires, whether it has stopped or is only cut off.
+        """The controller fences a broker whose session expires, whether it has stopped or is only cut off.
 
-        It leaves the ISR, unless it is the last in it. Where it led, the first of the ISR that is not fenced leads, or
-        nobody. Source: KIP-704, Topic Partition Leader ("if the leader changes while a partition is still
+        The broker leaves the ISR, unless it is the last in it. If it led, the first of the ISR that is not fenced
+        leads, or nobody. Source: KIP-704, Topic Partition Leader ("if the leader changes while a partition is still
         recovering"); Kafka, ReplicationControlManager.handleBrokerFenced.
         """
         for broker in ordered(self.brokers - me.fenced):
@@ -48,7 +48,7 @@ class ControllerActions(RecoveryBase):
             yield self._decide(me.but(fenced=fenced), record, shared).spend("fences")
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
-        """The recovery state survives that the leader goes offline: its successor has not recovered either."""
+        """Return the recovery state after the leader went offline: as it was, since nobody has recovered."""
         return me.partition.recovery
 
     @projection
@@ -58,10 +58,10 @@ class ControllerActions(RecoveryBase):
 
     @internal(reads=applied)
     def unfence_broker(self, me: Controller, shared: Shared, applied: Map[ModelValue, int]) -> Steps:
-        """Controller: a running broker that knows the metadata has a session again.
+        """The controller unfences a running broker that knows the metadata.
 
-        Where the partition has no leader and it is in the ISR, it is elected, cleanly. A recovery state of RECOVERING
-        stays: only the leader itself can say that it has recovered. Source: Kafka,
+        If the partition has no leader and the broker is in the ISR, it is elected, cleanly. A recovery state of
+        RECOVERING stays: only the leader itself can say that it has recovered. Source: Kafka,
         ReplicationControlManager.handleBrokerUnfenced.
         """
         for broker in ordered(me.fenced):
@@ -73,14 +73,14 @@ class ControllerActions(RecoveryBase):
             yield self._decide(me.but(fenced=me.fenced - {broker}), record, shared, also=[broker])
 
     def _after_clean_election(self, me: Controller) -> RecoveryState:
-        """The recovery state of a leader elected from the ISR: whatever it was."""
+        """Return the recovery state of a leader elected from the ISR: as it was."""
         return me.partition.recovery
 
     # Unclean leader election
 
     @internal
     def elect_uncleanly(self, me: Controller, shared: Shared) -> Steps:
-        """Controller: nobody of the ISR is there, so a broker outside it leads.
+        """The controller elects a broker outside the ISR, since none of the ISR is there.
 
         The ISR becomes that broker alone, and the recovery state RECOVERING, where the controller supports that.
         Source: KIP-704, Proposed Changes ("the ISR size is 1 and the leader recovery state field will be RECOVERING").
@@ -105,7 +105,7 @@ class ControllerActions(RecoveryBase):
 
     @on(AlterPartitionRequest)
     def refuse_alter_partition(self, me: Controller, request: AlterPartitionRequest) -> Steps:
-        """Controller: a request that is stale or invalid changes nothing and is answered with an error.
+        """The controller answers a stale or invalid request with an error, and changes nothing.
 
         Source: KIP-704, AlterPartition RPC, Request Handling 1 and 2; KIP-497 for the epochs; KIP-841 for replicas
         that may not join; in the order of Kafka's ReplicationControlManager.validateAlterPartitionData.
@@ -117,7 +117,7 @@ class ControllerActions(RecoveryBase):
 
     @on(AlterPartitionRequest)
     def accept_alter_partition(self, me: Controller, request: AlterPartitionRequest, shared: Shared) -> Steps:
-        """Controller: the leader's new ISR and recovery state are persisted, and told.
+        """The controller persists and tells the leader's new ISR and recovery state.
 
         A request of version 0 says that the leader has recovered. Source: KIP-704, AlterPartition RPC, Request
         Handling and Response Schema.
@@ -135,7 +135,7 @@ class ControllerActions(RecoveryBase):
         yield step.reply(_answer(request, Error.NONE, after))
 
     def _refusal(self, me: Controller, request: AlterPartitionRequest) -> Error:
-        """Return the error with which a request is refused; NONE where it is accepted."""
+        """Return the error that refuses a request; NONE if it is accepted."""
         partition = me.partition
         if self._is_stale_leader(me, request):
             return Error.FENCED_LEADER_EPOCH
@@ -155,35 +155,35 @@ class ControllerActions(RecoveryBase):
         return request.leader_epoch < me.partition.leader_epoch
 
     def _is_stale_partition(self, me: Controller, request: AlterPartitionRequest) -> bool:
-        """Whether the partition has changed since; with ZooKeeper a request whose change was made is welcome again."""
+        """Whether the partition has changed since; with ZooKeeper a change that was made may be asked for again."""
         if request.partition_epoch == me.partition.partition_epoch:
             return False
         repeated = (request.isr, self._requested_recovery(me, request)) == (me.partition.isr, me.partition.recovery)
         return self.mode is Mode.KRAFT or not repeated
 
     def _too_many_in_sync(self, request: AlterPartitionRequest) -> bool:
-        """Request Handling 1: "The size of the ISR is greater than 1"."""
+        """Whether Request Handling 1 applies: "The size of the ISR is greater than 1"."""
         return len(request.isr) > 1
 
     def _checks_transition(self) -> bool:
-        """Request Handling 2: whether a change from RECOVERED to RECOVERING is refused."""
+        """Whether Request Handling 2 applies: a change from RECOVERED to RECOVERING is refused."""
         return True
 
     def _requested_recovery(self, me: Controller, request: AlterPartitionRequest) -> RecoveryState:
-        """The recovery state that a request asks for; one of version 0 has no such field, and means RECOVERED."""
+        """Return the recovery state that a request asks for; version 0 has no such field, and means RECOVERED."""
         return RECOVERED if isinstance(request.recovery, Nil) else request.recovery
 
     def _tells_followers(self) -> bool:
-        """Whether the followers of a ZooKeeper cluster are told that the leader has recovered."""
+        """Whether a ZooKeeper controller tells followers that the leader has recovered."""
         return True
 
     # A new controller
 
     @internal
     def change_controller(self, me: Controller) -> Steps:
-        """Controller: another one takes over, reads the partition's state, and tells every broker.
+        """Another controller takes over, reads the partition's state, and tells every broker.
 
-        In KRaft it has replayed the same records, so nothing is to be seen of it. Source: KIP-704, ZooKeeper
+        In KRaft it has replayed the same records, so nothing changes. Source: KIP-704, ZooKeeper
         Controller and ZooKeeper State.
         """
         if self.mode is Mode.KRAFT:
@@ -194,7 +194,7 @@ class ControllerActions(RecoveryBase):
     def _as_read_from_zookeeper(self, me: Controller) -> Partition:
         return me.partition
 
-    # Deciding and telling
+    # Persisting and telling
 
     def _decide(
         self, me: Controller, record: PartitionChangeRecord, shared: Shared, also: Iterable[ModelValue] = ()
@@ -202,7 +202,7 @@ class ControllerActions(RecoveryBase):
         """Return the step that persists a change and tells the brokers of it.
 
         In KRaft the change is a record of the metadata log. With ZooKeeper an election is told to every broker with a
-        session, and any state to the brokers in `also`.
+        session, other changes to the brokers in `also`.
         """
         if record == PartitionChangeRecord():
             step = become(me)
@@ -232,7 +232,7 @@ class ControllerActions(RecoveryBase):
             )
 
     def _history(self, before: Partition, after: Partition, shared: Shared) -> dict[str, object]:
-        """Return what properties must know of an election: whether it was unclean, and who has not recovered yet."""
+        """Return the history of an election for properties: was it unclean, and which epochs have not recovered."""
         if after.leader_epoch == before.leader_epoch:
             return {}
         history: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""What a partition's state becomes: changes and their records, elections, and how logs end."""
+"""Rules of `recovery` about a partition: changes and their records, clean elections, ends of logs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def change(
     isr: frozenset[ModelValue] | None = None,
     recovery: RecoveryState | None = None,
 ) -> PartitionChangeRecord:
-    """Return the record of a change, in which what stays as it is has the value that says so (KIP-704).
+    """Return the record of a change; fields that stay have the value for unchanged (KIP-704).
 
     Parameters
     ----------
     before
         The partition before the change.
     leader
-        The new leader, also where the same broker becomes leader again; by default it is not touched.
+        The new leader, also if the same broker becomes leader again; by default unchanged.
     isr, recovery
-        The new ISR and recovery state; by default they are not touched.
+        The new ISR and recovery state; by default unchanged.
     """
     return PartitionChangeRecord(
         leader,
@@ -74,14 +74,14 @@ def from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> Leade
 
 
 def last_epoch(log: tuple[Entry, ...]) -> int:
-    """Return the epoch that a log ends with; -1 for an empty log."""
+    """Return the epoch of the last entry; -1 for an empty log."""
     return log[-1].epoch if log else -1
 
 
 def epoch_end(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
     """Return the largest epoch in a log that is not above the given one, and its end offset (KIP-279).
 
-    (-1, 0) where there is none.
+    It is (-1, 0) if there is none.
     """
     upto = [entry for entry in log if entry.epoch <= epoch]
     return (upto[-1].epoch, len(upto)) if upto else (-1, 0)

@@ -24,7 +24,7 @@ class RecoveryProperties(RecoveryBase):
 
     @step_invariant
     def successor_elected_uncleanly(self, before: Controller, after: Controller, shared: Shared) -> bool:
-        """Who follows on a leader that has not recovered is elected uncleanly, and has to recover.
+        """The successor of a leader that has not recovered is elected uncleanly, and has to recover.
 
         KIP-704, Topic Partition Leader ("if the leader changes while a partition is still recovering, the new leader
         must be elected using the unclean leader election strategy"). The same broker coming back is no change.
@@ -38,14 +38,14 @@ class RecoveryProperties(RecoveryBase):
     def no_client_served_while_recovering(self, shared: Shared) -> bool:
         """No client is served in a leader epoch whose leader has not recovered.
 
-        KIP-704, Topic Partition Leader and Follower. A broker that does not know of recovering is exempt: it "behaves
-        as it currently does" (Compatibility).
+        KIP-704, Topic Partition Leader and Follower. A broker that does not know the recovery state is exempt: it
+        "behaves as it currently does" (Compatibility).
         """
         return not shared.served & shared.unrecovered
 
     @invariant
     def leader_has_acknowledged(self, me: Controller, peer: Broker, shared: Shared) -> bool:
-        """The leader has all that clients were told is committed since the last unclean election. KIP-497, KIP-101."""
+        """The leader has all that was acknowledged to clients since the last unclean election. KIP-497, KIP-101."""
         kept = {value for epoch, value in shared.acknowledged if epoch >= shared.unclean_epoch}
         return peer.id != me.partition.leader or kept <= values(peer.log)
 
@@ -67,6 +67,6 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def nothing_acknowledged_is_lost(self, me: Controller, peer: Broker, shared: Shared) -> bool:
-        """The leader has all that clients were ever told is committed. KIP-704, Motivation, says that it may not."""
+        """The leader has all that was ever acknowledged to clients. KIP-704, Motivation, says that it may not."""
         kept = {value for _, value in shared.acknowledged}
         return peer.id != me.partition.leader or kept <= values(peer.log)

@@ -1,7 +1,7 @@
-"""The records of `Recovery`: partition states, metadata records, messages, what each process knows.
+"""The records of `recovery`: partition states, metadata records, messages, what each process knows.
 
-Source: KIP-704, "Changed Public Interfaces". Fields that the KIP leaves alone and that change nothing here (topic ids,
-broker epochs, throttle times, adding and removing replicas) are left out; each class says where it comes from.
+Source: KIP-704, "Changed Public Interfaces". Left out are fields that the KIP does not touch and that change nothing
+here: topic ids, broker epochs, throttle times, adding and removing replicas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RecoveryState(Symbol):
 
 
 class Nil(Symbol):
-    """Values that stand for none: of a leader (-1), of a change (-1, -2 or null), of a field, of anything else."""
+    """Values for nothing: no leader (-1), no change (-1, -2 or null), no such field, nothing else."""
 
     NO_LEADER = "NoLeader"
     UNCHANGED = "Unchanged"
@@ -43,7 +43,7 @@ class Api(Symbol):
 
 
 class Error(Symbol):
-    """Error codes; DISCONNECTED is what a client notices of a broker that is down."""
+    """Error codes; DISCONNECTED: the broker is down."""
 
     NONE = "NONE"
     NOT_LEADER_OR_FOLLOWER = "NOT_LEADER_OR_FOLLOWER"
@@ -81,7 +81,7 @@ class Partition(Record):
 
 
 UNTOLD = Partition(Nil.NO_LEADER, -1, -1, frozenset())
-"""What a broker knows that was told nothing."""
+"""The partition as a broker knows it that was told nothing."""
 
 
 class PartitionRecord(Record):
@@ -135,7 +135,7 @@ class AlterPartitionRequest(Record):
 
 
 class AlterPartitionResponse(Record):
-    """The answer to it; `asked` is what its sender knows it by: the request's two epochs, and which attempt it was."""
+    """The answer; `asked` identifies the request: its two epochs and its attempt."""
 
     error: Error
     asked: tuple[int, int, int]
@@ -169,7 +169,7 @@ class EpochEndResponse(Record):
 
 
 class ReplicaFetch(Record):
-    """FETCH from a follower, which has everything before `offset`."""
+    """FETCH from a follower, which has all entries before `offset`."""
 
     leader_epoch: int
     offset: int
@@ -188,7 +188,7 @@ class Entry(Record):
 
 
 class ReplicaFetchResponse(Record):
-    """What the leader has from that offset on."""
+    """The leader's entries from that offset on, or an error."""
 
     error: Error
     leader_epoch: int
@@ -201,7 +201,7 @@ class ReplicaFetchResponse(Record):
 
 
 class ClientRequest(Record):
-    """A request of a client; `value` is what a PRODUCE wants to be appended, else 0."""
+    """A request of a client; `value` is the value to append for PRODUCE, else 0."""
 
     api: Api
     value: int
@@ -230,7 +230,7 @@ class Controller(Record):
     epoch
         The controller epoch, which a new ZooKeeper controller raises.
     partition
-        The partition as it has decided, which is persistent.
+        The partition as it has decided; persistent.
     fenced
         The brokers whose session has expired.
     """
@@ -260,7 +260,7 @@ class Broker(Record):
         As leader of this epoch: its log's end when it became leader, how far each follower has fetched, and the
         offsets of produced values that it has not acknowledged.
     pending
-        Its AlterPartition request under way, which no other follows before it is answered.
+        Its AlterPartition request under way, at most one.
     truncated, fetching
         As follower of this epoch: whether its log is known to be a prefix of the leader's, and whether it waits for
         an answer.
@@ -302,18 +302,18 @@ class Client(Record):
 
 
 class Shared(Record):
-    """What everyone reads, and history for properties.
+    """The state that belongs to no process, and history for properties.
 
     Attributes
     ----------
     metadata
         The committed records of the cluster metadata log (KRaft), which brokers read through their cursors.
     values
-        How many values clients have sent.
+        The number of values that clients have sent.
     acknowledged
-        History: values that a client was told to be committed, each with the leader epoch in which it was told so.
+        History: acknowledged values, each with the leader epoch of the acknowledgement.
     last_leader
-        History: the last leader that there was.
+        History: the last leader.
     unclean_epoch
         History: the leader epoch of the last unclean election, 0 where there was none.
     unrecovered
@@ -321,7 +321,7 @@ class Shared(Record):
     finished
         History: leader epochs in which the leader really has recovered.
     served
-        History: leader epochs in which a broker that knows of recovering has served a client.
+        History: leader epochs in which a broker that knows the recovery state has served a client.
     """
 
     metadata: MetadataLog = ()

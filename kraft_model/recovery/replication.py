@@ -16,14 +16,14 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import ModelValue, Steps, become, consume, internal, on
 
 
-class ReplicationActions(RecoveryBase):
+class RecoveryReplication(RecoveryBase):
     """How followers copy the leader's log."""
 
     # The follower
 
     @internal
     def ask_for_epoch_end(self, me: Broker) -> Steps:
-        """Follower: before it fetches from a new leader it asks where its last epoch ends there (KIP-101, KIP-279)."""
+        """A follower asks a new leader where its last epoch ends there, before it fetches (KIP-101, KIP-279)."""
         if not me.follows or me.fetching or me.truncated:
             return
         leader = me.partition.leader
@@ -36,7 +36,7 @@ class ReplicationActions(RecoveryBase):
 
     @on(EpochEndRequest)
     def answer_epoch_end(self, me: Broker, request: EpochEndRequest) -> Steps:
-        """Broker: a leader that is not recovering answers; anyone else refuses.
+        """A leader that is not recovering answers; other brokers refuse.
 
         Source: KIP-704, Topic Partition Leader (OFFSET_FOR_LEADER_EPOCH); KIP-320 for the epochs.
         """
@@ -48,9 +48,9 @@ class ReplicationActions(RecoveryBase):
 
     @on(EpochEndResponse)
     def truncate(self, me: Broker, response: EpochEndResponse) -> Steps:
-        """Broker: a follower cuts its log where the leader's ends; if the leader lacks the epoch, it asks again.
+        """A follower cuts its log where the leader's epoch ends; if the leader lacks the epoch, it asks again.
 
-        Refused, it backs off and asks again. Source: KIP-279; KIP-704, Clients ("the replicas will handle this error
+        If refused, it backs off and asks again. Source: KIP-279; KIP-704, Clients ("the replicas will handle this error
         by backing off").
         """
         if not me.running:
@@ -68,7 +68,7 @@ class ReplicationActions(RecoveryBase):
 
     @internal
     def fetch_from_leader(self, me: Broker) -> Steps:
-        """Follower: it fetches what comes after the end of its log, one request at a time."""
+        """A follower fetches what follows the end of its log, one request at a time."""
         if not me.follows or me.fetching or not self._may_fetch(me):
             return
         leader = me.partition.leader
@@ -82,7 +82,7 @@ class ReplicationActions(RecoveryBase):
 
     @on(ReplicaFetch)
     def note_fetch(self, me: Broker, request: ReplicaFetch, shared: Shared) -> Steps:
-        """Leader: it notes how far the follower is, which may commit values; the request waits until there is more."""
+        """A leader notes a follower's log end, which may commit values; the request waits until there is more."""
         if not me.running or self._replica_refusal(me, request.leader_epoch) is not Error.NONE:
             return
         if me.ends.get(request.source, -1) == request.offset:
@@ -91,7 +91,7 @@ class ReplicationActions(RecoveryBase):
 
     @on(ReplicaFetch)
     def answer_fetch(self, me: Broker, request: ReplicaFetch) -> Steps:
-        """Broker: a leader that is not recovering answers once it has more; anyone else refuses at once.
+        """A leader that is not recovering answers once it has more; other brokers refuse at once.
 
         Source: KIP-704, Topic Partition Leader (FETCH).
         """
@@ -110,7 +110,7 @@ class ReplicationActions(RecoveryBase):
 
     @on(ReplicaFetchResponse)
     def append_fetched(self, me: Broker, response: ReplicaFetchResponse) -> Steps:
-        """Broker: a follower appends what it asked for. Refused, it backs off and asks again."""
+        """A follower appends what it asked for. If refused, it backs off and asks again."""
         if not me.running:
             return
         if not me.follows or not me.fetching or response.leader_epoch != me.partition.leader_epoch:
@@ -120,7 +120,7 @@ class ReplicationActions(RecoveryBase):
         yield consume(me.but(fetching=False, log=me.log + response.entries if asked_for else me.log))
 
     def _replica_refusal(self, me: Broker, leader_epoch: int) -> Error:
-        """Return the error with which a replica's request is refused; NONE where it is served."""
+        """Return the error that refuses a replica's request; NONE if it is served."""
         if me.partition.leader_epoch > leader_epoch:
             return Error.FENCED_LEADER_EPOCH
         if me.partition.leader_epoch < leader_epoch:

@@ -1,9 +1,9 @@
 """Variants of `Recovery`: other readings of KIP-704, and seeded faults.
 
-A reading is what another source says than the one that `Recovery` follows; `docs/findings.md` tells what it leads to.
-A fault breaks one rule, and is caught by the property that `configs/recovery.fault.<variant>.cfg` names. KAFKA-n is the
-issue in Apache Kafka's tracker where the rule comes from. The last two faults break no safety: they leave states from
-which no client is ever served again, and name the configuration in which `kraftcheck.explorer.traps` shows that.
+A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. A fault breaks one
+rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the issue in Apache Kafka's
+tracker where the rule comes from. The last two faults break no safety: they leave states from which no client is ever
+served again, and name the configuration in which `kraftcheck.explorer.traps` shows that.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class VersionZeroChangesNothing(Recovery, variant="version-zero-changes-nothing"
 
 
 class StaleLeaderEpochAccepted(Recovery, variant="stale-leader-epoch-accepted"):
-    """The controller compares no epochs: a former leader's late report is taken for the present one's."""
+    """The controller compares no epochs: it takes a former leader's late report for the present leader's."""
 
     def _is_stale_leader(self, me: Controller, request: AlterPartitionRequest) -> bool:
         return False
@@ -118,14 +118,14 @@ class StalePartitionEpochAccepted(Recovery, variant="stale-partition-epoch-accep
 
 
 class LateAnswerBelieved(Recovery, variant="late-answer-believed"):
-    """A leader matches the answer to no request: one from an earlier epoch tells it that it has recovered."""
+    """A leader does not match answers to requests: one from an earlier epoch tells it that it has recovered."""
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
         return me.leads
 
 
 class AnyErrorEndsWaiting(Recovery, variant="any-error-ends-waiting"):
-    """A leader takes any error for proof that its request was not applied, though it may have been sent twice."""
+    """A leader takes any error as proof that its request was not applied, though it may have been sent twice."""
 
     def _was_not_applied(self, error: Error) -> bool:
         return True

@@ -3,25 +3,40 @@
 Controllers, one of them active, brokers, and an operator with the command line tools. Source: the KIP "Support
 unregistering controllers" (KAFKA-20395), still being voted on in the text that is modelled here. What it leaves open is
 as in Kafka: KIP-919 (a controller registers itself), KIP-631 (brokers), KIP-853 (the voter set), KIP-584 (features).
-Every action says which section it comes from; `docs/coverage.md` has the statements one by one, `docs/findings.md`
-where they disagree, with each other and with what Kafka then adopted.
+The docstring of an action names its section; `docs/coverage.md` lists the statements one by one, `docs/findings.md`
+where they disagree with each other and with what Kafka then adopted.
 
-KRaft is what it must be for that and no more: a log with a committed part, an active controller that may be another one
-tomorrow and may then lack what was not committed. `quorum` is the model of KRaft itself.
+Of KRaft the model keeps a log with a committed part, and an active controller. Its successor may lack what was not
+committed. `quorum` is the model of KRaft itself.
+
+============  ========================================================================================================
+module        what is in it
+============  ========================================================================================================
+`records`     symbols (errors, tools), metadata records, messages, what each node and the operator know
+`image`       pure rules: what metadata records add up to, who can read them, majorities
+`base`        constants and bounds, the network, `Init`; images of the log, voters and members
+`active`      RefuseNotController, HandleRegistration, HandleUnregisterController, HandleUnregisterBroker,
+              HandleRemoveVoter, HandleUpdateFeatures, Commit, Resign, ElectActive
+`nodes`       ApplyRecord, FailOnRecord, Register, HandleRegistrationResponse, Stop, Restart, ComeBack, Replace
+`tools`       RunUnregisterController, RunUnregisterBroker, RunRemoveController, RunUpgrade, HandleResponse, TimeOut,
+              ChangeConfiguration
+`properties`  the invariants
+`variants`    other readings, a rejected alternative, and seeded faults
+`configs/`    bounded configurations (`.cfg`)
+============  ========================================================================================================
 """
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.active import ActiveControllerActions
-from kraftcheck.kraft_model.registration.nodes import NodeActions
+from kraftcheck.kraft_model.registration.active import RegistrationActiveController
+from kraftcheck.kraft_model.registration.nodes import RegistrationNodes
 from kraftcheck.kraft_model.registration.properties import RegistrationProperties
-from kraftcheck.kraft_model.registration.tools import ToolActions
+from kraftcheck.kraft_model.registration.tools import RegistrationTools
 
 
-class Registration(RegistrationProperties, ToolActions, NodeActions, ActiveControllerActions):
+# The bases stand in reverse: actions are listed from the last base to the first.
+class Registration(RegistrationProperties, RegistrationTools, RegistrationNodes, RegistrationActiveController):
     """Unregistering controllers (KAFKA-20395): members, voters and finalized feature levels."""
-
-    # Actions come in the order of the bases from last to first.
 
 
 __all__ = ["Registration"]

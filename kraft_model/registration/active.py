@@ -1,4 +1,4 @@
-"""The active controller's part of `Registration`: its checks, its records, its answers."""
+"""The active controller of `registration`: its checks, records and answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from kraftcheck.spec import (
 )
 
 
-class ActiveControllerActions(RegistrationBase):
+class RegistrationActiveController(RegistrationBase):
     """What the active controller does."""
 
     # Requests that it does not handle
@@ -61,7 +61,7 @@ class ActiveControllerActions(RegistrationBase):
     def refuse_not_controller(
         self, me: Controller, request: RegistrationRequest | AdminRequest, shared: Shared
     ) -> Steps:
-        """Controller: one that is not active answers NOT_CONTROLLER; one that is down does not answer.
+        """A controller that is not active answers NOT_CONTROLLER; one that is down does not answer.
 
         Source: New RPC, UnregisterControllerRequest ("if the request does not arrive at the active controller").
         """
@@ -74,10 +74,10 @@ class ActiveControllerActions(RegistrationBase):
 
     @on(RegistrationRequest)
     def handle_registration(self, me: Controller, request: RegistrationRequest, shared: Shared) -> Steps:
-        """Active controller: it writes the registration, and answers once that is committed.
+        """The active controller writes a registration, and answers once it is committed.
 
-        A broker that does not support the finalized level is refused with UNSUPPORTED_VERSION; of a controller that is
-        not asked. Source: Motivation; Kafka, ClusterControlManager.registerBroker and registerController.
+        A broker that does not support the finalized level is refused with UNSUPPORTED_VERSION; a controller is not
+        checked. Source: Motivation; Kafka, ClusterControlManager.registerBroker and registerController.
         """
         if not me.running or shared.active != me.id:
             return
@@ -92,16 +92,16 @@ class ActiveControllerActions(RegistrationBase):
         yield self._append(me, shared, record, request)
 
     def _may_register(self, request: RegistrationRequest, image: Image) -> bool:
-        """Whether a node may register as it is: every controller may."""
+        """Whether a node may register; every controller may."""
         return request.source in self.controllers or request.supports >= image.level
 
     @on(UnregisterControllerRequest)
     def handle_unregister_controller(
         self, me: Controller, request: UnregisterControllerRequest, shared: Shared
     ) -> Steps:
-        """Active controller: it writes an UnregisterControllerRecord, and answers once that is committed.
+        """The active controller writes an UnregisterControllerRecord, and answers once it is committed.
 
-        UNSUPPORTED_VERSION where metadata.version has no such record, BROKER_ID_NOT_REGISTERED where there is no such
+        Errors: UNSUPPORTED_VERSION if metadata.version has no such record, BROKER_ID_NOT_REGISTERED if there is no such
         registration. Source: New RPC, UnregisterControllerRequest; kafka-cluster, steps 1 to 3.
         """
         if not me.running or shared.active != me.id:
@@ -113,7 +113,7 @@ class ActiveControllerActions(RegistrationBase):
         yield self._append(me, shared, UnregisterControllerRecord(request.controller), request)
 
     def _unregistration_refusal(self, request: UnregisterControllerRequest, shared: Shared) -> Error:
-        """Return the error with which unregistering a controller is refused; NONE where it is done."""
+        """Return the error that refuses to unregister a controller; NONE if it is done."""
         image = self._image_to_check(shared)
         if self._is_gated() and image.level < UNREGISTRATION_LEVEL:
             return Error.UNSUPPORTED_VERSION
@@ -122,16 +122,16 @@ class ActiveControllerActions(RegistrationBase):
         return Error.NONE
 
     def _is_gated(self) -> bool:
-        """Whether the record needs a metadata.version that has it."""
+        """Whether the record is written only if metadata.version has it."""
         return True
 
     def _image_to_check(self, shared: Shared) -> Image:
-        """The state against which requests are checked: with what is written but not committed yet."""
+        """Return the image that requests are checked against: with records that are not committed yet."""
         return self.image(shared)
 
     @on(UnregisterBrokerRequest)
     def handle_unregister_broker(self, me: Controller, request: UnregisterBrokerRequest, shared: Shared) -> Steps:
-        """Active controller: the same for brokers, which every metadata.version has.
+        """The active controller unregisters a broker in the same way, at every metadata.version.
 
         Source: Controller Changes ("in the same way it handles unregistering brokers").
         """
@@ -146,10 +146,10 @@ class ActiveControllerActions(RegistrationBase):
 
     @on(RemoveVoterRequest)
     def handle_remove_voter(self, me: Controller, request: RemoveVoterRequest, shared: Shared) -> Steps:
-        """Active controller, as KRaft's leader: it writes a VotersRecord without the voter.
+        """The active controller, as KRaft's leader, writes a VotersRecord without the voter.
 
-        UNSUPPORTED_VERSION in a static quorum, REQUEST_TIMED_OUT while another change is uncommitted, VOTER_NOT_FOUND
-        where it is no voter. Source: kafka-metadata-quorum, steps 1 to 3; KIP-853, RemoveRaftVoter.
+        Errors: UNSUPPORTED_VERSION in a static quorum, REQUEST_TIMED_OUT while another change is uncommitted,
+        VOTER_NOT_FOUND if it is no voter. Source: kafka-metadata-quorum, steps 1 to 3; KIP-853, RemoveRaftVoter.
         """
         if not me.running or shared.active != me.id:
             return
@@ -173,9 +173,9 @@ class ActiveControllerActions(RegistrationBase):
 
     @on(UpdateFeaturesRequest)
     def handle_update_features(self, me: Controller, request: UpdateFeaturesRequest, shared: Shared) -> Steps:
-        """Active controller: it finalizes a level that all members support, by their registrations.
+        """The active controller finalizes a level that all members support by their registrations.
 
-        INVALID_UPDATE_VERSION where one does not, running or not, and where a voter of a static quorum has no
+        The error is INVALID_UPDATE_VERSION if one does not, running or not, or a voter of a static quorum has no
         registration. Source: Motivation; Kafka, FeatureControlManager.reasonNotSupported.
         """
         if not me.running or shared.active != me.id:
@@ -195,7 +195,7 @@ class ActiveControllerActions(RegistrationBase):
         return enough and not missing and level > image.level
 
     def _controllers_asked(self, image: Image) -> Map[ModelValue, Registered]:
-        """The controllers that must support a level: all that are registered."""
+        """Return the controllers that must support a level: all that are registered."""
         return image.controllers
 
     # Committing
@@ -208,14 +208,9 @@ class ActiveControllerActions(RegistrationBase):
         due = Due(len(log), response_to(request, Error.NONE))
         return consume(me.but(due=(*me.due, due))).put(log=log)
 
-    @projection
-    def running(self, me: Record) -> bool:
-        """Whether a node is up."""
-        return bool(getattr(me, "running", False))
-
-    @internal(reads=running)
+    @internal(reads=RegistrationBase.running)
     def commit(self, me: Controller, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
-        """Active controller: a majority of the voters has its log, so all of it is committed; it gives the answers due.
+        """The active controller commits its log, which a majority of the voters has, and sends the answers due.
 
         Source: kafka-cluster, step 3; kafka-metadata-quorum, steps 3 and 6 ("When this record is committed").
         """
@@ -234,7 +229,7 @@ class ActiveControllerActions(RegistrationBase):
 
     @internal
     def resign(self, me: Controller, shared: Shared) -> Steps:
-        """Active controller: it loses the leadership, and says so to who waits for an answer (Kafka, renounce)."""
+        """The active controller loses the leadership, and tells those that wait for an answer (Kafka, renounce)."""
         if shared.active != me.id:
             return
         answers = [due.response.but(error=Error.NOT_CONTROLLER) for due in me.due]
@@ -247,7 +242,7 @@ class ActiveControllerActions(RegistrationBase):
 
     @environment(reads=cursors)
     def elect_active(self, shared: Shared, cursors: Map[ModelValue | Name, int]) -> Steps:
-        """KRaft elects a voter that runs and has applied what is committed; of what is not, it has some or none."""
+        """KRaft elects a running voter that has applied what is committed; of the rest it has some records or none."""
         if shared.active is not Nil.NIL:
             return
         for kept in range(shared.committed, len(shared.log) + 1):
@@ -258,7 +253,7 @@ class ActiveControllerActions(RegistrationBase):
                     yield self._elected(shared, node, kept)
 
     def _elected(self, shared: Shared, node: ModelValue, kept: int) -> Step:
-        """Return the step in which a node becomes active, whose log has so many records."""
+        """Return the step in which a node becomes active that kept so many records of the log."""
         return Step().put(active=node, log=shared.log[:kept])
 
 

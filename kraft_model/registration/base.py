@@ -6,11 +6,23 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.registration.image import image_of
 from kraftcheck.kraft_model.registration.records import SYMBOLS, Admin, Broker, Controller, Image, Registered, Shared
-from kraftcheck.spec import Bag, ConstantError, Map, ModelValue, Protocol, State, bound, constant, ordered
+from kraftcheck.spec import (
+    Bag,
+    ConstantError,
+    Map,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    bound,
+    constant,
+    ordered,
+    projection,
+)
 
 
 class RegistrationBase(Protocol):
-    """Constants, bounds, the start, and what several parts need."""
+    """Constants, bounds, the start, and what several modules use."""
 
     controllers: frozenset[ModelValue] = constant("Controllers")
     initial_voters: frozenset[ModelValue] = constant("InitialVoters")
@@ -38,7 +50,7 @@ class RegistrationBase(Protocol):
     symbols = SYMBOLS
 
     def check_constants(self) -> None:
-        """Refuse sets of nodes that are not among the nodes, and levels that the nodes cannot have."""
+        """Refuse sets with nodes that do not exist, and levels that the nodes cannot have."""
         nodes = self.controllers | self.brokers
         for name, chosen, among in (
             ("InitialVoters", self.initial_voters, self.controllers),
@@ -60,7 +72,7 @@ class RegistrationBase(Protocol):
             raise ConstantError("OldLevel", f"expected at least InitialLevel = {self.initial_level}")
 
     def snapshot(self) -> Image:
-        """Return the image that everyone starts with: every node is registered, unless it is said not to be."""
+        """Return the image at the start: every node is registered, unless Unregistered has it."""
         return Image(
             Map((node, self._registered(node)) for node in ordered(self.controllers - self.unregistered)),
             Map((node, self._registered(node)) for node in ordered(self.brokers - self.unregistered)),
@@ -72,7 +84,7 @@ class RegistrationBase(Protocol):
         return Registered(1, self._software(node))
 
     def _software(self, node: ModelValue) -> int:
-        """The highest level that the software of a node knows at first."""
+        """Return the highest level that a node's software knows at the start."""
         return self.old_level if node in self.old else self.newest
 
     def initial(self) -> Iterator[State]:
@@ -88,7 +100,7 @@ class RegistrationBase(Protocol):
     # What the log adds up to
 
     def image(self, shared: Shared) -> Image:
-        """Return the active controller's state: it has applied its records before they are committed."""
+        """Return the active controller's image: it applies its records before they are committed."""
         return image_of(self.snapshot(), shared.log)
 
     def voters(self, shared: Shared, kept: int | None = None) -> frozenset[ModelValue]:
@@ -99,7 +111,7 @@ class RegistrationBase(Protocol):
         shared
             The shared state.
         kept
-            How many records of the log to look at; by default all.
+            The number of records of the log to look at; by default all.
         """
         return shared.voters if self.static else image_of(self.snapshot(), shared.log[:kept]).voters
 
@@ -108,6 +120,11 @@ class RegistrationBase(Protocol):
         return image_of(self.snapshot(), shared.log[: shared.committed])
 
     def _is_member(self, me: Controller | Broker, shared: Shared) -> bool:
-        """Whether a node is registered, by what is committed."""
+        """Whether a node is registered by the committed records."""
         image = self.committed_image(shared)
         return me.id in (image.controllers if isinstance(me, Controller) else image.brokers)
+
+    @projection
+    def running(self, me: Record) -> bool:
+        """Whether a node is up."""
+        return bool(getattr(me, "running", False))

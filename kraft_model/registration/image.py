@@ -1,4 +1,4 @@
-"""What metadata records add up to, who can read them, and which levels a cluster supports."""
+"""Rules of `registration` about metadata records: what they add up to, and who can read them."""
 
 from __future__ import annotations
 

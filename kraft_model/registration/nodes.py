@@ -1,4 +1,4 @@
-"""The nodes' part of `Registration`: applying the log, registering, stopping and starting."""
+"""Nodes of `registration`: applying the log, registering, stopping and starting."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kraftcheck.kraft_model.registration.records import (
 from kraftcheck.spec import Record, Step, Steps, become, consume, internal, on
 
 
-class NodeActions(RegistrationBase):
+class RegistrationNodes(RegistrationBase):
     """What controllers and brokers do as members of the cluster."""
 
     # The metadata log
 
     @internal
     def apply_record(self, me: Controller | Broker, shared: Shared) -> Steps:
-        """Node: it applies the next committed record. Source: kafka-cluster, steps 4 and 5."""
+        """A node applies the next committed record. Source: kafka-cluster, steps 4 and 5."""
         if not me.running or me.cursor >= shared.committed:
             return
         if needed_level(shared.log[me.cursor]) > me.supports:
@@ -32,7 +32,7 @@ class NodeActions(RegistrationBase):
 
     @internal
     def fail_on_record(self, me: Controller | Broker, shared: Shared) -> Steps:
-        """Node: a record, or a level, that its software does not know stops the process.
+        """A node stops on a record or a level that its software does not know.
 
         Source: Rejected Alternatives ("would crash the controllers with an older software version"); Kafka, the fatal
         fault handler of the metadata loader.
@@ -47,7 +47,7 @@ class NodeActions(RegistrationBase):
 
     @internal
     def register(self, me: Controller | Broker, shared: Shared) -> Steps:
-        """Node: who finds itself not registered as this incarnation asks the active controller to be.
+        """A node that is not registered as this incarnation asks the active controller to register it.
 
         A controller that was unregistered and still runs does so too: "This is to prevent accidental unregistrations".
         A broker does so when it has started. Source: Controller Changes; Kafka, ControllerRegistrationManager.
@@ -60,22 +60,22 @@ class NodeActions(RegistrationBase):
         yield become(me.but(registering=True)).send(request)
 
     def _is_registered(self, me: Controller | Broker, shared: Shared) -> bool:
-        """Whether a node is registered as this incarnation, as far as it has applied the log."""
+        """Whether a node is registered as this incarnation, by the records that it has applied."""
         image = image_of(self.snapshot(), shared.log[: me.cursor])
         registrations = image.controllers if isinstance(me, Controller) else image.brokers
         return me.id in registrations and registrations[me.id].incarnation == me.incarnation
 
     def _wants_to_register(self, me: Controller | Broker, shared: Shared) -> bool:
-        """Whether a node that is not registered asks to be: a controller always, a broker only after a start."""
+        """Whether a node asks to be registered: a controller always, a broker only after a start."""
         return isinstance(me, Controller) or not self._was_registered(me, shared)
 
     def _was_registered(self, me: Controller | Broker, shared: Shared) -> bool:
-        """Whether a node was ever registered as this incarnation, as far as it has applied the log."""
+        """Whether a node was ever registered as this incarnation, by the records that it has applied."""
         return any(self._is_registered(me.but(cursor=place), shared) for place in range(me.cursor + 1))
 
     @on(RegistrationResponse)
     def handle_registration_response(self, me: Controller | Broker, response: RegistrationResponse) -> Steps:
-        """Node: it is registered, or may ask again; a broker that is refused stops.
+        """A node is registered, or may ask again; a broker that is refused stops.
 
         Source: Kafka, ControllerRegistrationManager and BrokerLifecycleManager.
         """
@@ -89,7 +89,7 @@ class NodeActions(RegistrationBase):
 
     @internal
     def stop(self, me: Controller | Broker, shared: Shared) -> Steps:
-        """Node: the operator stops it, or it fails."""
+        """The operator stops a node, or it fails."""
         if not me.running:
             return
         yield self._stopped(me, shared).spend("stops")
@@ -101,14 +101,14 @@ class NodeActions(RegistrationBase):
 
     @internal
     def restart(self, me: Controller | Broker, shared: Shared) -> Steps:
-        """Node: it starts again, as a new incarnation that has to register."""
+        """A node starts again, as a new incarnation that has to register."""
         if me.running or me.id in shared.decommissioned:
             return
         yield become(_started(me, me.supports)).spend("starts")
 
     @internal
     def come_back(self, me: Controller | Broker, shared: Shared) -> Steps:
-        """Node: the operator brings back one that was to be unregistered, against the KIP's advice.
+        """The operator brings back a node that was to be unregistered, against the KIP's advice.
 
         Source: User Experience ("does not intend to bring that node back").
         """
@@ -118,7 +118,7 @@ class NodeActions(RegistrationBase):
 
     @internal
     def replace(self, me: Controller | Broker) -> Steps:
-        """Node: another one of this id, with new software, takes its place.
+        """Another node with the same id and new software takes a node's place.
 
         Source: Compatibility ("bring up another controller node with the same node ID to refresh its registration").
         """

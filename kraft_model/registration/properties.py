@@ -23,7 +23,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def no_member_below_finalized_level(self, me: Controller | Broker, shared: Shared) -> bool:
-        """Nobody who is registered, by what is committed, and runs is below the finalized level.
+        """No running node that is registered by the committed records is below the finalized level.
 
         Motivation ("determining if all cluster members support a feature level during upgrades").
         """
@@ -39,7 +39,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def records_are_understood(self, me: Controller | Broker, shared: Shared) -> bool:
-        """Whoever is registered and runs can read every record. Rejected Alternatives ("it is unsafe")."""
+        """Every running node that is registered can read every record. Rejected Alternatives ("it is unsafe")."""
         ahead = shared.log[me.cursor : shared.committed]
         unreadable = any(
             needed_level(record) > me.supports for record in ahead if not isinstance(record, FeatureLevelRecord)
@@ -48,7 +48,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def told_is_kept(self, shared: Shared) -> bool:
-        """What the operator was told to be done stays in the log.
+        """A record that the operator was told is committed stays in the log.
 
         CLI changes, kafka-cluster, step 3 ("When this record is committed, return a response").
         """

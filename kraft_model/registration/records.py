@@ -1,4 +1,4 @@
-"""The records of `Registration`: metadata records, messages, what each process knows.
+"""The records of `registration`: metadata records, messages, what each process knows.
 
 Source: the KIP "Support unregistering controllers" (KAFKA-20395), "Public Interfaces"; KIP-919 for the registration of
 controllers, KIP-631 for that of brokers, KIP-853 for voters, KIP-584 for finalized features.
@@ -25,7 +25,7 @@ class Name(Symbol):
 
 
 class Error(Symbol):
-    """Error codes; DISCONNECTED is what a client notices of a node that is down."""
+    """Error codes; DISCONNECTED: the node is down."""
 
     NONE = "NONE"
     NOT_CONTROLLER = "NOT_CONTROLLER"
@@ -39,7 +39,7 @@ class Error(Symbol):
 
 
 class Tool(Symbol):
-    """What the operator can run."""
+    """The tools that the operator can run."""
 
     UNREGISTER_CONTROLLER = "UnregisterController"
     UNREGISTER_BROKER = "UnregisterBroker"
@@ -63,7 +63,7 @@ class RegisterControllerRecord(Record):
 
 
 class UnregisterControllerRecord(Record):
-    """A controller is no member any more."""
+    """A controller is no longer a member."""
 
     controller: ModelValue
 
@@ -77,7 +77,7 @@ class RegisterBrokerRecord(Record):
 
 
 class UnregisterBrokerRecord(Record):
-    """A broker is no member any more."""
+    """A broker is no longer a member."""
 
     broker: ModelValue
 
@@ -105,14 +105,14 @@ LogRecord = (
 
 
 class Registered(Record):
-    """What the metadata say of a member."""
+    """A member's registration."""
 
     incarnation: int
     supports: int
 
 
 class Image(Record):
-    """What the metadata log adds up to."""
+    """The state that metadata records add up to."""
 
     controllers: Map[ModelValue, Registered]
     brokers: Map[ModelValue, Registered]
@@ -203,11 +203,11 @@ class Controller(Record):
     supports
         The highest metadata.version that its software knows.
     incarnation
-        Which start of the process this is.
+        The number of the process's start.
     cursor
-        How many committed records it has applied.
+        The number of committed records that it has applied.
     registering
-        Whether a registration request of it is under way.
+        Whether it waits for the answer to a registration request.
     due
         As active controller, the responses that wait for their records to be committed.
     """
@@ -233,14 +233,14 @@ class Broker(Record):
 
 
 class Command(Record):
-    """A tool that the operator runs: on which node, or to which level."""
+    """A tool that the operator runs, and the node or level that it is given."""
 
     tool: Tool
     target: ModelValue | int
 
 
 class Outcome(Record):
-    """How a tool ended; whether it tells the operator to run `kafka-cluster unregister-controller` instead."""
+    """The end of a tool, and whether it advises the operator to run `kafka-cluster unregister-controller` instead."""
 
     command: Command
     error: Error
@@ -253,13 +253,13 @@ class Admin(Record):
     Attributes
     ----------
     command
-        What runs.
+        The tool that runs.
     unregistering
-        Of `remove-controller --unregister`: whether the voter is removed, and the second request under way.
+        For `remove-controller --unregister`: whether the voter is removed, and the second request under way.
     serial
-        How many requests were sent.
+        The number of requests sent.
     outcome
-        How the last one ended.
+        The end of the last tool.
     """
 
     id: Name = Name.ADMIN
@@ -270,14 +270,14 @@ class Admin(Record):
 
 
 class Shared(Record):
-    """What everyone reads, and history for properties.
+    """The state that belongs to no process, and history for properties.
 
     Attributes
     ----------
     log
         The active controller's metadata log after the snapshot that everyone starts with.
     committed
-        How many of its records are committed, which others apply.
+        The number of its records that are committed, which others apply.
     active
         The active controller, which is KRaft's leader.
     voters

@@ -1,4 +1,4 @@
-"""The operator's part of `Registration`: the command line tools, step by step."""
+"""The operator of `registration`, who runs the command line tools step by step."""
 
 from __future__ import annotations
 
@@ -19,52 +19,47 @@ from kraftcheck.kraft_model.registration.records import (
     UnregisterControllerRequest,
     UpdateFeaturesRequest,
 )
-from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consume, internal, on, ordered, projection
+from kraftcheck.spec import Map, ModelValue, Step, Steps, become, consume, internal, on, ordered
 
 
-class ToolActions(RegistrationBase):
+class RegistrationTools(RegistrationBase):
     """What the operator does."""
 
-    @projection
-    def up(self, me: Record) -> bool:
-        """Whether a node is up."""
-        return bool(getattr(me, "running", False))
-
-    @internal(reads=up)
-    def run_unregister_controller(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
-        """Operator: `kafka-cluster unregister-controller`, of a node that is stopped, or carelessly of one that runs.
+    @internal(reads=RegistrationBase.running)
+    def run_unregister_controller(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
+        """The operator runs `kafka-cluster unregister-controller` for a stopped node, or carelessly for a running one.
 
         Source: CLI changes, kafka-cluster, step 1 ("should only be run after a controller is stopped").
         """
         for node in ordered(self.controllers):
             step = self._runs(me, Command(Tool.UNREGISTER_CONTROLLER, node), shared)
             if step is not None:
-                yield step.spend("unregistrations", *["careless"] * up[node])
+                yield step.spend("unregistrations", *["careless"] * running[node])
 
-    @internal(reads=up)
-    def run_unregister_broker(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
-        """Operator: `kafka-cluster unregister`, for brokers."""
+    @internal(reads=RegistrationBase.running)
+    def run_unregister_broker(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
+        """The operator runs `kafka-cluster unregister` for a broker."""
         for node in ordered(self.brokers):
             step = self._runs(me, Command(Tool.UNREGISTER_BROKER, node), shared)
             if step is not None:
-                yield step.spend("unregistrations", *["careless"] * up[node])
+                yield step.spend("unregistrations", *["careless"] * running[node])
 
-    @internal(reads=up)
-    def run_remove_controller(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
-        """Operator: `kafka-metadata-quorum remove-controller`, with or without --unregister.
+    @internal(reads=RegistrationBase.running)
+    def run_remove_controller(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
+        """The operator runs `kafka-metadata-quorum remove-controller`, with or without --unregister.
 
         Source: CLI changes, kafka-metadata-quorum, step 1; User Experience: without the flag the node may run on.
         """
         for node in ordered(self.controllers):
             for tool in (Tool.REMOVE_CONTROLLER, Tool.REMOVE_AND_UNREGISTER):
                 step = self._runs(me, Command(tool, node), shared)
-                careless = up[node] and tool is Tool.REMOVE_AND_UNREGISTER
+                careless = running[node] and tool is Tool.REMOVE_AND_UNREGISTER
                 if step is not None:
                     yield step.spend("removals", *["careless"] * careless)
 
     @internal
     def run_upgrade(self, me: Admin, shared: Shared) -> Steps:
-        """Operator: `kafka-features upgrade` to the next level. Source: Motivation."""
+        """The operator runs `kafka-features upgrade` to the next level. Source: Motivation."""
         level = self.committed_image(shared).level + 1
         if level > self.newest:
             return
@@ -73,7 +68,7 @@ class ToolActions(RegistrationBase):
             yield step.spend("upgrades")
 
     def _runs(self, me: Admin, command: Command, shared: Shared) -> Step | None:
-        """Return the step in which a tool sends its first request to the active controller; None where it cannot."""
+        """Return the step in which a tool sends its first request to the active controller; None if it cannot."""
         if me.command is not Nil.NIL or isinstance(shared.active, Nil):
             return None
         step = self._asks(me.but(command=command, outcome=Nil.NIL), self._first_request(command), shared.active)
@@ -82,7 +77,7 @@ class ToolActions(RegistrationBase):
         return step.put(decommissioned=shared.decommissioned | {command.target})
 
     def _first_request(self, command: Command) -> type[AdminRequest]:
-        """The type of the request that a tool begins with."""
+        """Return the type of a tool's first request."""
         return {
             Tool.UNREGISTER_CONTROLLER: UnregisterControllerRequest,
             Tool.UNREGISTER_BROKER: UnregisterBrokerRequest,
@@ -98,7 +93,7 @@ class ToolActions(RegistrationBase):
 
     @on(AdminResponse)
     def handle_response(self, me: Admin, response: AdminResponse, shared: Shared) -> Steps:
-        """Operator: a tool ends with the answer; `remove-controller --unregister` goes on after the first success.
+        """A tool ends with the answer; `remove-controller --unregister` goes on after the first success.
 
         If the voter could not be removed, the tool returns the error, sends no second request and directs the user to
         `kafka-cluster unregister-controller`. Source: CLI changes, kafka-metadata-quorum, steps 3, 4 and 6.
@@ -116,7 +111,7 @@ class ToolActions(RegistrationBase):
         yield consume(_ended(me, response.error))
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
-        """Whether a response is to the request that was sent last."""
+        """Whether a response answers the last request."""
         return response.serial == me.serial
 
     def _goes_on(self, me: Admin, response: AdminResponse) -> bool:
@@ -127,7 +122,7 @@ class ToolActions(RegistrationBase):
 
     @internal
     def time_out(self, me: Admin) -> Steps:
-        """Operator: a tool waits for an answer no longer, whatever becomes of its request.
+        """A tool stops waiting for an answer, whatever becomes of its request.
 
         Source: Admin.java ("If the request timed out"); KIP-853, REQUEST_TIMED_OUT.
         """
@@ -135,15 +130,15 @@ class ToolActions(RegistrationBase):
             return
         yield become(_ended(me, Error.REQUEST_TIMED_OUT)).spend("timeouts")
 
-    @internal(reads=up)
-    def change_configuration(self, me: Admin, shared: Shared, up: Map[ModelValue | Name, bool]) -> Steps:
-        """Operator: it takes a voter that is stopped out of controller.quorum.voters on every node of a static quorum.
+    @internal(reads=RegistrationBase.running)
+    def change_configuration(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
+        """The operator removes a stopped voter from controller.quorum.voters on all nodes of a static quorum.
 
         Source: User Experience, "Unregister a voter in a static KRaft quorum", step 3.
         """
         if not self.static:
             return
-        for node in ordered(node for node in shared.voters if not up[node]):
+        for node in ordered(node for node in shared.voters if not running[node]):
             yield become(me).put(voters=shared.voters - {node}).spend("configurations")
 
 

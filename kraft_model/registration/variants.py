@@ -1,9 +1,9 @@
 """Variants of `Registration`: other readings, a rejected alternative, and seeded faults.
 
-A reading is what another source says than the one that `Registration` follows; `docs/findings.md` tells what it leads
-to. A fault breaks one rule, and is caught by the property that `configs/registration.fault.<variant>.cfg` names. The
-last one breaks no safety: it leaves states from which nothing leads on, and names the configuration in which
-`kraftcheck.explorer.traps` shows that. KAFKA-n is the issue in Apache Kafka's tracker where the rule comes from.
+A reading follows another source than `Registration` does; `docs/findings.md` tells what it leads to. A fault breaks one
+rule, and is caught by the property that `configs/fault.<variant>.cfg` names. The last one breaks no safety: it leaves
+states from which nothing leads on, and names the configuration in which `kraftcheck.explorer.traps` shows that. KAFKA-n
+is the issue in Apache Kafka's tracker where the rule comes from.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from kraftcheck.kraft_model.registration.records import (
     UpdateFeaturesRequest,
     VotersRecord,
 )
-from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, on, projection
+from kraftcheck.spec import Map, ModelValue, Step, Steps, on
 
 # Readings
 
 
 class VotersKept(Registration, variant="voters-kept"):
-    """As in Kafka since KAFKA-20865: a member of the voter set is not unregistered, but INVALID_REQUEST returned."""
+    """As in Kafka since KAFKA-20865: unregistering a member of the voter set is refused with INVALID_REQUEST."""
 
     configuration = "finding.running-voter-unregistered"
 
@@ -123,22 +123,17 @@ class ControllersUnasked(Registration, variant="controllers-unasked"):
 class StoppedUnasked(Registration, variant="stopped-unasked"):
     """An upgrade does not ask members that are down, lest they block it: one that starts again is too old."""
 
-    @projection
-    def alive(self, me: Record) -> bool:
-        """Whether a node is up."""
-        return bool(getattr(me, "running", False))
-
-    @on(UpdateFeaturesRequest, reads=alive)
+    @on(UpdateFeaturesRequest, reads=Registration.running)
     def handle_update_features(  # type: ignore[override]
-        self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, alive: Map[ModelValue | Name, bool]
+        self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, running: Map[ModelValue | Name, bool]
     ) -> Steps:
-        """Active controller: it finalizes a level that all members support that are up."""
+        """The active controller finalizes a level that all running members support."""
         if not me.running or shared.active != me.id:
             return
         image = self._image_to_check(shared)
         up = image.but(
-            controllers=Map((node, registered) for node, registered in image.controllers.items() if alive[node]),
-            brokers=Map((node, registered) for node, registered in image.brokers.items() if alive[node]),
+            controllers=Map((node, registered) for node, registered in image.controllers.items() if running[node]),
+            brokers=Map((node, registered) for node, registered in image.brokers.items() if running[node]),
         )
         yield self._upgrades(me, request, shared, up)
 
@@ -162,7 +157,7 @@ class UnregistersRegardless(Registration, variant="unregisters-regardless"):
 
 
 class LateAnswerBelieved(Registration, variant="late-answer-believed"):
-    """A tool takes whatever answer arrives for that to its own request, also one to a tool that has timed out."""
+    """A tool takes any answer as the one to its own request, also one to a tool that has timed out."""
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
         return True

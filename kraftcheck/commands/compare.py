@@ -1,4 +1,8 @@
-"""`kraftcheck compare`: a model and its variants within the same bounds, side by side in a table."""
+"""Search a model and variants of it within the same bounds, and say what differs.
+
+exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 20 nothing violated, but
+the search stopped at a limit; 2 bad input; 130 interrupted
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model, find_model, find_variant
-from kraftcheck.commands.check import EXIT_INTERRUPTED, Job, exit_code, guarded, header, job_of
-from kraftcheck.commands.outputs import require_writable, result_as_json, write_json
-from kraftcheck.engines import search
-from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Result, Search, Verdict
-from kraftcheck.reporting.changes import PLAIN
-from kraftcheck.reporting.counterexample import HEAD, Line
-from kraftcheck.reporting.progress import meter
-from kraftcheck.reporting.summary import LIMITS, print_lines
+from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict
+from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.options import CHECKED, add
+from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.lines import HEAD, PLAIN, Line, columns, print_lines
+from kraftcheck.reporting.result_json import result_as_json
+from kraftcheck.reporting.summary import LIMITS, header
+from kraftcheck.running import EXIT_INTERRUPTED, exit_code, run_job
 from kraftcheck.spec.errors import InputError
 
 BASE = "base"
@@ -23,14 +27,14 @@ WHOLE_BASE = 1_000_000
 """Distinct states up to which the base is searched to the end, where every variant is violated long before."""
 
 TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
-NUMBERS = ("length", "distinct states", "seconds")
+NUMBERS = (3, 4, 5)
 """The columns of the table, and which of them are numbers."""
 
 SEVERITY = (EXIT_INTERRUPTED, 12, 11, 13, 20, 0)
 """Exit codes of single searches, the one that counts most first."""
 
 
-class Run(NamedTuple):
+class ComparedRun(NamedTuple):
     """One search of a comparison.
 
     Attributes
@@ -39,8 +43,6 @@ class Run(NamedTuple):
         What it is called in the table: the variant's name, as given.
     job
         What was searched.
-    engine
-        The engine that did.
     result
         What it found.
     seen_to
@@ -49,7 +51,6 @@ class Run(NamedTuple):
 
     label: str
     job: Job
-    engine: str
     result: Result
     seen_to: int | None
 
@@ -65,13 +66,30 @@ class Group(NamedTuple):
         Its variants, in the order given.
     """
 
-    base: Run
-    variants: list[Run]
+    base: ComparedRun
+    variants: list[ComparedRun]
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[ComparedRun]:
         """All runs, the base first."""
         return [self.base, *self.variants]
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add(parser, "model")
+    what = "a variant of the model, or path/to/file.py:ClassName"
+    parser.add_argument("variants", nargs="+", metavar="VARIANT", help=what)
+    checked = parser.add_argument_group("what is checked")
+    config = "a .cfg file, or one of the model's (by default each variant's own, else default)"
+    add(checked, "--config", help=config)
+    add(checked, *CHECKED[1:])
+    add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
+    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
+    add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--time-limit")
+    files = parser.add_argument_group("output")
+    add(files, "--json", help="write the results as JSON, the base first")
+    add(files, "--quiet", help="only the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -80,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     Parameters
     ----------
     arguments
-        What `kraftcheck.cli` read.
+        What was read from the command line.
 
     Returns
     -------
@@ -97,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.variants.count(name) > 1:
             raise InputError(f"{name}: the variant is named twice")
     variants = [find_variant(base, name) for name in arguments.variants]
-    require_writable({"--json": arguments.json})
+    require_writable(arguments, "json")
     by_configuration: dict[str | None, list[tuple[str, Job]]] = {}
     for name, model in zip(arguments.variants, variants, strict=True):
         chosen = arguments.config or model.own_configuration
@@ -116,8 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _job(model: Model, configuration: str | None, arguments: argparse.Namespace) -> Job:
-    given = argparse.Namespace(**{**vars(arguments), "config": configuration})
-    return guarded(model, lambda: job_of(model, given))
+    with blaming(model):
+        return job_of(model, configuration, arguments)
 
 
 # Searching
@@ -125,15 +143,16 @@ def _job(model: Model, configuration: str | None, arguments: argparse.Namespace)
 
 def _compare(base: Job, variants: list[tuple[str, Job]], arguments: argparse.Namespace) -> Group:
     """Search the variants, then the base; stop at an interruption."""
-    runs: list[Run] = []
+    runs: list[ComparedRun] = []
     for name, job in variants:
         runs.append(_run(name, job, arguments))
         if runs[-1].result.limit == INTERRUPTED:
-            return Group(_interrupted(BASE, base), runs)
+            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, engine=base.engine)
+            return Group(ComparedRun(BASE, base, nothing, 0), runs)
     return Group(_search_base(base, runs, arguments), runs)
 
 
-def _search_base(job: Job, variants: list[Run], arguments: argparse.Namespace) -> Run:
+def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Namespace) -> ComparedRun:
     """Search the base: with the user's limits, to the end, or as deep as a counterexample among the variants'.
 
     A counterexample of n states is the shortest there is in breadth-first search. It is the variant's alone if the
@@ -142,7 +161,7 @@ def _search_base(job: Job, variants: list[Run], arguments: argparse.Namespace) -
     options = job.options
     limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
-    if limited or options.search is not Search.BFS or len(lengths) < len(variants):
+    if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
     depth = max(map(len, lengths))
     tried = _run(BASE, job._replace(options=replace(options, max_states=WHOLE_BASE)), arguments)
@@ -151,38 +170,25 @@ def _search_base(job: Job, variants: list[Run], arguments: argparse.Namespace) -
     return _run(BASE, job._replace(options=replace(options, max_depth=depth)), arguments)
 
 
-def _run(label: str, job: Job, arguments: argparse.Namespace) -> Run:
-    asked = bool(arguments.engine or arguments.workers or arguments.memory)
-    shown = meter(quiet=arguments.quiet)
-    options = replace(job.options, report=shown.show)
-    try:
-        engine, result = guarded(job.model, lambda: search(job.engine, job.bound.protocol, options, asked=asked))
-    except Interrupted as interrupted:
-        engine, result = job.engine, interrupted.result
-    except KeyboardInterrupt:  # before the search began
-        return _interrupted(label, job)
-    finally:
-        shown.close()
-    return Run(label, job, engine, result, _seen_to(job, result))
-
-
-def _interrupted(label: str, job: Job) -> Run:
-    return Run(label, job, job.engine, Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED), 0)
+def _run(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
+    with blaming(job.model):
+        result = run_job(job, quiet=arguments.quiet)
+    return ComparedRun(label, job, result, _seen_to(job, result))
 
 
 def _seen_to(job: Job, result: Result) -> int | None:
     """Return up to how many states on a path a search has visited every state; None where it has visited all."""
     if result.complete:
         return None
-    if job.options.search is not Search.BFS or result.depth is None:
+    if job.options.search != Search.BFS or result.depth is None:
         return 0
-    return result.depth if result.limit == "max_depth" else result.depth - 1
+    return result.depth if result.limit == "max_depth" else max(result.depth - 1, 0)
 
 
 # Telling
 
 
-def changed_actions(base: Run, variant: Run) -> tuple[list[str], list[str] | None]:
+def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str], list[str] | None]:
     """Return the actions that a variant gains, and those that it loses.
 
     Parameters
@@ -213,10 +219,7 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
         The base and its variants, searched.
     """
     for one in group.runs:
-        job = one.job
-        content = result_as_json(
-            job.model, job.config_name, one.engine, job.bound.protocol, job.options, one.result
-        )
+        content = result_as_json(one.job, one.result)
         if one is not group.base:
             gained, lost = changed_actions(group.base, one)
             content |= {"actions_gained": gained, "actions_lost": lost}
@@ -235,34 +238,20 @@ def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
     """
     if quiet:
         yield [(HEAD, groups[0].base.job.model.name)]
-        yield from _aligned([("configuration", *TITLES)], [_named_rows(group) for group in groups])
+        rows: list[tuple[str, tuple[str, ...]]] = [(HEAD, ("configuration", *TITLES))]
+        for group in groups:
+            names = (group.base.job.config_name, *[""] * len(group.variants))
+            rows += [(PLAIN, (name, *_row(group, one))) for name, one in zip(names, group.runs, strict=True)]
+        yield from columns(rows, [place + 1 for place in NUMBERS])
         return
     for number, group in enumerate(groups):
         if number:
             yield []
         yield from header(group.base.job)
-        yield from _aligned([TITLES], [[_row(group, one) for one in group.runs]])
+        yield from columns([(HEAD, TITLES), *((PLAIN, _row(group, one)) for one in group.runs)], NUMBERS)
 
 
-def _named_rows(group: Group) -> list[tuple[str, ...]]:
-    """Return the rows of a group, of which the first names the configuration."""
-    names = [group.base.job.config_name, *[""] * len(group.variants)]
-    return [(name, *_row(group, one)) for name, one in zip(names, group.runs, strict=True)]
-
-
-def _aligned(titles: list[tuple[str, ...]], groups: list[list[tuple[str, ...]]]) -> Iterator[Line]:
-    rows = [*titles, *[row for group in groups for row in group]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = [title in NUMBERS for title in titles[0]]
-    for row in rows:
-        cells = [
-            f"{text:>{width}}" if to_the_right else f"{text:{width}}"
-            for text, width, to_the_right in zip(row, widths, right, strict=True)
-        ]
-        yield [(HEAD if row in titles else PLAIN, "  ".join(cells).rstrip())]
-
-
-def _row(group: Group, one: Run) -> tuple[str, ...]:
+def _row(group: Group, one: ComparedRun) -> tuple[str, ...]:
     result = one.result
     broken = [violation.property for violation in result.violations]
     return (
@@ -276,17 +265,17 @@ def _row(group: Group, one: Run) -> tuple[str, ...]:
     )
 
 
-def _verdict(one: Run) -> str:
+def _verdict(one: ComparedRun) -> str:
     result = one.result
     if result.verdict is not Verdict.INCOMPLETE:
         return result.verdict.value
     if result.limit == INTERRUPTED:
         return "interrupted"
-    if one.job.options.search is Search.BFS and one.seen_to:
+    if one.job.options.search == Search.BFS and one.seen_to:
         return f"holds to depth {one.seen_to}"
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"
 
 
-def _changed(base: Run, variant: Run) -> str:
+def _changed(base: ComparedRun, variant: ComparedRun) -> str:
     gained, lost = changed_actions(base, variant)
     return ", ".join([f"+{name}" for name in gained] + [f"-{name}" for name in lost or ()])

@@ -1,45 +1,59 @@
-"""`kraftcheck crosscheck`: our states beside those of a dump, or beside what a real TLC finds."""
+"""Compare a model's states with those that TLC finds.
+
+exit codes: 0 equal; 1 different; 11, 12, 13 TLC itself found a deadlock, or a safety or temporal property violated;
+2 bad input, or TLC cannot do its part; 130 interrupted
+"""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import Model, find_config, find_model
-from kraftcheck.commands.check import guarded
-from kraftcheck.commands.lenient_binding import bind_leniently
-from kraftcheck.commands.outputs import require_writable, write_json
-from kraftcheck.engines import choose, search
+from kraftcheck.catalogue import find_model
+from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Progress, Result
+from kraftcheck.explorer.result import Progress
+from kraftcheck.jobs import Job, blaming, lenient_job
+from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import Outcome, as_json, told
-from kraftcheck.reporting.progress import Count, meter
-from kraftcheck.reporting.summary import WARNING, print_lines
-from kraftcheck.spec.cfg.binding import Bound
+from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.lines import print_lines, print_warnings
+from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.crosscheck.comparison import Comparison, Space, depth_of, times_taken
+from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.files import detect_format, read_graph, read_states
-from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.replay.states import StateReader
+from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.crosscheck.tlc import Limits, Run
+    from kraftcheck.traces.crosscheck.tlc import TlcProgress
 
 EQUAL, DIFFERENT = 0, 1
 VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
 """Exit codes, those of TLC where TLC finds a violation."""
 
-COMPARED = 10_000
-"""States up to which `--spec` compares the states themselves, unless the user says otherwise."""
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add(parser, "model")
+    add(parser, "--config", help="a .cfg file, or one of the model's", required=True)
+    add(parser, "--variant")
+    other = parser.add_mutually_exclusive_group(required=True)
+    other.add_argument("--dump", type=Path, metavar="FILE", help="what TLC wrote with -dump, or -dump dot,actionlabels")
+    other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file: TLC is run on a copy of it")
+    what = "with --spec: compare the states themselves up to so many (default: 10,000)"
+    parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=what)
+    add(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")
+    add(parser, "--max-size")
+    add(parser, "--json")
+    add(parser, "--quiet", help="no progress, and only what differs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     Parameters
     ----------
     arguments
-        What `kraftcheck.cli` read.
+        What was read from the command line.
 
     Returns
     -------
@@ -61,157 +75,94 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, and where TLC cannot do its part.
     """
     model = find_model(arguments.model, arguments.variant)
-    return guarded(model, lambda: _crosscheck(model, arguments))
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What is compared, and how."""
-
-    model: Model
-    bound: Bound
-    config_file: str
-    limit_bytes: int
-    quiet: bool
-
-    @property
-    def options(self) -> Options:
-        """Options of a search of the whole space that checks nothing."""
-        return Options.of(self.bound, properties=(), deadlock=False)
-
-
-def _crosscheck(model: Model, arguments: argparse.Namespace) -> int:
-    require_writable({"--json": arguments.json})
-    name, config = find_config(model, arguments.config)
-    bound, warnings = bind_leniently(model.protocol, config, whole_space=True)
-    if bound.view is not None:
-        warnings.append(f"VIEW {bound.view}: which states are found under a view may depend on the order of the search")
-    print_lines([(WARNING, f"Warning: {text}")] for text in warnings)
-    limit = arguments.max_size or DEFAULT_LIMIT
-    file = str(model.configurations.get(name, name))
-    job = _Job(model, bound, file, limit, arguments.quiet)
-    if arguments.dump is not None:
-        outcome = _with_dump(job, arguments.dump)
-    else:
-        outcome = _with_spec(job, arguments.spec, arguments.compare_states, arguments.workers or 1)
-    if arguments.json:
-        write_json(arguments.json, as_json(model.name, bound.protocol, job.config_file, outcome))
-    print_lines(told(bound.protocol, outcome, quiet=arguments.quiet))
+    with blaming(model):
+        require_writable(arguments, "json")
+        job, warnings = lenient_job(model, arguments, whole_space=True)
+        if job.options.view is not None:
+            found = "which states are found under a view may depend on the order of the search"
+            warnings.append(f"VIEW {job.options.view}: {found}")
+        print_warnings(warnings)
+        file = str(model.configurations.get(job.config_name, job.config_name))
+        outcome = _with_spec(job, file, arguments) if arguments.dump is None else _with_dump(job, arguments)
+        if arguments.json:
+            write_json(arguments.json, as_json(model.name, job.protocol, file, outcome))
+        print_lines(told(outcome, quiet=arguments.quiet))
     if outcome.tlc is not None and outcome.tlc.violated is not None:
         return VIOLATED[outcome.tlc.kind or "safety"]
     return EQUAL if outcome.equal else DIFFERENT
 
 
-def _with_dump(job: _Job, dump: Path) -> Outcome:
+def _with_dump(job: Job, arguments: argparse.Namespace) -> Outcome:
+    dump: Path = arguments.dump
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
         raise InputError(f"{dump}: expected what TLC writes with -dump, found what looks like a {form}")
-    found = _space(job)
-    return _compared(job, found, dump, form)
+    return _compared(job, dump, form, arguments)
 
 
-def _compared(job: _Job, found: ReferenceSearch, dump: Path, form: TraceFormat) -> Outcome:
-    """Compare what a search of ours found with a dump."""
-    view = StateView(job.bound.protocol)
-    reader = StateReader(view, job.bound.protocol.name(), str(dump), limit_bytes=job.limit_bytes)
-    comparison = Comparison(_space_of(found), view, reader)
+def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> Outcome:
+    """Search all our states, keeping them, and compare them with a dump."""
+    limit: int = arguments.max_size
+    with Meter(quiet=arguments.quiet) as meter:
+        found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
+        found.run()
+    comparison = Comparison(found, StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit))
     outcome = Outcome(found.result, found)
     if form is TraceFormat.TLC_DUMP:
-        outcome.states = comparison.states(_shown(read_states(dump, limit_bytes=job.limit_bytes), job))
+        with Meter("states of the dump read", quiet=arguments.quiet) as meter:
+            outcome.states = comparison.states(_counted(read_states(dump, limit_bytes=limit), meter))
         outcome.their_distinct = outcome.states.theirs
     else:
-        graph = read_graph(dump, limit_bytes=job.limit_bytes)
+        graph = read_graph(dump, limit_bytes=limit)
         outcome.states, outcome.edges = comparison.graph(graph)
         outcome.their_distinct = outcome.states.theirs
         outcome.their_actions, outcome.their_depth = times_taken(graph), depth_of(graph)
     return outcome
 
 
-def _shown(states: Iterator[TraceState], job: _Job) -> Iterator[TraceState]:
-    """Yield states, showing how many were read."""
-    count = Count("states of the dump read", quiet=job.quiet)
-    try:
-        for state in states:
-            count()
-            yield state
-    finally:
-        count.close()
+def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
+    for state in states:
+        meter.add()
+        yield state
 
 
-def _space(job: _Job) -> ReferenceSearch:
-    """Search all states, keeping them, and show the progress."""
-    shown = meter(quiet=job.quiet)
-    try:
-        found = ReferenceSearch(job.bound.protocol, replace(job.options, report=shown.show))
-        found.run()
-        return found
-    finally:
-        shown.close()
-
-
-def _space_of(found: ReferenceSearch) -> Space:
-    states = dict(zip(found.parents, found.states(), strict=True))
-    initial = frozenset(identity for identity, (_, reached_by) in found.parents.items() if reached_by is None)
-    constraints = found.options.action_constraints
-
-    def allowed(before: State, after: State) -> bool:
-        return all(found.semantics.holds_over(constraint, before, after) for constraint in constraints)
-
-    return Space(states, initial, found.identity, found.semantics, allowed)
-
-
-def _with_spec(job: _Job, spec: Path, compare_states: int, workers: int) -> Outcome:
+def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> Outcome:
     """Run TLC on a copy of a specification, and compare what it finds."""
     from kraftcheck.traces.crosscheck import tlc
 
     tool = tlc.find_tool()
     with tempfile.TemporaryDirectory(prefix="kraftcheck-") as name:
         folder = Path(name)
-        copy = tlc.copied(spec, folder)
-        text = tlc.unpacked(Path(job.config_file)).decode()
-        text, options, left_out = tlc.prepared_config(text, job.config_file, tlc.unknown_keywords(tool.class_path))
+        copy = tlc.copied(arguments.spec, folder)
+        text = tlc.unpacked(Path(config_file)).decode()
+        text, options, left_out = tlc.prepared_config(text, config_file, tlc.unknown_keywords(tool.class_path))
         config = folder / "model.cfg"
         config.write_text(text, encoding="utf-8")
         tlc.parse(tool, copy)
-        counted = _counted(job)
-        dump = folder / "graph.dot" if counted.distinct_states <= compare_states else None
-        done = _watched(job, lambda report: tlc.run(tool, copy, config, tlc.How(options, dump, workers), report))
+        with Meter(quiet=arguments.quiet) as meter:
+            shown = replace(job.options, report=meter.show)
+            counted = search(job.engine, job.protocol, shown, is_named=job.is_named)
+        dump = folder / "graph.dot" if counted.distinct_states <= arguments.compare_states else None
+        with Meter(quiet=arguments.quiet) as meter:
+            began = time.monotonic()
+
+            def report(now: TlcProgress) -> None:
+                seconds = time.monotonic() - began
+                meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
+
+            done = tlc.run(tool, copy, config, options, dump=dump, workers=arguments.tlc_workers, report=report)
         if done.violated is not None:
-            replayer = Replayer(job.bound.protocol, init=job.bound.init, symmetry=job.bound.symmetry)
+            replayer = Replayer(job.protocol, init=job.options.init, symmetry=job.options.symmetry)
             outcome = Outcome(counted, counterexamples=list(replayer.replay(done.log)))
         elif dump is not None:
-            outcome = _compared(job, _space(job), dump, TraceFormat.TLC_DOT)
+            outcome = _compared(job, dump, TraceFormat.TLC_DOT, arguments)
         else:
             outcome = Outcome(counted)
-            outcome.notes.append(f"more than {compare_states:,} states: the states themselves were not compared")
+            more = f"more than {arguments.compare_states:,} states"
+            outcome.notes.append(f"{more}: the states themselves were not compared")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
-    outcome.their_actions = {name: times for name, times in done.actions.items() if name != job.bound.init}
+    outcome.their_actions = {name: times for name, times in done.actions.items() if name != job.options.init}
     outcome.notes += [f"this TLC does not know {what}, which was left out" for what in left_out]
-    if workers > 1:
+    if arguments.tlc_workers > 1:
         outcome.notes.append("with several workers the depth that TLC reports may be off")
     return outcome
-
-
-def _counted(job: _Job) -> Result:
-    """Count our states with the fastest engine."""
-    shown = meter(quiet=job.quiet)
-    try:
-        options = replace(job.options, report=shown.show)
-        return search(choose(None, "bfs"), job.bound.protocol, options, asked=False)[1]
-    finally:
-        shown.close()
-
-
-def _watched(job: _Job, work: Callable[[Callable[[Limits], None]], Run]) -> Run:
-    """Run TLC, showing its progress."""
-    shown = meter(quiet=job.quiet)
-    began = time.monotonic()
-
-    def report(limits: Limits) -> None:
-        seconds = time.monotonic() - began
-        shown.show(Progress(limits.distinct, limits.generated, limits.depth, limits.left, seconds))
-
-    try:
-        return work(report)
-    finally:
-        shown.close()

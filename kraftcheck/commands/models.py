@@ -1,4 +1,4 @@
-"""`kraftcheck models`: what there is to check."""
+"""List the models, their variants and configurations."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
-from kraftcheck.commands.outputs import require_writable, write_json
-from kraftcheck.reporting.changes import PLAIN
-from kraftcheck.reporting.counterexample import FAINT, HEAD, Line
-from kraftcheck.reporting.summary import print_lines
-from kraftcheck.spec.loading.protocols import summary
+from kraftcheck.options import add
+from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines
+from kraftcheck.spec.loading.protocols import first_sentence
 
 WIDTH = 100
 
 
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add(parser, "--json", help="write the list as JSON too")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    require_writable({"--json": arguments.json})
+    require_writable(arguments, "json")
     models = [find_model(name) for name in shipped_models()]
     if arguments.json:
         write_json(arguments.json, [as_json(model) for model in models])
@@ -32,8 +36,8 @@ def as_json(model: Model) -> dict[str, Any]:
     """Return what `--json` says of one model."""
     return {
         "model": model.name,
-        "summary": summary(model.protocol),
-        "variants": {name: summary(variant) for name, variant in model.variants.items()},
+        "summary": first_sentence(model.protocol),
+        "variants": {name: first_sentence(variant) for name, variant in model.variants.items()},
         "configurations": {name: first_comment(path) for name, path in model.configurations.items()},
     }
 
@@ -54,7 +58,8 @@ def lines(model: Model) -> Iterator[Line]:
             yield [(FAINT, f"  {title}")]
         width = max(map(len, said[title]), default=0)
         for name, sentence in said[title].items():
-            first, *more = textwrap.wrap(sentence, max(30, WIDTH - width - 6)) or [""]
-            yield [(PLAIN, f"    {name:{width}}  {first}")]
-            yield from ([(PLAIN, f"    {'':{width}}  {text}")] for text in more)
+            indent = " " * (width + 6)
+            first = f"    {name:{width}}  "
+            text = textwrap.fill(sentence, max(30 + len(indent), WIDTH), initial_indent=first, subsequent_indent=indent)
+            yield from ([(PLAIN, line)] for line in (text or first).splitlines())
     yield []

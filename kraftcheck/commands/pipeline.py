@@ -1,4 +1,8 @@
-"""`kraftcheck pipeline`: many traces replayed on Spark, into tables of Parquet."""
+"""Replay many traces on Spark, into tables of Parquet.
+
+exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
+could be read; 130 interrupted
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Model, find_config, find_model
-from kraftcheck.commands.check import guarded
-from kraftcheck.commands.lenient_binding import bind_leniently
-from kraftcheck.commands.outputs import require_writable, write_json
-from kraftcheck.commands.replay import CONFORMS, DIVERGES, NOTHING_READ
-from kraftcheck.explorer.result import Options
+from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.reporting.changes import NEW, OLD, PLAIN
-from kraftcheck.reporting.counterexample import ACTION, FAINT, HEAD, Line
-from kraftcheck.reporting.progress import Count
-from kraftcheck.reporting.summary import WARNING, print_lines
-from kraftcheck.spec.cfg.config import override, parse_setting
-from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.folder import Output, inputs_of
-from kraftcheck.traces.pipeline.pipeline import Pipeline, Summary
+from kraftcheck.jobs import Job, blaming, lenient_job
+from kraftcheck.options import add
+from kraftcheck.reporting import replay
+from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, print_lines, print_warnings
+from kraftcheck.reporting.progress import Meter
+from kraftcheck.spec.display import cut
+from kraftcheck.traces.pipeline.driver import Pipeline, Summary
+from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
+from kraftcheck.traces.replay.replayer import ReplayVerdict
+
+LONGEST = 160
+"""Characters of a reason that the report shows; the tables have all."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    what = "files with traces, folders of such, or glob patterns; in every format that replay takes"
+    parser.add_argument("inputs", nargs="+", metavar="IN", help=what)
+    what = "folder for the tables; running again does only what is new"
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help=what)
+    add(parser, "--model", "--config", "--set", "--variant")
+    add(parser, "--master", help="Spark's master (default: local[*])")
+    add(parser, "--conf", "--max-size")
+    add(parser, "--json", help="write the summary as JSON")
+    add(parser, "--quiet", help="no progress, and no table of actions")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     Parameters
     ----------
     arguments
-        What `kraftcheck.cli` read.
+        What was read from the command line.
 
     Returns
     -------
@@ -45,55 +61,50 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input other than traces.
     """
     model = find_model(arguments.model, arguments.variant)
-    return guarded(model, lambda: _run(model, arguments))
-
-
-def _run(model: Model, arguments: argparse.Namespace) -> int:
-    require_writable({"--json": arguments.json})
-    out: Path = arguments.out
-    inputs = inputs_of(arguments.inputs, out)
-    config = find_config(model, arguments.config)[1]
-    config = override(config, [parse_setting(text, config) for text in arguments.set])
-    bound, warnings = bind_leniently(model.protocol, config, whole_space=False)
-    print_lines([(WARNING, f"Warning: {text}")] for text in warnings)
-    with Output(out, _identity(bound.protocol, bound.init, bound.symmetry)) as output:
-        summary = _replay(model, arguments, bound, inputs, output)
+    with blaming(model):
+        require_writable(arguments, "json")
+        inputs = inputs_of(arguments.inputs, arguments.out)
+        job, warnings = lenient_job(model, arguments)
+        print_warnings(warnings)
+        identity = identity_of_search(job.protocol, job.options)
+        names = ("model", "source", "constants", "symmetry", "start")
+        with PipelineFolder(arguments.out, {name: identity[name] for name in names}) as output:
+            summary = _replay(job, arguments, inputs, output)
     print_lines(told(summary, quiet=arguments.quiet))
     if arguments.json:
         write_json(arguments.json, as_json(summary))
     return exit_code(summary)
 
 
-def _replay(model: Model, arguments: argparse.Namespace, bound: Any, inputs: Any, output: Output) -> Summary:
+def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 
-    limit = DEFAULT_LIMIT if arguments.max_size is None else arguments.max_size
-    count = Count("files replayed", quiet=arguments.quiet)
-    cluster = Cluster(f"kraftcheck pipeline {model.name}", arguments.master, arguments.conf, model.protocol)
+    options = job.options
+    cluster = Cluster(f"kraftcheck pipeline {job.model.name}", options.master, options.conf, job.model.protocol)
     try:
-        pipeline = Pipeline(
-            cluster, bound.protocol, init=bound.init, symmetry=bound.symmetry, limit_bytes=limit, output=output
-        )
-        return pipeline.run(inputs, count.reach)
+        with Meter("files replayed", quiet=arguments.quiet) as meter:
+            pipeline = Pipeline(
+                cluster,
+                job.protocol,
+                init=options.init,
+                symmetry=options.symmetry,
+                limit_bytes=arguments.max_size,
+                output=output,
+            )
+            return pipeline.run(inputs, meter.reach)
     except KeyboardInterrupt:
         print("what is done counts; the same command goes on with the rest", file=sys.stderr)
         raise
     finally:
-        count.close()
         cluster.close()
-
-
-def _identity(protocol: Protocol, init: str, symmetry: str | None) -> dict[str, Any]:
-    whole = identity_of_search(protocol, Options(init=init, symmetry=symmetry))
-    return {name: whole[name] for name in ("model", "source", "constants", "symmetry", "start")}
 
 
 def exit_code(summary: Summary) -> int:
     """Return the exit code: 0 where all conform, 2 where nothing could be read, 1 otherwise."""
-    read = summary.traces - summary.verdicts.get("unreadable", 0)
-    if not read and summary.errors:
-        return NOTHING_READ
-    return CONFORMS if not summary.errors and summary.verdicts.get("conforms", 0) == summary.traces else DIVERGES
+    if summary.errors and summary.traces == summary.verdicts.get("unreadable", 0):
+        return replay.NOTHING_READ
+    conform = not summary.errors and summary.traces == summary.verdicts.get("conforms", 0)
+    return replay.CONFORMS if conform else replay.DIVERGES
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
@@ -103,9 +114,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "new_files": summary.new_files,
         "traces": summary.traces,
         "steps": summary.steps,
-        "conforms": summary.verdicts.get("conforms", 0),
-        "diverges": summary.verdicts.get("diverges", 0),
-        "unreadable": summary.verdicts.get("unreadable", 0),
+        **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in ReplayVerdict},
         "errors": summary.errors,
         "distinct_states": summary.distinct_states,
         "actions": summary.actions,
@@ -116,10 +125,8 @@ def as_json(summary: Summary) -> dict[str, Any]:
 def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
     """Yield the summary as lines for a person."""
     if not quiet:
-        width = max(map(len, summary.actions), default=0)
-        yield [(HEAD, f"{'action':<{width}}  {'taken':>12}")]
-        for name, times in summary.actions.items():
-            yield [(ACTION, f"{name:<{width}}"), (PLAIN if times else FAINT, f"  {times:>12,}")]
+        rows = [(PLAIN if times else FAINT, (name, f"{times:,}")) for name, times in summary.actions.items()]
+        yield from columns([(HEAD, ("action", "taken")), *rows], numbers=(1,), least=12)
         yield []
     for file, index, step, reason in summary.diverging:
         yield [(OLD, "diverges"), (PLAIN, f": {file}, trace {index}, step {step}: {_first_line(reason)}")]
@@ -128,11 +135,8 @@ def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
         yield [(OLD, "unreadable"), (PLAIN, f": {file}{place}: {_first_line(message)}")]
     if summary.never_taken:
         yield [(WARNING, f"Warning: no trace ever took {', '.join(summary.never_taken)}")]
-    words = {"conforms": "conform", "diverges": "diverge", "unreadable": "cannot be read"}
-    parts = [f"{count:,} {words[verdict]}" for verdict, count in summary.verdicts.items()]
     yield [
-        (HEAD, f"{summary.traces:,} traces"),
-        (NEW if exit_code(summary) == 0 else PLAIN, f": {', '.join(parts) or 'none'}"),
+        *replay.tally(summary.verdicts),
         (
             PLAIN,
             f"; {summary.steps:,} steps, {summary.distinct_states:,} distinct states, {summary.errors:,} errors; "
@@ -142,5 +146,4 @@ def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
 
 
 def _first_line(text: str) -> str:
-    line = text.partition("\n")[0]
-    return line if len(line) <= 160 else line[:157] + "..."
+    return cut(text.partition("\n")[0], LONGEST)

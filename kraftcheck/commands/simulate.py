@@ -1,4 +1,8 @@
-"""`kraftcheck simulate`: random walks through a model's states."""
+"""Walk at random through a model's states.
+
+exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 20 nothing violated, but it stopped at a
+limit; 2 bad input; 130 interrupted
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,47 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.commands.check import Job, exit_code, guarded, header, job_of, view_of, write_trace
-from kraftcheck.commands.outputs import require_writable, result_as_json, write_json
-from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Result, TraceStep, Verdict
-from kraftcheck.reporting.progress import Count, meter
-from kraftcheck.reporting.summary import print_lines, report
+from kraftcheck.explorer.result import Result, TraceStep
+from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.options import CHECKED, add, count
+from kraftcheck.reporting.files import require_empty_folder, require_writable
+from kraftcheck.reporting.lines import print_lines
+from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.summary import header
+from kraftcheck.running import run_job, tell
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.tla.view import StateView
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.tables.searches.random_walks import Plan
+    from kraftcheck.explorer.tables.random_walks import Plan
 
 SPARK = "spark"
 ENGINES = ("tables", SPARK)
+"""The engines that make random walks."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add(parser, "model")
+    add(parser.add_argument_group("what is checked"), *CHECKED, "--variant")
+    how = parser.add_argument_group("how")
+    for option, read, default, what in (
+        ("--runs", count, 1000, "walks"),
+        ("--depth", count, 100, "states along a walk"),
+        ("--min-depth", count, 1, "make a walk that ends with fewer states again, by other choices"),
+        ("--seed", int, 0, "another seed, other walks"),
+    ):
+        how.add_argument(option, type=read, default=default, metavar="N", help=f"{what} (default: {default})")
+    add(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK}")
+    add(how, "--workers")
+    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
+    add(parser.add_argument_group("where to stop"), "--max-states", "--time-limit")
+    files = parser.add_argument_group("output")
+    add(files, "--json", "--trace", "--calls", "--quiet")
+    files.add_argument("--out", type=Path, metavar="DIR", help="write each walk as TLC's -simulate does")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     Parameters
     ----------
     arguments
-        What `kraftcheck.cli` read.
+        What was read from the command line.
 
     Returns
     -------
@@ -42,99 +72,65 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input.
     """
     model = find_model(arguments.model, arguments.variant)
-    return guarded(model, lambda: _simulate(job_of(model, arguments), arguments))
+    with blaming(model):
+        return _simulate(job_of(model, arguments.config, arguments), arguments)
 
 
 def _simulate(job: Job, arguments: argparse.Namespace) -> int:
-    from kraftcheck.explorer.tables.searches.random_walks import Plan
+    from kraftcheck.explorer.tables.random_walks import Plan, simulate
 
     if arguments.engine not in (None, *ENGINES):
         raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
-    protocol = job.bound.protocol
     plan = Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
-    require_writable({"--json": arguments.json, "--trace": arguments.trace})
-    view = view_of(job) if arguments.trace or arguments.out else None
-    keep = None
+    require_writable(arguments, "json", "trace")
+    view = StateView(job.protocol) if arguments.trace or arguments.out else None
+    more: dict[str, Any] = {"search": "random", "seed": plan.seed, "depth_limit": plan.depth}
+    keep: Callable[[int, tuple[TraceStep, ...]], None] | None = None
     if job.engine == SPARK:
-        _require_able(arguments)
+        _require_able(job, arguments)
+        more["distinct_states"] = None  # nobody has seen all states of a corpus
     elif view is not None and arguments.out:
         from kraftcheck.traces.corpus.walk_files import WalkWriter
 
         keep = WalkWriter(view, require_empty_folder("--out", arguments.out))
     if not arguments.quiet:
         print_lines(header(job, f"{plan.runs:,} random walks, seed {plan.seed}"))
-    on_spark = job.engine == SPARK
-    result = _walk_on_spark(job, plan, arguments) if on_spark else _walk(job, plan, keep, arguments)
-    if arguments.json:
-        content = result_as_json(job.model, job.config_name, job.engine, protocol, job.options, result)
-        content |= {"search": "random", "runs": result.runs, "seed": plan.seed, "depth_limit": plan.depth}
-        if job.engine == SPARK:  # nobody has seen all states of a corpus
-            content["distinct_states"] = None
-        write_json(arguments.json, content)
-    if arguments.trace and view is not None:
-        write_trace(job, view, result, arguments)
-    print_lines(report(protocol, result, quiet=arguments.quiet, calls=arguments.calls))
-    return exit_code(result)
+    if job.engine == SPARK:
+        result = _walk_on_spark(job, plan, arguments)
+    else:
+        result = run_job(
+            job,
+            quiet=arguments.quiet,
+            waiting="walks left",
+            work=lambda options: simulate(job.protocol, options, plan, keep),
+        )
+    result.runs = result.runs or 0  # None where it was interrupted before the first walk began
+    return tell(job, result, arguments, runs=result.runs, **more)
 
 
-def _walk(
-    job: Job, plan: Plan, keep: Callable[[int, tuple[TraceStep, ...]], None] | None, arguments: argparse.Namespace
-) -> Result:
-    """Make the walks, showing the progress."""
-    from kraftcheck.explorer.tables.searches.random_walks import simulate
-
-    shown = meter(quiet=arguments.quiet, waiting="walks left")
-    try:
-        return simulate(job.bound.protocol, replace(job.options, report=shown.show), plan, keep)
-    except Interrupted as interrupted:
-        return interrupted.result
-    except KeyboardInterrupt:  # before the first walk began
-        return Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, runs=0)
-    finally:
-        shown.close()
-
-
-def _require_able(arguments: argparse.Namespace) -> None:
-    """Raise InputError for what is not done on Spark."""
+def _require_able(job: Job, arguments: argparse.Namespace) -> None:
+    """Raise InputError for what is not done on Spark, beyond what no search on Spark does."""
     if arguments.out is None:
         raise InputError("--engine spark: expected --out too, a folder that driver and executors share")
-    for option in ("--workers", "--max-states", "--time-limit", "--check-actions"):
-        if getattr(arguments, option[2:].replace("-", "_")):
+    for option, value in (("--max-states", job.options.max_states), ("--time-limit", job.options.time_limit)):
+        if value:
             raise InputError(f"{option}: walks on Spark know no such option; expected --engine {ENGINES[0]}")
 
 
 def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
     """Make a corpus on Spark, showing the progress."""
     from kraftcheck.explorer.spark.session import Cluster
-    from kraftcheck.traces.corpus.corpus import CorpusMaker, identity_of_corpus
+    from kraftcheck.traces.corpus.driver import CorpusMaker, identity_of_corpus
     from kraftcheck.traces.corpus.folder import CorpusFolder
 
-    protocol, options = job.bound.protocol, job.options
-    count = Count("walks made", quiet=arguments.quiet)
-    with CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder:
+    protocol, options = job.protocol, job.options
+    with (
+        Meter("walks made", quiet=arguments.quiet) as meter,
+        CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder,
+    ):
         cluster = Cluster(f"kraftcheck simulate {job.model.name}", options.master, options.conf, type(protocol))
         try:
-            return CorpusMaker(cluster, protocol, options, plan, folder).run(count.reach)
+            result = CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach)
+            return replace(result, engine=job.engine)
         finally:
-            count.close()
             cluster.close()
-
-
-def require_empty_folder(option: str, path: Path) -> Path:
-    """Return a folder to write into, which is made if it is not there.
-
-    Raises
-    ------
-    InputError
-        Where it is a file, holds something already, or cannot be made.
-    """
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{option} {path}: expected a folder, found a file")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        found = next(path.iterdir(), None)
-    except OSError as error:
-        raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from error
-    if found is not None:
-        raise InputError(f"{option} {path}: expected a folder that is new or empty, found {found.name} in it")
-    return path

@@ -1,55 +1,38 @@
-"""What `kraftcheck check` says at the end: in colours on a terminal, as plain aligned text elsewhere."""
+"""What a search says: at its start what is checked, at its end what was found."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from typing import TextIO
+from collections.abc import Iterator
 
 from kraftcheck.explorer.result import INTERRUPTED, Result, Verdict
-from kraftcheck.reporting.changes import NEW, OLD, PLAIN
-from kraftcheck.reporting.counterexample import ACTION, FAINT, HEAD, Line, plain, told
+from kraftcheck.jobs import Job
+from kraftcheck.reporting.counterexample import told
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, columns, many
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 
-WARNING = "warning"
-_RICH_STYLES = {
-    HEAD: "bold",
-    ACTION: "bold cyan",
-    FAINT: "dim",
-    OLD: "red",
-    NEW: "green",
-    WARNING: "yellow",
-    PLAIN: "",
-    Verdict.OK: "bold green",
-    Verdict.INCOMPLETE: "bold yellow",
-    Verdict.VIOLATION: "bold red",
-    Verdict.DEADLOCK: "bold red",
-}
 LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit"}
+"""Options that stop a search, by their names in `Result.limit`."""
 
 
-def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
-    """Print lines of styled pieces: with their styles on a terminal, else without.
-
-    Parameters
-    ----------
-    lines
-        The lines.
-    file
-        Where to; by default standard output.
-    """
-    file = file or sys.stdout
-    if not file.isatty():
-        for line in lines:
-            print(plain([line]), file=file)
-        file.flush()  # a log shows what is being checked before it is
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=file, highlight=False)
-    for line in lines:
-        console.print(Text.assemble(*[(text, _RICH_STYLES[style]) for style, text in line]), soft_wrap=True)
+def header(job: Job, how: str = "") -> Iterator[Line]:
+    """Yield the lines that say what is checked, and how: by default in which order of search."""
+    protocol, options = job.protocol, job.options
+    variant = f" ({protocol.variant})" if protocol.variant else ""
+    yield [
+        (HEAD, f"{job.model.name}{variant}"),
+        (PLAIN, f", configuration {job.config_name}, engine {job.engine}, {how or options.search}"),
+    ]
+    constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
+    yield [(FAINT, f"constants: {constants or 'none'}")]
+    checked = [prop.name for prop in options.properties] + (["deadlock"] if options.deadlock else [])
+    yield [(FAINT, f"checked: {', '.join(checked)}")] if checked else [(WARNING, "Warning: nothing is checked")]
+    start = [f"start {options.init}"] if options.init != "Init" else []
+    bounds = [f"constraint {prop.name}" for prop in (*options.constraints, *options.action_constraints)]
+    reduced = [f"{what} {name}" for what, name in (("symmetry", options.symmetry), ("view", options.view)) if name]
+    if start or bounds or reduced:
+        yield [(FAINT, ", ".join([*start, *bounds, *reduced]))]
+    yield []
 
 
 def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bool = False) -> Iterator[Line]:
@@ -89,7 +72,7 @@ def summary(result: Result) -> Line:
     else:
         what = f"violated: {', '.join(broken)}"
     if result.runs is not None:
-        what += f" on {result.runs:,} {'walk' if result.runs == 1 else 'walks'}"
+        what += f" on {many(result.runs, 'walk')}"
     if result.limit == INTERRUPTED:
         what += ", interrupted"
     elif result.limit is not None:
@@ -120,17 +103,15 @@ def actions_table(result: Result, *, calls: bool = False) -> Iterator[Line]:
     """Yield the table of actions with how often each fired and, on request, how often it was called in Python."""
     if not result.actions:
         return
-    columns = {"fired": result.actions}
-    if result.runs is not None:
-        columns = {"taken": result.actions}
+    counts = {"fired" if result.runs is None else "taken": result.actions}
     if calls:
-        columns["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
-    width = max(len("action"), *map(len, result.actions))
-    widths = {title: max(len(title), *(len(f"{n:,}") for n in column.values())) for title, column in columns.items()}
-    yield [(HEAD, f"{'action':{width}}" + "".join(f"  {title:>{widths[title]}}" for title in columns))]
-    for name, times in result.actions.items():
-        numbers = "".join(f"  {column[name]:>{widths[title]},}" for title, column in columns.items())
-        yield [(PLAIN if times else FAINT, f"{name:{width}}{numbers}")]
+        counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
+    titles = (HEAD, ("action", *counts))
+    rows = [
+        (PLAIN if times else FAINT, (name, *(f"{count[name]:,}" for count in counts.values())))
+        for name, times in result.actions.items()
+    ]
+    yield from columns([titles, *rows], numbers=(1, 2))
 
 
 def never_enabled(result: Result) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""From the text of a `.cfg` to the tree of `cfg.lark`, with errors in a person's words."""
+"""Parses the text of a `.cfg` into the tree of `cfg.lark`; words the errors for people."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:  # lark is imported when the first text is read: importing this module must stay cheap
@@ -31,8 +32,8 @@ _STRAY = re.compile(r"[\w!.]+|\S")
 
 
 @dataclass(frozen=True)
-class Position:
-    """A place in a text, lines and columns (in characters) counted from 1."""
+class TextPosition:
+    """A place in a text. Lines and columns, in characters, are counted from 1."""
 
     file: str
     line: int
@@ -52,10 +53,10 @@ class ConfigError(InputError):
     position
         Where.
     where
-        What to print for the position; by default the position itself.
+        The text to print for the position; by default the position itself.
     """
 
-    def __init__(self, message: str, position: Position, where: str | None = None) -> None:
+    def __init__(self, message: str, position: TextPosition, where: str | None = None) -> None:
         super().__init__(message, position, where)
         self.message = message
         self.position = position
@@ -66,7 +67,7 @@ class ConfigError(InputError):
 
 
 class SourceText:
-    """A text that knows the positions of its characters; `where` stands for any of them in messages."""
+    """A text that knows the positions of its characters. If `where` is given, messages show it for any position."""
 
     def __init__(self, text: str, file: str, where: str | None = None) -> None:
         self.text = text
@@ -77,10 +78,10 @@ class SourceText:
     def _line_starts(self) -> list[int]:
         return [0, *[match.end() for match in _LINE_END.finditer(self.text)]]
 
-    def position(self, offset: int) -> Position:
+    def position(self, offset: int) -> TextPosition:
         """Return the place of the character at `offset`."""
         line = bisect_right(self._line_starts, offset)
-        return Position(self.file, line, offset - self._line_starts[line - 1] + 1)
+        return TextPosition(self.file, line, offset - self._line_starts[line - 1] + 1)
 
     def error(self, message: str, offset: int) -> ConfigError:
         """Return an error at the character at `offset`."""
@@ -88,10 +89,10 @@ class SourceText:
 
 
 def _blank_comments(source: SourceText) -> str:
-    """Return the text with spaces for comments, every other character at its place.
+    """Return the text with spaces for comments; every other character stays at its place.
 
-    Comments nest, which no regular expression can match; hence this pass before the lexer. It also refuses sets nested
-    so deeply that whoever walks over the value would run out of stack.
+    Comments nest, which no regular expression can match; hence this pass before the lexer. It also refuses sets that
+    are nested so deeply that walking over the value would overflow the stack.
     """
     text = source.text
     pieces: list[str] = []
@@ -161,7 +162,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
     except UnexpectedCharacters as error:
         offset = error.pos_in_stream or 0
         stray = _STRAY.match(text, offset)
-        found = f"'{shortened(stray[0] if stray else text[offset], 30)}'"
+        found = f"'{printable(stray[0] if stray else text[offset], 30)}'"
         if text[offset] == '"':
             found = "a string that does not end on its line"
     except UnexpectedToken as error:
@@ -169,20 +170,20 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
             offset, found = len(text.rstrip()), "end of text"
         else:
             offset = error.token.start_pos or 0
-            found = f"'{shortened(error.token, 30)}'"
+            found = f"'{printable(error.token, 30)}'"
             if error.token.type in _KEYWORD_TERMINALS:
                 found = f"the keyword {error.token}"
     raise source.error(f"expected {_expected(parser.accepts(), previous)}, found {found}", offset)
 
 
-def shortened(text: str, size: int) -> str:
-    """Return a text cut to `size` characters, printable, for a message."""
-    shown = text if len(text) <= size else f"{text[: size - 3]}..."
+def printable(text: str, size: int) -> str:
+    """Return text for a message: cut to `size` characters, and printable."""
+    shown = cut(text, size)
     return shown if shown.isprintable() else ascii(shown)[1:-1]
 
 
 def _expected(accepted: set[str], previous: Token | None) -> str:
-    """Say in a person's words which terminals could have come after `previous`."""
+    """Describe for people which terminals could have come after `previous`."""
     after_keyword = previous is not None and previous.type in _KEYWORD_TERMINALS
     choices = []
     if accepted >= _VALUE_TERMINALS:
@@ -196,6 +197,5 @@ def _expected(accepted: set[str], previous: Token | None) -> str:
         choices.append(f"a keyword ({KEYWORDS})")
     if not choices:
         choices.append("end of text")
-    listed = " or ".join([", ".join(choices[:-1]), choices[-1]] if len(choices) > 1 else choices)
     named = previous is not None and (after_keyword or previous.type in _VALUE_TERMINALS - {"_LEFT"})
-    return f"{listed} after {previous}" if named else listed
+    return one_of(choices) + (f" after {previous}" if named else "")

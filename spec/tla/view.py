@@ -1,9 +1,9 @@
-"""Every protocol's states as named TLA+ variables, and back.
+"""Converts a protocol's states to named TLA+ variables and back.
 
 There is one variable for each field of the replicas' records (`current_epoch` is ``currentEpoch``, a function over the
 replicas that have the field), one for the network (``messages``), one for each field of the shared record, and
 one for each bound, which counts what is spent of it (``_elections``, unless the bound names its counter).
-What records look like, and how a protocol says otherwise, is in `kraftcheck.spec.tla.records`.
+`kraftcheck.spec.tla.records` says what records look like, and how a protocol declares otherwise.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 >>> from kraftcheck.spec.tla.formatting import one_line
@@ -26,23 +26,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.decoding import modules_of
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.classes import modules_of
 from kraftcheck.spec.tla.parsing import as_function
-from kraftcheck.spec.tla.records import Encoder, camel, names_of, shown, subclasses
+from kraftcheck.spec.tla.records import Encoder, camel, quoted_value, subclasses, tla_names
 from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, ordered, transform
-
-__all__ = ["StateView", "ViewError"]
 
 MESSAGES = "messages"
 KIND = "kind"
 
 
 class _Replica(NamedTuple):
-    """A class of replicas: what its fields but `id` are called, and whether its name must be told to know it."""
+    """A class of replicas: the TLA+ names of its fields but `id`, and whether a variable must tell its name."""
 
     cls: type[Record]
     names: dict[str, str]
@@ -50,7 +48,7 @@ class _Replica(NamedTuple):
 
 
 class StateView:
-    """The states of one protocol as TLA+ variables.
+    """Converts the states of one protocol to TLA+ variables and back.
 
     Parameters
     ----------
@@ -65,9 +63,9 @@ class StateView:
     Raises
     ------
     ProtocolError
-        Where the protocol has no initial state.
+        If the protocol has no initial state.
     ViewError
-        Where two variables would have one name, or the network's discipline is none that a view is known of.
+        If two variables would have the same name, or there is no view of the network's discipline.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -89,7 +87,7 @@ class StateView:
         self._counters = {
             c.attribute: c.counter or "_" + camel(c.attribute) for c in protocol.constants.values() if c.is_bound
         }
-        self._shared_names = names_of(self._shared_type)
+        self._shared_names = tla_names(self._shared_type)
         shared = self._shared_names.values()
         self.names: tuple[str, ...] = (*self._replica_names, MESSAGES, *shared, *self._counters.values())
         for number, name in enumerate(self.names):
@@ -117,7 +115,7 @@ class StateView:
         Raises
         ------
         ViewError
-            For a replica of a class that no action's annotation and no initial state shows to be one.
+            If a replica is of a class that neither an initial state nor an action's annotation has.
         """
         encode = self._encoder.encode
         functions: dict[str, dict[Value, Value]] = {name: {} for name in self._replica_names}
@@ -154,7 +152,7 @@ class StateView:
         return as_function(counts)
 
     def encode(self, value: Value) -> Value:
-        """Return one of the protocol's values, such as a replica's id, as it stands in the variables."""
+        """Return one of the protocol's values, such as a replica's id, as the variables hold it."""
         return self._encoder.encode(value)
 
     # And back
@@ -168,13 +166,13 @@ class StateView:
             The value of every variable, by name.
         untyped
             Whether values are those of TLC's `-dumpTrace json`: model values as strings, sets and sequences as
-            lists, functions and records as dicts, keys as TLA+ text. What a value is then follows from its place.
+            lists, functions and records as dicts, keys as TLA+ text. The type of a value then follows from its place.
 
         Raises
         ------
         ViewError
-            For a variable that is missing or that the protocol does not have, and for a value that is not of
-            the type declared for its place.
+            If a variable is missing, the protocol does not have it, or a value is not of the type declared for its
+            place.
         """
         for name in self.names:
             if name not in variables:
@@ -212,7 +210,7 @@ class StateView:
                 fitting = [r for r in fitting if r.cls.__name__ == told]
                 if not fitting:
                     expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-                    raise ViewError(KIND, f"{KIND}[{shown(key)}]", shown(told), expected)
+                    raise ViewError(KIND, f"{KIND}[{quoted_value(key)}]", quoted_value(told), expected)
             yield self._read_replica(decoder, fitting, key, functions)
 
     def _read_replica(
@@ -233,20 +231,20 @@ class StateView:
         raise wrong
 
     def _ids_are_text(self) -> bool:
-        """Whether replicas are known by strings, which makes their functions records."""
+        """Whether the ids of replicas are strings, so that functions over replicas are records."""
         return all(field_types(replica.cls)["id"] is str for replica in self._replicas)
 
     def _unlike(self, key: Value, has: set[str]) -> ViewError:
-        """Return the error for an argument that not all variables of a class of replicas have."""
+        """Return the error for an argument that some variables of a class of replicas have, and others have not."""
         near = min(self._replicas, key=lambda replica: len(set(_variables_of(replica)) ^ has))
         wanted = set(_variables_of(near))
         for name in self._replica_names:
             if name in wanted - has:
                 other = next(iter(n for n in self._replica_names if n in has))
-                return ViewError(name, name, "none", f"a value for {shown(key)}, as {other} has")
+                return ViewError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
             if name in has - wanted:
                 other = next(iter(n for n in self._replica_names if n in wanted))
-                return ViewError(name, name, f"one for {shown(key)}", f"no value that {other} has not")
+                return ViewError(name, name, f"one for {quoted_value(key)}", f"no value that {other} has not")
         raise AssertionError(key)
 
     def _read_messages(self, decoder: Decoder, value: Value) -> Map[Any, Any]:
@@ -264,7 +262,7 @@ class StateView:
             grouped: dict[Value, dict[Record, int]] = {}
             for message, count in counts.items():
                 if count < least:
-                    path = f"{MESSAGES}[{shown(self._encoder.encode(message))}]"
+                    path = f"{MESSAGES}[{quoted_value(self._encoder.encode(message))}]"
                     raise ViewError(MESSAGES, path, str(count), f"a count of at least {least}")
                 grouped.setdefault(message.dest, {})[message] = count
             inboxes = {destination: Map(inbox) for destination, inbox in grouped.items()}
@@ -281,8 +279,8 @@ class StateView:
             queue = _read(MESSAGES, decoder.of(tuple[self._message_type, ...]), items, key)  # type: ignore[name-defined]
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
-                expected = f"messages that all go from and to {shown(key)}, at least one"
-                raise ViewError(MESSAGES, f"{MESSAGES}[{shown(key)}]", shown(items), expected)
+                expected = f"messages that all go from and to {quoted_value(key)}, at least one"
+                raise ViewError(MESSAGES, f"{MESSAGES}[{quoted_value(key)}]", quoted_value(items), expected)
             found[ends.pop()] = queue
         return Map(found)
 
@@ -295,7 +293,7 @@ def _read(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
     try:
         return decode(value)
     except MismatchError as error:
-        raise _located(name, error if key is None else error.inside(f"[{shown(key)}]")) from None
+        raise _located(name, error if key is None else error.inside(f"[{quoted_value(key)}]")) from None
 
 
 def _located(name: str, error: MismatchError) -> ViewError:
@@ -313,8 +311,8 @@ def _union(classes: Iterable[type[Record]]) -> Any:
 def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
     """Return the classes of replicas: those of the initial states, and those that may act.
 
-    A class from which others derive is taken for one that only they are of, unless an initial state has one. Two
-    classes that have the same fields and the same type of `id` are told apart by a variable ``kind``.
+    A class with subclasses in its module counts only if an initial state has a replica of it. Two classes with the
+    same fields and the same type of `id` are told apart by a variable ``kind``.
     """
     classes = dict.fromkeys(type(replica) for state in starts for replica in state.replicas.values())
     for action in protocol.actions.values():
@@ -324,13 +322,13 @@ def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
     found = []
     for cls in classes:
         alike = [c for c in classes if c is not cls and _look(c) == _look(cls)]
-        own = {attribute: name for attribute, name in names_of(cls).items() if attribute != "id"}
+        own = {attribute: name for attribute, name in tla_names(cls).items() if attribute != "id"}
         found.append(_Replica(cls, own, bool(alike) or not own))
     return found
 
 
 def _look(cls: type[Record]) -> tuple[frozenset[str], Any]:
-    return frozenset(names_of(cls).values()), field_types(cls)["id"]
+    return frozenset(tla_names(cls).values()), field_types(cls)["id"]
 
 
 def _messages(protocol: Protocol) -> list[type[Record]]:

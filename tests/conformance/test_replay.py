@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.commands.lenient_binding import bind_leniently
+from kraftcheck.jobs import bind_leniently
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.config import read_config
-from kraftcheck.traces.replay.replayer import Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tlc import COUNTEREXAMPLES, TLC, text_of
 
 FORMATS = ("out", "v215.out", "tla", "json")
@@ -30,7 +30,7 @@ def test_counterexamples_conform(name: str, format: str) -> None:
     folder = TLC / "counterexamples"
     (replay,) = replayer(folder / f"{name}.cfg").replay(folder / f"{name}.{format}.gz")
     theirs = re.findall(r"(?m)^State \d+: <(\w+) line", text_of(f"counterexamples/{name}.out"))
-    assert replay.verdict is Verdict.CONFORMS, replay.reason
+    assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
     assert list(replay.actions) == theirs
     assert replay.steps == len(theirs) > 0
     assert (replay.index, replay.diverged_at, replay.reason, replay.notes) == (0, None, None, ())
@@ -41,7 +41,7 @@ def test_simulations_conform(name: str) -> None:
     folder = TLC / "simulations"
     (replay,) = replayer(folder / "published.cfg").replay(folder / name)
     theirs = re.findall(r"(?m)^\\\* <(\w+) line", text_of(f"simulations/{name.removesuffix('.gz')}"))
-    assert replay.verdict is Verdict.CONFORMS, replay.reason
+    assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
     assert list(replay.actions) == theirs[1:]
     assert replay.notes == ()
 

@@ -13,6 +13,8 @@ from kraftcheck.explorer.result import Options, Search
 from kraftcheck.explorer.tables.engine import explore
 from tests.support.tlc import TLC, bound
 
+pytestmark = pytest.mark.kernel
+
 EXPECTED = json.loads((TLC / "symmetry" / "expected.json").read_text())
 TWICE = 14  # fetches of a new server at position (0, 0), which TLC counts twice: see docs/conformance.md
 

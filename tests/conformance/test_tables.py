@@ -8,6 +8,8 @@ from kraftcheck.explorer.result import Options, Search
 from kraftcheck.explorer.tables.engine import explore
 from tests.support.tlc import LARGE, MODELS, bound, expected
 
+pytestmark = pytest.mark.kernel
+
 OURS_ONCE = {"AcceptFetchRequestFromObserver": 14}  # TLC counts these steps twice: see docs/conformance.md
 MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in MODELS]
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
 from kraftcheck.explorer.tables.states.levels import Levels
 
+pytestmark = pytest.mark.kernel
+
 Rows = NDArray[np.int32]
 
 
@@ -73,7 +75,7 @@ def test_another_can_take_them_up(contents: list[list[Rows]], budget: int) -> No
     levels.flush()
     assert levels.nbytes == 0
     other = Levels(budget, file)
-    assert other.restore(levels.runs) == file.length
+    assert other.restore(levels.extents) == file.length
     assert other.counts == levels.counts
     for number in range(1, other.depth + 1):
         assert [r.tolist() for r in other.chunks(number)] == [r.tolist() for r in levels.chunks(number)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,11 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.result import Options, Search
-from kraftcheck.explorer.tables.engine import BATCH, REST_BITS, explore
-from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.explorer.tables.engine import explore
+from kraftcheck.explorer.tables.expander import BATCH
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.archive import Archive
 from kraftcheck.explorer.tables.states.memory import LEAST_BATCH, Budget, available_memory
-from kraftcheck.explorer.tables.states.visited import PARTITIONS, Partition, packing
+from kraftcheck.explorer.tables.states.packing import PARTITIONS, REST_BITS, Rows, packing
+from kraftcheck.explorer.tables.states.successors import Found
+from kraftcheck.explorer.tables.states.visited import Partition
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
@@ -26,6 +30,8 @@ from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
 from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
+pytestmark = pytest.mark.kernel
+
 
 class Watched(BreadthFirst):
     """Notes the most that it holds in memory, how often it settles, and how often it packs anew on disk."""
@@ -34,45 +40,63 @@ class Watched(BreadthFirst):
         super().__init__(protocol, options, workers, batch)
         self.most_visited = self.most_rows = self.settlements = self.repackings = 0
 
+        insert, settle = self.visited._insert, self.visited.settle
+
+        def counted_insert(found: Found) -> list[Rows]:
+            before = self.visited.archive
+            new = insert(found)
+            self.repackings += before is not None and self.visited.archive is not before
+            return new
+
+        def counted_settle() -> Iterator[Rows]:
+            self.settlements += self.visited.archive is not None
+            return settle()
+
+        self.visited._insert, self.visited.settle = counted_insert, counted_settle  # type: ignore[method-assign]
+
     def _pause(self) -> None:
-        self.most_visited = max(self.most_visited, sum(partition.nbytes for partition in self.partitions))
-        self.most_rows = max(self.most_rows, self.levels.nbytes, self.candidates.nbytes)
+        self.most_visited = max(self.most_visited, self.visited.memory.nbytes)
+        self.most_rows = max(self.most_rows, self.levels.nbytes, self.visited.candidates.nbytes)
         super()._pause()
 
-    def settle(self) -> None:
-        self.settlements += self.archive is not None
-        super().settle()
 
-    def fit_packing(self) -> None:
-        before = self.archive
-        super().fit_packing()
-        self.repackings += before is not None and self.archive is not before
+@pytest.mark.parametrize("examples", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_random_protocols(examples: int) -> None:
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(seed=st.integers(0, 10**9), memory=st.sampled_from((1, 20_000, 100_000)), workers=st.integers(1, 2))
+    def check(seed: int, memory: int, workers: int) -> None:
+        for drawn in sample(1, seed=seed, large=300, most=2_000):
+            options = drawn.description.options(drawn.protocol)
+            search = Watched(
+                drawn.protocol, replace(options, memory=memory), workers, Random(seed).choice((7, 40, 300))
+            )
+            assert found(search.run()) == found(drawn.result), drawn.description
 
-
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 10**9), memory=st.sampled_from((1, 20_000, 100_000)), workers=st.integers(1, 2))
-def test_random_protocols(seed: int, memory: int, workers: int) -> None:
-    for drawn in sample(1, seed=seed, large=300, most=2_000):
-        options = drawn.description.options(drawn.protocol)
-        search = Watched(drawn.protocol, replace(options, memory=memory), workers, Random(seed).choice((7, 40, 300)))
-        assert found(search.run()) == found(drawn.result), drawn.description
+    check()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("symmetry", [None, "symmHostsAndValues"])
+@pytest.mark.parametrize(
+    ("symmetry", "workers"),
+    [
+        pytest.param(None, 1, marks=pytest.mark.slow),
+        pytest.param(None, 2, marks=pytest.mark.slow),
+        pytest.param("symmHostsAndValues", 1, marks=pytest.mark.slow),
+        ("symmHostsAndValues", 2),
+    ],
+)
 def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     protocol = bound("counts/two-voters-two-values-remove").protocol
     options = Options(properties=tuple(protocol.properties.values()), deadlock=False, symmetry=symmetry)
     roomy = Watched(protocol, options, workers)
     whole = roomy.run()
-    assert roomy.archive is None
+    assert roomy.visited.archive is None
     if symmetry is None:
         assert whole.distinct_states == expected()["two-voters-two-values-remove"]["distinct_states"]
     memory = (roomy.most_visited + roomy.most_rows) // 10
     search = Watched(protocol, replace(options, memory=memory), workers)
     assert found(search.run()) == found(whole)
-    assert search.archive is not None
-    assert search.archive.count == whole.distinct_states
+    assert search.visited.archive is not None
+    assert search.visited.archive.count == whole.distinct_states
     assert search.settlements > 20
     assert search.repackings > 0
     assert search.most_rows <= memory // 8
@@ -88,7 +112,7 @@ def test_a_tenth_of_what_ten_million_states_need() -> None:
     roomy = Watched(protocol, options, 2)
     whole = roomy.run()
     assert (whole.distinct_states, whole.generated_states, whole.depth) == (distinct, generated, depth)
-    memory = (roomy.most_visited + 4 * roomy.learner.width * distinct) // 10
+    memory = (roomy.most_visited + 4 * roomy.expander.width * distinct) // 10
     search = Watched(protocol, replace(options, memory=memory), 2)
     assert found(search.run()) == found(whole)
     assert search.most_visited <= memory // 2

@@ -29,6 +29,8 @@ from kraftcheck.spec import (
     projection,
 )
 
+pytestmark = pytest.mark.kernel
+
 
 class Node(Record):
     id: int
@@ -136,7 +138,7 @@ def test_what_is_slow_and_why() -> None:
         "NotBack": None,
     }
     many = named("OfReplica") * 50 + named("OfMessage") * 50
-    assert len(split(Options(properties=many)).slow) > 0  # there is no room for all of them in the tables
+    assert len(split(Options(properties=many)).non_local) > 0  # there is no room for all of them in the tables
 
 
 @pytest.mark.parametrize("search", [Search.BFS, Search.DFS])

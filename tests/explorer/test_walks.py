@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
+from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import DEADLOCK, Interrupted, Options, Result, Verdict
-from kraftcheck.explorer.tables.learning.fingerprints import StableNames
-from kraftcheck.explorer.tables.searches.random_walks import GOING, Plan, RandomWalks, Walk, simulate
+from kraftcheck.explorer.tables.random_walks import GOING, Plan, RandomWalks, simulate
 from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
 from kraftcheck.spec import (
     Bag,
@@ -37,6 +37,8 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.explorer.random_protocols import sample
 from tests.support.tlc import bound as bound_model
+
+pytestmark = pytest.mark.kernel
 
 
 class Node(Record):
@@ -109,8 +111,8 @@ class Wander(Protocol):
         return (after.place - before.place) % 5 < 2
 
 
-def walks_of(protocol: Protocol, options: Options, plan: Plan) -> tuple[Result, list[Walk]]:
-    kept: dict[int, Walk] = {}
+def walks_of(protocol: Protocol, options: Options, plan: Plan) -> tuple[Result, list[Behaviour]]:
+    kept: dict[int, Behaviour] = {}
     result = simulate(protocol, options, plan, kept.__setitem__)
     assert sorted(kept) == list(range(result.runs or 0))
     return result, [kept[number] for number in sorted(kept)]
@@ -123,7 +125,7 @@ def named(protocol: Protocol, *names: str) -> tuple:
 QUIET = Options(deadlock=False)
 
 
-def check_walks(protocol: Protocol, options: Options, plan: Plan, result: Result, walks: list[Walk]) -> None:
+def check_walks(protocol: Protocol, options: Options, plan: Plan, result: Result, walks: list[Behaviour]) -> None:
     """Walk again by the reference semantics: every step is one of its transitions, and every end has its reason."""
     semantics = Semantics(protocol)
     identity = identity_of(protocol, options.symmetry, options.view)
@@ -186,8 +188,7 @@ def test_walks_do_not_depend_on_what_was_learned_before(name) -> None:
     check_walks(protocol, QUIET, plan, result, walks)
     for number in (7, 29):
         alone = RandomWalks(protocol, replace(QUIET, workers=1), plan)
-        alone.first_rows = alone.begin()
-        alone.names = StableNames(alone.learner)
+        alone.begin()
         walk = alone.begun(number, 1)
         while walk.status[0] == GOING:
             alone.go_on(walk)

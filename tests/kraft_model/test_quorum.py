@@ -11,6 +11,8 @@ from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.quorum import Quorum
 from tests.support.kraft_model import searches
 
+pytestmark = pytest.mark.kernel
+
 SMOKE = {"smoke": (501, 1_077, 17), "smoke-answers": (912, 2_951, 21), "smoke-network": (7_896, 34_673, 16)}
 """Distinct states, generated states and depth."""
 

@@ -6,9 +6,11 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.spec.loading.protocols import summary
+from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import QUORUM_FAULTS, QUORUM_READINGS, Fault
 from tests.support.kraft_model.searches import check_fault, fault_configurations
+
+pytestmark = pytest.mark.kernel
 
 MODEL = "quorum"
 
@@ -25,8 +27,8 @@ def test_every_fault_is_described_tested_and_configured() -> None:
     named = {name for name, variant in model.variants.items() if variant.configuration is None}
     assert named == {fault.variant for fault in QUORUM_FAULTS}
     for name, variant in model.variants.items():
-        assert summary(variant).endswith("."), name
-        assert len(summary(variant)) <= 140, name
+        assert first_sentence(variant).endswith("."), name
+        assert len(first_sentence(variant)) <= 140, name
 
 
 def test_every_property_is_broken_by_a_fault_or_a_reading() -> None:

@@ -11,6 +11,8 @@ from kraftcheck.explorer.result import Result, Verdict
 from tests.support.kraft_model.faults import QUORUM_READINGS
 from tests.support.kraft_model.searches import bound, check_trace, search
 
+pytestmark = pytest.mark.kernel
+
 MODEL = "quorum"
 PROGRESS_ALONE = {"update-voter-blocks-fetch", "silent-leader-forgotten"}
 """Those that break, or mend, nothing but progress (`test_quorum_progress`)."""

@@ -13,14 +13,16 @@ from kraftcheck.explorer.result import Options, Result, TraceStep, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
-from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting, read_config
 from kraftcheck.spec.errors import ConstantError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.loading.protocols import summary, variants_of
+from kraftcheck.spec.loading.protocols import first_sentence, variants_of
+
+pytestmark = pytest.mark.kernel
 
 CONFIGS = Path(kraftcheck.kraft_model.reconfig.__file__).with_name("configs")
 CORRECTED = "restart-without-state-corrected"
@@ -56,8 +58,7 @@ FAULTS = [
 COMPLETE_BASE = {"observer-stands": 14_556, "removed-leader-contradicted": 688}
 """Where the base is searched to the end, and its states there; elsewhere it is searched as deep as the fault shows."""
 
-SLOW = {"restarted-leader-unattached"}
-SLOW_BASE = SLOW | {"pending-change-accepted", "leader-not-ready", "old-voter-set-counted"}
+SLOW = {"restarted-leader-unattached", "pending-change-accepted", "leader-not-ready", "old-voter-set-counted"}
 
 
 def each_fault(slow: set[str]) -> pytest.MarkDecorator:
@@ -65,7 +66,7 @@ def each_fault(slow: set[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("fault", marked)
 
 
-def search(bound: Bound, max_depth: int | None = None) -> Result:
+def search(bound: BoundConfig, max_depth: int | None = None) -> Result:
     return explore(
         bound.protocol, Options(properties=bound.properties, deadlock=False, init=bound.init, max_depth=max_depth)
     )
@@ -75,7 +76,7 @@ def with_settings(config: ModelConfig, *settings: str) -> ModelConfig:
     return override(config, [parse_setting(setting, config) for setting in settings])
 
 
-def first_step_not_offered(bound: Bound, trace: tuple[TraceStep, ...]) -> int | None:
+def first_step_not_offered(bound: BoundConfig, trace: tuple[TraceStep, ...]) -> int | None:
     """Return the number of the first state of a trace that the protocol cannot reach so; None if it can reach all."""
     semantics = Semantics(bound.protocol)
     (state,) = initial_states(semantics, bound.init)
@@ -112,7 +113,7 @@ def test_the_table_engine_finds_a_shortest_counterexample_too(fault: Fault) -> N
     assert first_step_not_offered(bound, violation.trace) is None
 
 
-@each_fault(SLOW_BASE)
+@each_fault(SLOW)
 def test_the_base_holds_where_the_fault_shows(fault: Fault) -> None:
     complete = COMPLETE_BASE.get(fault.variant)
     found = search(bind(Reconfig, fault.config), max_depth=None if complete else fault.length)
@@ -127,7 +128,7 @@ def test_every_variant_is_described_and_every_fault_has_its_configuration() -> N
     variants = variants_of(Reconfig)
     assert set(variants) == {fault.variant for fault in FAULTS} | {CORRECTED}
     for name, variant in variants.items():
-        sentence = summary(variant)
+        sentence = first_sentence(variant)
         assert sentence.endswith("."), name
         assert len(sentence) <= 120, name
     for fault in FAULTS:

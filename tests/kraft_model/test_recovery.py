@@ -10,9 +10,11 @@ from kraftcheck.explorer.traps import find_trap
 from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.kraft_model.recovery.records import Api, Broker
 from kraftcheck.spec import ConstantError, ModelValue
-from kraftcheck.spec.loading.protocols import summary
+from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
+
+pytestmark = pytest.mark.kernel
 
 MODEL = "recovery"
 SMALL = {  # configuration: distinct states, generated states, depth
@@ -37,7 +39,7 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
     return found.distinct_states, found.generated_states, found.depth
 
 
-@pytest.mark.parametrize("config", SMALL)
+@pytest.mark.parametrize("config", ["smoke", pytest.param("smoke-zookeeper", marks=pytest.mark.slow)])
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
     given = bound(MODEL, config)
     assert {prop.name for prop in given.properties} == set(Recovery.properties) - BROKEN_BY_DESIGN
@@ -79,8 +81,8 @@ def test_every_variant_is_described_tested_and_configured() -> None:
     assert set(model.variants) == {fault.variant for fault in RECOVERY_READINGS + RECOVERY_FAULTS} | set(TRAPS)
     assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in RECOVERY_FAULTS}
     for name, variant in model.variants.items():
-        assert summary(variant).endswith(".")
-        assert len(summary(variant)) <= 140, name
+        assert first_sentence(variant).endswith(".")
+        assert len(first_sentence(variant)) <= 140, name
     broken = {fault.property for fault in RECOVERY_FAULTS}
     assert broken == set(Recovery.properties) - BROKEN_BY_DESIGN
 

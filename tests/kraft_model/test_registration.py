@@ -13,9 +13,11 @@ from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.kraft_model.registration.image import image_of
 from kraftcheck.kraft_model.registration.records import Controller, Image
 from kraftcheck.spec import ConstantError, ModelValue, State
-from kraftcheck.spec.loading.protocols import summary
+from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
+
+pytestmark = pytest.mark.kernel
 
 MODEL = "registration"
 SMALL = {  # configuration: distinct states, generated states, depth
@@ -83,8 +85,8 @@ def test_every_variant_is_described_tested_and_configured() -> None:
     assert set(model.variants) == {fault.variant for fault in REGISTRATION_FAULTS} | READINGS | TRAPS
     assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in REGISTRATION_FAULTS}
     for name, variant in model.variants.items():
-        assert summary(variant).endswith(".")
-        assert len(summary(variant)) <= 140, name
+        assert first_sentence(variant).endswith(".")
+        assert len(first_sentence(variant)) <= 140, name
     assert {fault.property for fault in REGISTRATION_FAULTS} == set(Registration.properties)
 
 
@@ -133,6 +135,7 @@ def test_a_controller_that_was_unregistered_by_accident_registers_again() -> Non
     assert taken(trap) == ["RunUnregisterController", "HandleUnregisterController", "Commit"]
 
 
+@pytest.mark.slow
 def test_an_old_registration_blocks_the_upgrade_that_would_let_it_be_removed() -> None:
     """With a replacement there is a way, as long as upgrades may be tried; without, there is none from the start."""
 

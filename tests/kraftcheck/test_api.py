@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import kraftcheck
 from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check, spec
 from kraftcheck.explorer.result import Progress
-from kraftcheck.reporting.progress import Lines
+from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+
+pytestmark = pytest.mark.kernel
 
 THREE = TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{i}", i) for i in (1, 2, 3)))
 
@@ -19,6 +26,27 @@ def test_the_whole_language_is_here() -> None:
         assert getattr(kraftcheck, name) is not None
     for name in spec.__all__:
         assert getattr(kraftcheck, name) is getattr(spec, name)
+
+
+def test_type_checkers_and_python_see_the_same_names() -> None:
+    stub = Path(kraftcheck.__file__).with_suffix(".pyi").read_text()
+    imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    named = {f"{node.module}.{alias.asname}" for node in imports for alias in node.names if alias.name != "*"}
+    starred = {f"{node.module}.{name}" for node in imports if node.names[0].name == "*" for name in spec.__all__}
+    assert named | starred == {f"{_home(name)}.{name}" for name in kraftcheck.__all__}
+    here: dict[str, object] = {}
+    exec("from kraftcheck import *", here)
+    assert {name for name in here if not name.startswith("__")} == set(kraftcheck.__all__)
+    assert set(kraftcheck.__all__) <= set(dir(kraftcheck))
+
+
+def _home(name: str) -> str:
+    return "kraftcheck.spec" if name in spec.__all__ else str(getattr(kraftcheck, name).__module__)
+
+
+def test_importing_kraftcheck_imports_nothing_else() -> None:
+    code = "import sys, kraftcheck; print(*[name for name in sys.modules if name.startswith('kraftcheck')])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["kraftcheck"]
 
 
 def test_another_name_is_an_attribute_error() -> None:
@@ -74,7 +102,7 @@ def test_unknown_names(options, message) -> None:
 
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     written: list[str] = []
-    meter = Lines(written.append)
+    meter = Meter(write=written.append)
     for seconds in (1.0, 29.0, 31.0, 40.0, 62.0):
         meter.show(Progress(int(seconds) * 1000, 0, 5, 1234, seconds))
     assert written == [

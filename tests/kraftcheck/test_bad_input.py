@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.kernel
+
 SMOKE = ("reconfig", "--config", "smoke")
 RECONFIG = "CONSTANTS Hosts = {n1, n2} Value = {v1} InitClusterSize = 2 MinClusterSize = 1 MaxClusterSize = 4 "
 BOUNDS = (

@@ -13,7 +13,7 @@ from kraftcheck.engines import ENGINES, Engine, choose
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.loading.protocols import summary, variants_of
+from kraftcheck.spec.loading.protocols import first_sentence, variants_of
 from kraftcheck.spec.loading.user_files import load
 
 
@@ -152,7 +152,7 @@ def test_variant_of_a_users_own(ping) -> None:
     model = find_model(ping, "forgetful")
     assert model.protocol.__name__ == "Forgetful"
     assert model.protocol.name() == "PingPong"
-    assert summary(model.protocol) == "A peer forgets its log."
+    assert first_sentence(model.protocol) == "A peer forgets its log."
     assert list(variants_of(find_model(ping).protocol)) == ["forgetful"]
 
 

@@ -14,6 +14,8 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces import TraceFormat, read_traces
 
+pytestmark = pytest.mark.kernel
+
 SMOKE = ("reconfig", "--config", "smoke")
 WALKS = ("--runs", 12, "--depth", 15, "--seed", 4)
 

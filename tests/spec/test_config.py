@@ -16,15 +16,14 @@ from hypothesis import strategies as st
 import kraftcheck.spec.cfg.config as config_module
 from kraftcheck.spec.cfg.config import (
     Assignment,
-    ConfigError,
     ModelConfig,
     Named,
-    Position,
     override,
     parse_config,
     parse_setting,
     read_config,
 )
+from kraftcheck.spec.cfg.parsing import ConfigError, TextPosition
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import ModelValue, Value, ordered
 
@@ -111,7 +110,7 @@ def test_model_values_are_numbered_where_the_file_first_names_them_on_a_right_ha
     ],
 )
 def test_keyword_with_one_name(keyword: str, field: str) -> None:
-    named = Named("Some", Position("three.cfg", 2, 2))
+    named = Named("Some", TextPosition("three.cfg", 2, 2))
     assert read(f"{keyword}\n Some") == replace(ModelConfig("three.cfg"), **{field: named})
     with pytest.raises(ConfigError) as caught:
         read(f"{keyword} A\n\n  {keyword} A")
@@ -136,7 +135,7 @@ def test_keyword_with_several_names(keyword: str, field: str) -> None:
     config = read(f"{keyword} B A\n{keyword}\nNEXT N {keyword} C A")
     found = getattr(config, field)
     assert names(found) == ["B", "A", "C"]
-    assert found[1].position == Position("three.cfg", 1, len(keyword) + 4)
+    assert found[1].position == TextPosition("three.cfg", 1, len(keyword) + 4)
     assert config == replace(ModelConfig("three.cfg"), next=config.next, **{field: found})
 
 
@@ -150,13 +149,13 @@ def test_check_deadlock(text: str, value: bool) -> None:
 def test_constants_and_substitutions(keyword: str) -> None:
     config = read(f"{keyword} A = 1\nB<-C Nat <- [Naturals]Small Nat <- Other\n{keyword}\n{keyword} D=d")
     assert list(config.constants) == ["A", "D"]
-    assert config.constants["D"] == Assignment("D", ModelValue("d"), Position("three.cfg", 4, len(keyword) + 2))
+    assert config.constants["D"] == Assignment("D", ModelValue("d"), TextPosition("three.cfg", 4, len(keyword) + 2))
     assert {what: by.name for what, by in config.substitutions.items()} == {
         "B": "C",
         "[Naturals]Nat": "Small",
         "Nat": "Other",
     }
-    assert config.substitutions["B"].position == Position("three.cfg", 2, 4)
+    assert config.substitutions["B"].position == TextPosition("three.cfg", 2, 4)
 
 
 def test_no_text_says_nothing() -> None:
@@ -178,9 +177,9 @@ def test_comments_and_line_ends(end: str) -> None:
         r"\* NEXT N",
     ]
     config = read(end.join(lines))
-    assert config.constants["A"].position == Position("three.cfg", 2, lines[1].index("A =") + 1)
-    assert config.init == Named("I", Position("three.cfg", 4, 8))
-    assert config.invariants == (Named("Inv", Position("three.cfg", 6, 14)),)
+    assert config.constants["A"].position == TextPosition("three.cfg", 2, lines[1].index("A =") + 1)
+    assert config.init == Named("I", TextPosition("three.cfg", 4, 8))
+    assert config.invariants == (Named("Inv", TextPosition("three.cfg", 6, 14)),)
     assert config.next is None
 
 
@@ -245,7 +244,7 @@ def test_error(text: str, place: str, message: str) -> None:
 
 
 def test_error_survives_a_process_boundary() -> None:
-    error = ConfigError("expected this", Position("three.cfg", 1, 2), "--set X")
+    error = ConfigError("expected this", TextPosition("three.cfg", 1, 2), "--set X")
     copy = pickle.loads(pickle.dumps(error))
     assert isinstance(copy, InputError)
     assert (str(copy), copy.position) == ("--set X: expected this", error.position)
@@ -289,13 +288,13 @@ def test_there_are_tlc_files() -> None:
 def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "three.cfg"
     path.write_bytes(gzip.compress(b"INIT I", mtime=0))
-    assert read_config(str(path)).init == Named("I", Position(str(path), 1, 6))
+    assert read_config(str(path)).init == Named("I", TextPosition(str(path), 1, 6))
 
 
 def test_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "three.cfg"
     path.write_bytes(b"\xef\xbb\xbfINIT I")
-    assert read_config(path).init == Named("I", Position(str(path), 1, 6))
+    assert read_config(path).init == Named("I", TextPosition(str(path), 1, 6))
 
 
 PACKED = gzip.compress(b"INIT I", mtime=0)
@@ -345,7 +344,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 def test_setting() -> None:
     setting = parse_setting(" MaxRestarts = 2 ", None)
-    assert setting == Assignment("MaxRestarts", 2, Position("--set", 1, 2))
+    assert setting == Assignment("MaxRestarts", 2, TextPosition("--set", 1, 2))
 
 
 @pytest.mark.parametrize(
@@ -436,7 +435,7 @@ def printed_configs(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
     sections: list[list[str]] = []
     says: dict[str, object] = {}
     bindings = draw(
-        st.dictionaries(NAMES, VALUES | NAMES.map(lambda name: Named(name, Position("", 0, 0))), max_size=4)
+        st.dictionaries(NAMES, VALUES | NAMES.map(lambda name: Named(name, TextPosition("", 0, 0))), max_size=4)
     )
     for name, value in bindings.items():
         if isinstance(value, Named):
@@ -480,7 +479,7 @@ def test_what_is_printed_is_what_is_read(drawn: tuple[str, dict[str, object]]) -
 
 @given(st.text(st.sampled_from(list('INIT VABX=<-[]{}(*)\\,"1\n#')) | st.characters(), max_size=60))
 def test_any_text_is_read_or_refused_with_a_place_in_it(text: str) -> None:
-    place = Position("three.cfg", 1, 1)
+    place = TextPosition("three.cfg", 1, 1)
     try:
         read(text)
     except ConfigError as error:

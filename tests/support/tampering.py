@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from kraftcheck.spec.tla.formatting import format_value, in_order
+from kraftcheck.spec.tla.formatting import format_value, in_tlc_order
 from kraftcheck.spec.tla.parsing import parse_value
 from kraftcheck.spec.values import Map, ModelValue, Value
 
@@ -17,7 +17,7 @@ Path = tuple[Any, ...]
 def fields(value: Value, path: Path = ()) -> Iterator[Path]:
     """Yield the place of everything in a value that can be changed by itself: leaves, sets and sequences."""
     if isinstance(value, Map | dict):
-        for key in value if isinstance(value, dict) else in_order(value):
+        for key in value if isinstance(value, dict) else in_tlc_order(value):
             yield from fields(value[key], (*path, ("value", key)))
             if not isinstance(key, str):
                 yield from fields(key, (*path, ("key", key)))
@@ -29,7 +29,7 @@ def fields(value: Value, path: Path = ()) -> Iterator[Path]:
     elif isinstance(value, frozenset):
         if value:
             yield path
-        for element in in_order(value):
+        for element in in_tlc_order(value):
             yield from fields(element, (*path, ("element", element)))
     else:
         yield path
@@ -63,7 +63,7 @@ def _other(value: Value, names: list[str], random: Random) -> Value:
     if isinstance(value, str):
         return random.choice(names)
     if isinstance(value, frozenset):
-        return value - {random.choice(in_order(value))}
+        return value - {random.choice(in_tlc_order(value))}
     return value[:-1]
 
 

@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     Shared,
 )
 from kraftcheck.spec import invariant
-from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.tla.parsing import parse_value
@@ -36,7 +36,7 @@ _CONJUNCT = re.compile(r"^/\\ (\w+) = (.*(?:\n(?!/\\ ).*)*)", re.MULTILINE)
 _LABEL = re.compile(r"^(?:State \d+: |\\\* )<(\w+).*>$", re.MULTILINE)
 
 
-def bound(path: str, protocol: type[Protocol] = Reconfig, *settings: str) -> Bound:
+def bound(path: str, protocol: type[Protocol] = Reconfig, *settings: str) -> BoundConfig:
     """Return a protocol bound to one of TLC's configurations, named as `counts/two-voters`, with settings put in."""
     config = read_config(TLC / f"{path}.cfg")
     return bind(protocol, override(config, [parse_setting(setting, config) for setting in settings]))

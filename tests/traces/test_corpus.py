@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, simulate
+from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of, note_file
-from kraftcheck.traces.notes import write_note
+from kraftcheck.traces.batch_folder import write_note
+from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of
 from tests.support.command_line import Run
 from tests.support.tlc import bound
+
+pytestmark = pytest.mark.kernel
 
 QUIET = Options(deadlock=False)
 
@@ -84,7 +86,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         for number in range(CHUNK + 3):
             (folder.path / f"walk_{number}.tla").write_text("")
         assert folder.done(chunks) == {}
-        write_note(note_file(folder.path, 1), {"runs": 3})
+        write_note(folder.note_file(folder.path, 1), {"runs": 3})
         assert folder.done(chunks) == {1: {"runs": 3}}
         (folder.path / f"walk_{CHUNK}.tla").unlink()
         assert folder.done(chunks) == {}
@@ -112,6 +114,7 @@ def files(folder: Path) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_same_files_however_they_are_made(run: Run, tmp_path: Path) -> None:
     expected, made = tmp_path / "expected", tmp_path / "made"
     assert run(*WORDS, "--runs", "230", "--out", expected).code == 0
@@ -135,6 +138,7 @@ def test_the_same_files_however_they_are_made(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_violation_on_a_walk_is_shown(run: Run, tmp_path: Path, ping: str) -> None:
     words = ("simulate", ping, "--runs", "120", "--no-deadlock", "--continue", "--quiet")
     shown = [run(*words, *more) for more in ((), (*ON_SPARK, "--out", tmp_path / "made"))]

@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.traces import TraceError, TraceFormat, detect_format, read_graph, read_states, read_traces, write_trace
-from kraftcheck.traces.replay.replayer import Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.samples import TLC, TOY, text_of
 
 SAMPLES = {
@@ -135,7 +135,7 @@ def read(text: str, seed: int, path: Path, walker: Replayer) -> str:
         json.dumps([replay.reason, replay.actions, replay.notes])
         if replay.problem is not None:
             assert_placed(replay.problem, path)
-        if replay.verdict is Verdict.CONFORMS:
+        if replay.verdict is ReplayVerdict.CONFORMS:
             assert replay.steps == len(replay.actions)
     assert verdicts
     return " ".join(sorted(verdicts))

@@ -15,24 +15,28 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.spark.description import describe
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.folder import Input, Output, inputs_of
-from kraftcheck.traces.pipeline.rows import Found, Reporter, changed
+from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
+from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
 from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
+
+pytestmark = pytest.mark.kernel
 
 # What becomes of one file
 
 
-def reporter() -> Reporter:
-    return Reporter(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT)
+def reporter() -> FileReplayer:
+    return FileReplayer(bound("counterexamples/joined", MCReconfig).protocol, "Init", None, DEFAULT_LIMIT)
 
 
-def rows_of(path: Path) -> Found:
+def rows_of(path: Path) -> FileRows:
     (found,) = reporter().rows(str(path))
     return found
 
@@ -118,6 +122,23 @@ def test_what_a_step_changes_is_named() -> None:
     assert list(changed(start, start)) == []
 
 
+def test_the_task_of_an_executor(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from kraftcheck.traces.pipeline.tasks import replay_files
+
+    (tmp_path / "broken").write_text("")
+    paths = [str(TLC / "counterexamples" / "joined.out.gz"), str(tmp_path / "broken")]
+    description = describe(bound("counterexamples/joined", MCReconfig).protocol, Options())
+    arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT, "user_files": "none"}
+    batches = replay_files(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
+    good, broken = pa.Table.from_batches(batches).to_pylist()
+    assert [good["file"], broken["file"]] == paths
+    expected = rows_of(TLC / "counterexamples" / "joined.out.gz")
+    assert good["steps"] == expected.steps
+    assert [trace["verdict"] for trace in (*good["traces"], *broken["traces"])] == ["conforms", "unreadable"]
+    assert [error["line"] for error in broken["errors"]] == [1]
+
+
 # The folder
 
 
@@ -134,28 +155,29 @@ def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
 
 
 def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> None:
-    identity = {"model": "m", "constants": {"N": 1}}
-    file = Input("/a", 1, 2)
-    with Output(tmp_path / "out", identity) as output:
+    identity = {"model": "m", "constants": {"N": ["1", "01"]}}
+    file = InputFile("/a", 1, 2)
+    with PipelineFolder(tmp_path / "out", identity) as output:
         assert (output.done(), output.next_batch()) == (set(), 1)
         for table in ("traces", "steps", "errors"):
             Path(output.staging(table)).mkdir(parents=True)
         output.accept(1, [file], 0.5)
         with pytest.raises(InputError, match=r"it is in use by another run \(process \d+\)"):
-            Output(tmp_path / "out", identity)
+            PipelineFolder(tmp_path / "out", identity)
     (tmp_path / "out" / "traces" / "batch=00002").mkdir()
     (tmp_path / "out" / "staging" / "raw").mkdir(parents=True)
-    with Output(tmp_path / "out", identity) as output:
+    with PipelineFolder(tmp_path / "out", identity) as output:
         assert (output.done(), output.next_batch()) == ({file}, 2)
     assert not (tmp_path / "out" / "traces" / "batch=00002").exists()
     assert not (tmp_path / "out" / "staging").exists()
     assert (tmp_path / "out" / "traces" / "batch=00001").exists()
-    with pytest.raises(InputError, match="it belongs to another run: constants differs in N; choose another folder"):
-        Output(tmp_path / "out", {"model": "m", "constants": {"N": 2}})
+    problem = r"it belongs to another run \(choose another folder\): the constant N: 1 there, now 2"
+    with pytest.raises(InputError, match=problem):
+        PipelineFolder(tmp_path / "out", {"model": "m", "constants": {"N": ["2", "02"]}})
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter").write_text("")
-    with pytest.raises(InputError, match="expected a new folder, or one of an earlier run; found letter in it"):
-        Output(tmp_path / "other", identity)
+    with pytest.raises(InputError, match="expected a folder that is new or of an earlier run, found letter in it"):
+        PipelineFolder(tmp_path / "other", identity)
 
 
 # On Spark
@@ -213,6 +235,7 @@ def pipeline(source: Path, out: Path, *more: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
     broken, tampered = corpus(tmp_path / "in", 60, 6, 5)
     code, summary = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
@@ -298,9 +321,13 @@ def test_50_broken_files_among_1000(tmp_path: Path) -> None:
         assert row["column"] >= 1
 
 
-@pytest.mark.spark
-def test_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_that_are_not_there(tmp_path: Path) -> None:
     assert main(["pipeline", str(tmp_path / "none"), "--out", str(tmp_path / "o"), "--model", "lock-service"]) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.out").write_text("x")
     words = ["pipeline", str(tmp_path / "a.out"), "--out", str(tmp_path / "o"), "--model", "lock-service"]
     assert main([*words, "--master", "nonsense"]) == 2

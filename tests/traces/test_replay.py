@@ -18,7 +18,7 @@ from kraftcheck.spec.values import Map, ModelValue, Value
 from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace
 from kraftcheck.traces.replay.differences import differences
 from kraftcheck.traces.replay.divergence import Kind
-from kraftcheck.traces.replay.replayer import Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 
 C1, C2 = ModelValue("c1", 0), ModelValue("c2", 1)
 LOCKS = LockService(clients=frozenset({C1, C2}), losses=1)
@@ -62,7 +62,7 @@ def swapped(state: TraceState) -> TraceState:
 
 def test_a_behaviour_conforms() -> None:
     replay = Replayer(LOCKS).replay_trace(behaviour(ROUND))
-    assert replay.verdict is Verdict.CONFORMS
+    assert replay.verdict is ReplayVerdict.CONFORMS
     assert replay.actions == ("Ask", "Grant", "Enter", "Leave", "Free")
     assert (replay.steps, replay.diverged_at, replay.reason, replay.notes) == (5, None, None, ())
 
@@ -71,14 +71,14 @@ def test_a_behaviour_conforms() -> None:
 def test_every_format_that_we_write(name: str, tmp_path: Path) -> None:
     write_trace(behaviour(ROUND), tmp_path / name)
     (replay,) = Replayer(LOCKS).replay(tmp_path / name)
-    assert replay.verdict is Verdict.CONFORMS, replay.reason
+    assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
     assert replay.actions == ("Ask", "Grant", "Enter", "Leave", "Free")
 
 
 def test_a_property_that_is_not_violated_is_noted() -> None:
     trace = behaviour(ROUND)
     replay = Replayer(LOCKS).replay_trace(replace(trace, violated="MutualExclusion"))
-    assert replay.verdict is Verdict.CONFORMS
+    assert replay.verdict is ReplayVerdict.CONFORMS
     assert replay.notes == ("MutualExclusion, which it is said to violate, holds in its last state",)
     assert Replayer(LOCKS).replay_trace(replace(trace, violated="Unheard")).notes == ()
 
@@ -90,7 +90,7 @@ def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path
     walker, seen = Replayer(LOCKS), set()
     for _ in range(4):
         (replay,) = walker.replay(tmp_path / "trace")
-        assert (replay.verdict, replay.steps) == (Verdict.CONFORMS, 6)
+        assert (replay.verdict, replay.steps) == (ReplayVerdict.CONFORMS, 6)
         seen.add(id(walker.semantics))
     assert len(seen) > 1
 
@@ -210,7 +210,7 @@ def test_another_kind_of_value_cannot_be_read(variable: str, text: str, problem:
     trace = changed(behaviour(ROUND), 3, variable, text)
     write_trace(trace, tmp_path / "trace")
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
-    assert replay.verdict is Verdict.UNREADABLE
+    assert replay.verdict is ReplayVerdict.UNREADABLE
     lines = (tmp_path / "trace").read_text().splitlines()
     line = next(n for n in range(lines.index("State 3: <Grant>"), 99) if lines[n].startswith(f"/\\ {variable} = "))
     assert (replay.problem or "").startswith(f"{tmp_path / 'trace'}:{line + 1}:{len(variable) + 7}: {problem}")
@@ -228,7 +228,7 @@ def test_a_trace_that_begins_with_permuted_hosts() -> None:
     steps = ("Grant server", "Enter c1", "Leave c1")
     states = tuple(swapped(state) for state in behaviour_of(protocol, steps))
     replay = Replayer(protocol).replay_trace(Trace("", 0, TraceFormat.TLC_LOG, states))
-    assert replay.verdict is Verdict.CONFORMS
+    assert replay.verdict is ReplayVerdict.CONFORMS
     note = "it begins in an initial state in which c1 stands for our c2, c2 stands for our c1"
     assert replay.notes == (note,)
 
@@ -236,11 +236,11 @@ def test_a_trace_that_begins_with_permuted_hosts() -> None:
 def test_a_jump_to_a_permuted_state_under_symmetry() -> None:
     trace = behaviour(("Ask c1", "Ask c2", "Grant server", "Enter c1"))
     jumping = replace(trace, states=(*trace.states[:3], *map(swapped, trace.states[3:])))
-    assert Replayer(LOCKS).replay_trace(jumping).verdict is Verdict.CONFORMS  # to the server both are equal here
+    assert Replayer(LOCKS).replay_trace(jumping).verdict is ReplayVerdict.CONFORMS  # to the server both are equal here
     jumping = replace(trace, states=(*trace.states[:4], *map(swapped, trace.states[4:])))
     assert Replayer(LOCKS).replay_trace(jumping).diverged_at == 5
     replay = Replayer(LOCKS, symmetry="symmClients").replay_trace(jumping)
-    assert replay.verdict is Verdict.CONFORMS
+    assert replay.verdict is ReplayVerdict.CONFORMS
     where = "from state 4 to state 5 under SYMMETRY"
     assert replay.notes == (f"{where}: in the latter c1 stands for our c2, c2 stands for our c1",)
     wrong = renamed(jumping, 5, "Leave")
@@ -265,7 +265,7 @@ def test_a_lasso_leads_back(tmp_path: Path) -> None:
     trace = behaviour(("Ask c2", *ROUND[:4]))
     write_trace(replace(trace, ending=Ending(2, "Free")), tmp_path / "trace")
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
-    assert replay.verdict is Verdict.CONFORMS, replay.reason
+    assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
     assert replay.actions == ("Ask", "Ask", "Grant", "Enter", "Leave", "Free")
     assert replay.steps == 6
     for ending, at in ((Ending(3, "Free"), 3), (Ending(2, "Enter"), 2), (Ending(1), 1)):
@@ -274,7 +274,7 @@ def test_a_lasso_leads_back(tmp_path: Path) -> None:
 
 def test_stuttering_for_ever_is_said() -> None:
     replay = Replayer(LOCKS).replay_trace(replace(behaviour(ROUND), ending=Ending()))
-    assert replay.verdict is Verdict.CONFORMS
+    assert replay.verdict is ReplayVerdict.CONFORMS
     assert (replay.steps, len(replay.notes)) == (5, 1)
 
 
@@ -282,11 +282,11 @@ def test_a_trace_that_is_cut_short(tmp_path: Path) -> None:
     text = "".join(as_text(behaviour(ROUND)))
     (tmp_path / "trace").write_text(text)
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
-    assert (replay.verdict, replay.steps) == (Verdict.CONFORMS, 5)
+    assert (replay.verdict, replay.steps) == (ReplayVerdict.CONFORMS, 5)
     assert replay.notes == ("the file ends after state 6, before the trace is seen to end",)
     (tmp_path / "trace").write_text(text[: text.index("State 5") - 20])
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
-    assert replay.verdict in (Verdict.CONFORMS, Verdict.UNREADABLE)
+    assert replay.verdict in (ReplayVerdict.CONFORMS, ReplayVerdict.UNREADABLE)
     assert replay.steps < 5
 
 
@@ -294,7 +294,7 @@ def test_a_file_damaged_after_it_diverged(tmp_path: Path) -> None:
     text = "".join(as_text(renamed(behaviour(ROUND), 3, "Leave")))
     (tmp_path / "trace").write_text(text.replace("State 5: <Leave>", "State 7: <Leave>"))
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
-    assert (replay.verdict, replay.diverged_at) == (Verdict.DIVERGES, 3)
+    assert (replay.verdict, replay.diverged_at) == (ReplayVerdict.DIVERGES, 3)
     assert "expected state 5" in (replay.problem or "")
 
 
@@ -310,7 +310,7 @@ def test_traces_after_one_that_diverges(tmp_path: Path) -> None:
 
 def test_a_variant_goes_another_way() -> None:
     impatient = ImpatientServer(clients=LOCKS.clients, losses=1)
-    assert Replayer(impatient).replay_trace(behaviour(ROUND)).verdict is Verdict.CONFORMS
+    assert Replayer(impatient).replay_trace(behaviour(ROUND)).verdict is ReplayVerdict.CONFORMS
     trace = behaviour(("Ask c1", "Grant server", "Expire server"), impatient)
     found = Replayer(LOCKS).replay_trace(trace)
     assert found.diverged_at == 4

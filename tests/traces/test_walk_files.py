@@ -8,14 +8,17 @@ import pytest
 
 from kraftcheck.catalogue import find_model, shipped_models
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.searches.random_walks import Plan, simulate
+from kraftcheck.explorer.tables.random_walks import Plan, simulate
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.corpus.walk_files import WalkWriter
-from kraftcheck.traces.replay.replayer import Replayer, Verdict
+from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.kraft_model.searches import bound
 
+pytestmark = pytest.mark.kernel
+
+BRIEFLY = "default"  # of each model, without the others: they are slow
 CASES = [
-    (name, config)
+    pytest.param(name, config, marks=[pytest.mark.slow] * (config != BRIEFLY))
     for name in shipped_models()
     for config in find_model(name).configurations
     if config.startswith("default")
@@ -30,5 +33,5 @@ def test_walks_conform(tmp_path: Path, model: str, config: str) -> None:
     walker = Replayer(given.protocol, init=given.init, symmetry=given.symmetry)
     replays = [replay for file in sorted(tmp_path.iterdir()) for replay in walker.replay(file)]
     assert len(replays) == 4
-    assert {(replay.verdict, replay.reason) for replay in replays} == {(Verdict.CONFORMS, None)}
+    assert {(replay.verdict, replay.reason) for replay in replays} == {(ReplayVerdict.CONFORMS, None)}
     assert sum(replay.steps for replay in replays) > 8

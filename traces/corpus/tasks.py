@@ -11,13 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.explorer.spark.description import as_text, revive
-from kraftcheck.explorer.tables.searches.random_walks import Plan, RandomWalks, Walks
+from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks
+from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.corpus.folder import Chunk, Note, note_file
+from kraftcheck.traces.batch_folder import Note, write_note
+from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder
 from kraftcheck.traces.corpus.walk_files import WalkWriter
-from kraftcheck.traces.notes import write_note
 
 DDL = "chunk int not null, note string not null"
 SCHEMA = pa.schema(
@@ -25,26 +27,19 @@ SCHEMA = pa.schema(
 )
 
 
-class CorpusWalks(RandomWalks):
-    """Random walks of which only states and the names of actions are told: what their files hold."""
-
-    def trace(self, walks: Walks, w: int, length: int) -> tuple[TraceStep, ...]:
-        """Return the first states of a walk with the action that led to each."""
-        states = [self.learner.decode_state(row) for row in walks.rows(w, length)]
-        names = [None, *(self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist())]
-        return tuple(map(TraceStep, states, names))
+def _as_filed(states: list[State], actions: list[str]) -> Behaviour:
+    """Return a walk with what its file holds: states, and the names of actions."""
+    return tuple(map(TraceStep, states, [None, *actions]))
 
 
-class Maker:
+class ChunkMaker:
     """Makes chunks; what it learns for one it keeps for the next."""
 
     def __init__(self, description: dict[str, Any], plan: Plan, folder: Path, user_files: Path) -> None:
         protocol, options = revive(description, user_files)
-        self._folder = folder
         self._plan = plan
-        self._walks = CorpusWalks(
-            protocol, options, replace(plan, runs=0), WalkWriter(StateView(protocol), folder)
-        )
+        writer = WalkWriter(StateView(protocol), folder)
+        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _as_filed)
         self._walks.run()
 
     def make(self, chunk: Chunk) -> Note:
@@ -60,18 +55,19 @@ class Maker:
 
 
 @lru_cache(maxsize=1)
-def _maker(description: str, plan: str, folder: str, user_files: str) -> Maker:
-    return Maker(json.loads(description), Plan(**json.loads(plan)), Path(folder), Path(user_files))
+def _maker(arguments: str) -> ChunkMaker:
+    given = json.loads(arguments)
+    return ChunkMaker(given["description"], Plan(**given["plan"]), Path(given["folder"]), Path(given["user_files"]))
 
 
 def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """Make the chunks of tasks whose numbers batches hold; yield what was found, which is noted in the folder too."""
-    plan, folder = as_text(arguments["plan"]), arguments["folder"]
-    maker = _maker(as_text(arguments["description"]), plan, folder, arguments["user_files"])
+    lasting = {name: value for name, value in arguments.items() if name != "tasks"}
+    maker, folder = _maker(as_text(lasting)), Path(arguments["folder"])
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for given in arguments["tasks"][number]:
                 chunk = Chunk(*given)
                 note = maker.make(chunk)
-                write_note(note_file(Path(folder), chunk.number), note)
+                write_note(CorpusFolder.note_file(folder, chunk.number), note)
                 yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [as_text(note)]}, schema=SCHEMA)

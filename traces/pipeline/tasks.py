@@ -11,47 +11,31 @@ from typing import Any
 import pyarrow as pa
 
 from kraftcheck.explorer.spark.description import as_text, revive
-from kraftcheck.traces.pipeline.rows import Found, Reporter
+from kraftcheck.traces.pipeline.rows import COLUMNS, FileReplayer
 
-_TRACE = pa.struct(
-    [
-        ("index", pa.int32()),
-        ("format", pa.string()),
-        ("steps", pa.int32()),
-        ("verdict", pa.string()),
-        ("diverged_step", pa.int32()),
-        ("reason", pa.string()),
-        ("seconds", pa.float64()),
-        ("notes", pa.list_(pa.string())),
-    ]
-)
-_STEP = pa.struct(
-    [
-        ("index", pa.int32()),
-        ("step", pa.int32()),
-        ("action", pa.string()),
-        ("actor", pa.string()),
-        ("changed", pa.list_(pa.string())),
-        ("state", pa.binary()),
-    ]
-)
-_ERROR = pa.struct([("index", pa.int32()), ("line", pa.int32()), ("column", pa.int32()), ("message", pa.string())])
+_TYPES = {
+    "int": pa.int32(),
+    "string": pa.string(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "array<string>": pa.list_(pa.string()),
+}
 
-SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("traces", pa.list_(_TRACE)),
-        ("steps", pa.list_(_STEP)),
-        ("errors", pa.list_(_ERROR)),
-    ]
-)
+
+def _rows_of(columns: str) -> pa.DataType:
+    declared = [column.split(" ") for column in columns.split(", ")]
+    return pa.list_(pa.struct([(name, _TYPES[kind]) for name, kind in declared]))
+
+
+SCHEMA = pa.schema([("file", pa.string()), *((table, _rows_of(columns)) for table, columns in COLUMNS.items())])
 
 
 @lru_cache(maxsize=1)
-def _reporter(description: str, symmetry: str | None, limit_bytes: int, user_files: str) -> Reporter:
+def _replayer(arguments: str) -> FileReplayer:
     """Return what replays in this process: what it learned of one file serves the next."""
-    protocol, options = revive(json.loads(description), Path(user_files))
-    return Reporter(protocol, options.init, symmetry, limit_bytes)
+    given = json.loads(arguments)
+    protocol, options = revive(given["description"], Path(given["user_files"]))
+    return FileReplayer(protocol, options.init, given["symmetry"], given["limit_bytes"])
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
@@ -60,19 +44,14 @@ def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[
     Parameters
     ----------
     arguments
-        The description of the protocol, the symmetry and the limit on what a file may unpack to.
+        The description of the protocol, the symmetry, the limit on what a file may unpack to, and the folder of the
+        user's files.
     batches
         Arrow batches whose first column holds the paths.
     """
-    reporter = _reporter(
-        as_text(arguments["description"]), arguments["symmetry"], arguments["limit_bytes"], arguments["user_files"]
-    )
+    replayer = _replayer(as_text(arguments))
     for batch in batches:
         for path in batch.column(0).to_pylist():
-            for found in reporter.rows(path):
-                yield _batch(path, found)
-
-
-def _batch(path: str, found: Found) -> Any:
-    rows = {"file": [path], "traces": [found.traces], "steps": [found.steps], "errors": [found.errors]}
-    return pa.RecordBatch.from_pydict(rows, schema=SCHEMA)
+            for found in replayer.rows(path):
+                rows = {"file": [path], **{table: [getattr(found, table)] for table in COLUMNS}}
+                yield pa.RecordBatch.from_pydict(rows, schema=SCHEMA)

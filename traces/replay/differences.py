@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kraftcheck.spec.tla.formatting import in_order, one_line
+from kraftcheck.spec.display import cut
+from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
 from kraftcheck.spec.values import Map, ModelValue, Value
 
 LONGEST_PLACE = 96
@@ -83,6 +84,9 @@ class _Comparison:
         """Return a value on one line, with short names where there are."""
         return one_line(self._named(value))
 
+    def _short(self, value: Value) -> str:
+        return cut(self.text(value), LONGEST_PLACE)
+
     def _named(self, value: Value) -> Value:
         kind = type(value)
         if kind is tuple:
@@ -117,7 +121,7 @@ class _Comparison:
     def _functions(self, path: str, trace: Value, protocol: Value) -> Iterator[Difference]:
         theirs, ours = _pairs(trace), _pairs(protocol)
         more, less = [key for key in theirs if key not in ours], [key for key in ours if key not in theirs]
-        for key in in_order(key for key in ours if key in theirs):
+        for key in in_tlc_order(key for key in ours if key in theirs):
             yield from self.between(path + self._place(key, ours), theirs[key], ours[key])
         for key, near in self._paired(more, less):
             if key is not None and near is not None:
@@ -132,14 +136,14 @@ class _Comparison:
     def _sets(self, path: str, trace: frozenset[Value], protocol: frozenset[Value]) -> Iterator[Difference]:
         for element, near in self._paired(list(trace - protocol), list(protocol - trace)):
             if element is not None and near is not None:
-                yield from self.between(f"{path}{{{self._cut(near)}}}", element, near)
+                yield from self.between(f"{path}{{{self._short(near)}}}", element, near)
             else:
                 yield self.difference(path, element, near, is_element=True)
 
     def _paired(self, more: list[Value], less: list[Value]) -> Iterator[tuple[Value, Value]]:
         """Yield records that both sides have in a slightly different form as pairs, the others by themselves."""
-        rest = in_order(less)
-        for value in in_order(more):
+        rest = in_tlc_order(less)
+        for value in in_tlc_order(more):
             near = min(rest, key=lambda other: _distance(value, other), default=None)
             if near is not None and 2 * _distance(value, near) <= len(value if isinstance(value, Map) else ()):
                 rest.remove(near)
@@ -152,11 +156,7 @@ class _Comparison:
     def _place(self, key: Value, function: Mapping[Value, Value]) -> str:
         if type(key) is str and all(type(name) is str for name in function):
             return f".{key}"
-        return f"[{self._cut(key)}]"
-
-    def _cut(self, value: Value) -> str:
-        text = self.text(value)
-        return text if len(text) <= LONGEST_PLACE else text[: LONGEST_PLACE - 3] + "..."
+        return f"[{self._short(key)}]"
 
 
 def _pairs(value: Value) -> Mapping[Value, Value]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import explain_text
-from kraftcheck.spec.display import text_of
+from kraftcheck.spec.diagnosis.why import diagnosis_text
+from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import StateView, ViewError
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Record, Value, field_names
 from kraftcheck.traces.replay.differences import Difference, differences
 
@@ -121,7 +122,7 @@ class Judge:
     semantics, view
         Of the protocol.
     theirs
-        What to call where the states come from.
+        What to call the place that states come from: "trace", or "dump".
     """
 
     def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
@@ -129,6 +130,8 @@ class Judge:
         self._semantics = semantics
         self._view = view
         self._protocol = semantics.protocol
+        self._network_actions = semantics.network.own_actions()
+        self._actions = [*self._protocol.actions, *self._network_actions]
 
     def no_start(self, wanted: Wanted, starts: Iterable[State]) -> Divergence:
         """Say why a state is no initial state.
@@ -144,29 +147,10 @@ class Judge:
         text = self._problem(wanted) or f"state {wanted.number} is no initial state"
         text += "; compared with the nearest initial state" if found else ""
         kind = Kind.STATE if wanted.problem else Kind.START
-        different = tuple(found)
-        return Divergence(kind, wanted.number, wanted.line, None, None, text, None, different, theirs=self._theirs)
+        return Divergence(kind, wanted.number, wanted.line, None, None, text, None, tuple(found), theirs=self._theirs)
 
-    def other_name(
-        self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
-    ) -> Divergence:
-        """Say by which actions a state follows, none of which is the one that the trace names.
-
-        Parameters
-        ----------
-        wanted, state, steps
-            See `no_step`.
-        leading
-            Those of the steps that lead to it.
-        """
-        names = " or ".join(dict.fromkeys(self.told(step) for step in leading))
-        text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by {wanted.action}"
-        text += f" as the {self._theirs} says{self._unknown(wanted.action)}"
-        named = [step for step in steps if step.action == wanted.action]
-        return self._with_reason(Kind.NAME, wanted, text, *self._nearest(wanted, named), state, steps)
-
-    def no_step(self, wanted: Wanted, state: State, steps: Sequence[Transition]) -> Divergence:
-        """Say why no step leads to a state.
+    def no_step(self, wanted: Wanted, state: State, leading: Sequence[Transition] = ()) -> Divergence:
+        """Say why no step, or none of the action that the trace names, leads to a state.
 
         Parameters
         ----------
@@ -174,44 +158,38 @@ class Judge:
             The state.
         state
             The one from which it should follow.
-        steps
-            All steps from there.
+        leading
+            Steps of other actions that lead to it.
         """
-        nearest, found = self._nearest(wanted, steps)
-        where = f"state {wanted.number} does not follow from state {wanted.before}"
+        steps = list(self._semantics.transitions(state))
+        named = [step for step in steps if step.action == wanted.action]
+        nearest, found = self._nearest(wanted, named if leading or named else steps)
         kind = Kind.STATE if wanted.problem else Kind.STEP
         text = self._problem(wanted)
-        if text is None and self._differences(wanted, state) == []:
+        if leading:
+            kind = Kind.NAME
+            names = " or ".join(dict.fromkeys(map(self.told, leading)))
+            text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by {wanted.action}"
+            text += f" as the {self._theirs} says{self._unknown(wanted.action)}"
+        elif text is None and self._differences(wanted, state) == []:
             kind, found = Kind.STUTTERING, []
             text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
             text += f"{self._theirs} call it stuttering"
         elif text is None:
-            text = where + (f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else "")
+            text = f"state {wanted.number} does not follow from state {wanted.before}"
+            text += f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else ""
             text += ", from which nothing follows at all" if not steps else ""
-        if nearest is not None and kind is not Kind.STUTTERING:
-            which = "the nearest step of that name" if nearest.action == wanted.action else "the nearest step"
-            text += f"; {which} is {self.told(nearest)}"
-        return self._with_reason(kind, wanted, text, nearest, found, state, steps)
-
-    def _with_reason(
-        self,
-        kind: Kind,
-        wanted: Wanted,
-        text: str,
-        nearest: Transition | None,
-        found: Iterable[Difference],
-        state: State,
-        steps: Iterable[Transition],
-    ) -> Divergence:
-        enabled = self._enabled(steps)
-        named, why = wanted.action, None
-        known = named in self._protocol.actions or named in self._semantics.network.own_actions()
-        if named is not None and known and named not in [item.action for item in enabled]:
-            why = explain_text(self._semantics, state, named)
         told = None if nearest is None else self.told(nearest)
+        if told is not None and kind in (Kind.STATE, Kind.STEP):
+            text += f"; the nearest step{' of that name' if named else ''} is {told}"
+        enabled = self._enabled(steps)
+        why = None
+        if not named and wanted.action in self._actions:
+            why = diagnosis_text(self._semantics, state, wanted.action)
         return Divergence(
-            kind, wanted.number, wanted.line, wanted.before, named, text, told, tuple(found), enabled, why, self._theirs
-        )
+            kind, wanted.number, wanted.line, wanted.before, wanted.action, text, told, tuple(found), enabled, why,
+            self._theirs,
+        )  # fmt: skip
 
     def _problem(self, wanted: Wanted) -> str | None:
         if wanted.problem is None:
@@ -219,9 +197,8 @@ class Judge:
         return f"state {wanted.number} is no state of {self._protocol.name()}: {wanted.problem}"
 
     def _unknown(self, name: str | None) -> str:
-        if name is None or name in self._protocol.actions or name in self._semantics.network.own_actions():
-            return ""
-        return f" (there is no action of that name in {self._protocol.name()})"
+        known = name is None or name in self._actions
+        return "" if known else f" (there is no action of that name in {self._protocol.name()})"
 
     def _differences(self, wanted: Wanted, state: State) -> list[Difference]:
         if wanted.variables is None:
@@ -229,29 +206,23 @@ class Judge:
         return differences(wanted.variables, self._view.variables(state), short_names(self._view, state))
 
     def _nearest(self, wanted: Wanted, steps: Sequence[Transition]) -> tuple[Transition | None, list[Difference]]:
-        """Return the step that leads most nearly to a state, of the named action if it has any; and what differs."""
-        if wanted.variables is None:
+        """Return the step that leads most nearly to a state, and what differs."""
+        if wanted.variables is None or not steps:
             return None, []
-        named = [step for step in steps if step.action == wanted.action] or steps
-        found = [(self._differences(wanted, step.target), step) for step in named]
-        if not found:
-            return None, []
-        different, step = min(found, key=lambda pair: len(pair[0]))
-        return step, different
+        return min(((step, self._differences(wanted, step.target)) for step in steps), key=lambda pair: len(pair[1]))
 
     def _enabled(self, steps: Iterable[Transition]) -> tuple[Enabled, ...]:
-        ways: dict[str, dict[str, None]] = {}
+        ways: dict[str, dict[str, None]] = {name: {} for name in self._actions}
         for step in steps:
-            ways.setdefault(step.action, {})[self._way(step)] = None
-        known = [*self._protocol.actions, *self._semantics.network.own_actions()]
-        return tuple(Enabled(name, tuple(ways[name])) for name in known if name in ways)
+            ways[step.action][self._way(step)] = None
+        return tuple(Enabled(name, tuple(found)) for name, found in ways.items() if found)
 
     def told(self, step: Transition) -> str:
         """Return a step in words: `HandleVote by n2 on Vote from n1`."""
         return f"{step.action} {self._way(step)}"
 
     def _way(self, step: Transition) -> str:
-        if step.action in self._semantics.network.own_actions():
+        if step.action in self._network_actions:
             who = "by the network"
         else:
             who = "by the environment" if step.actor is None else f"by {text_of(step.actor)}"
@@ -270,23 +241,16 @@ def short_names(view: StateView, state: State) -> dict[Value, str]:
 
 def _listed(found: Sequence[Difference], theirs: str) -> str:
     """Return the first few differences in words."""
-    if not found:
-        return "the same"
     texts = [_in_words(difference, theirs) for difference in found[:SHOWN]]
     more = len(found) - SHOWN
     return "; ".join(texts) + (f"; and {more} more {'difference' if more == 1 else 'differences'}" if more > 0 else "")
 
 
 def _in_words(difference: Difference, theirs: str) -> str:
-    path, trace, protocol, is_element = difference
-    if trace is None:
-        return f"{path} {'with' if is_element else '='} {_cut(protocol)} (not in the {theirs})"
-    if protocol is None:
-        text = _cut(trace)
-        return f"{path} without {text} (in the {theirs})" if is_element else f"no {path} (in the {theirs}: {text})"
-    return f"{path} = {_cut(protocol)} (in the {theirs}: {_cut(trace)})"
-
-
-def _cut(text: str | None) -> str:
-    text = text or ""
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+    trace, protocol = (cut(text or "", LONGEST_VALUE) for text in (difference.trace, difference.protocol))
+    path, is_element = difference.path, difference.is_element
+    if difference.trace is None:
+        return f"{path} {'with' if is_element else '='} {protocol} (not in the {theirs})"
+    if difference.protocol is None:
+        return f"{path} without {trace} (in the {theirs})" if is_element else f"no {path} (in the {theirs}: {trace})"
+    return f"{path} = {protocol} (in the {theirs}: {trace})"

@@ -5,10 +5,11 @@ Memory does not grow with a file: states are read, compared with what the protoc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from math import factorial, prod
 from os import PathLike, fspath
 
 from kraftcheck.spec.display import text_of
@@ -17,15 +18,15 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
-from kraftcheck.spec.tla.view import StateView, ViewError
-from kraftcheck.spec.values import Value
+from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted
-from kraftcheck.traces.replay.states import StateReader
-from kraftcheck.traces.trace import Trace, TraceEnd, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.replay.state_reader import StateReader
+from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 REMEMBERED = 10_000
 """States after which what was learned of the protocol is forgotten, so that memory does not grow with a file."""
@@ -34,7 +35,7 @@ LARGEST_GROUP = 50_000
 """Permutations that are tried."""
 
 
-class Verdict(StrEnum):
+class ReplayVerdict(StrEnum):
     """What became of a trace."""
 
     CONFORMS = "conforms"
@@ -72,7 +73,7 @@ class Replay:
     index: int
     format: TraceFormat | None
     steps: int
-    verdict: Verdict
+    verdict: ReplayVerdict
     actions: tuple[str, ...] = ()
     divergence: Divergence | None = None
     problem: str | None = None
@@ -91,7 +92,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayedState:
     """A state of a trace that conforms, with the step that led there.
 
     Attributes
@@ -144,17 +145,17 @@ class Replayer:
         symmetry: str | None = None,
         limit_bytes: int = DEFAULT_LIMIT,
         report: Callable[[], None] | None = None,
-        watch: Callable[[Step], None] | None = None,
+        watch: Callable[[ReplayedState], None] | None = None,
     ) -> None:
         self._report = report
         self.watch = watch
         self.protocol = protocol
+        self.symmetry = symmetry
         self.limit_bytes = limit_bytes
         self._learn()
         self.starts = initial_states(self.semantics, init)
         self._cache = ValueCache()
-        self._groups: dict[str | None, list[Permutation]] = {None: []}
-        self.symmetry = symmetry
+        self._groups: dict[str | None, list[Permutation]] = {}
 
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
@@ -162,13 +163,13 @@ class Replayer:
         self.judge = Judge(self.semantics, self.view)
         self._walked = 0
 
-    def forgets(self) -> bool:
-        """Count a state; forget what was learned, and say so, where it has become much."""
+    def count_state(self) -> None:
+        """Count a state; forget what was learned where it has become much."""
         self._walked += 1
-        if self._walked < REMEMBERED:
-            return False
-        self._learn()
-        return True
+        if self._walked >= REMEMBERED:
+            self._learn()
+        if self._report is not None:
+            self._report()
 
     def replay(self, path: str | PathLike[str]) -> Iterator[Replay]:
         """Walk the traces of a file, in memory that does not grow with the file.
@@ -188,26 +189,8 @@ class Replayer:
         ProtocolError
             Where the protocol breaks the language's contract.
         """
-        walk: _Walk | None = None
-        index = 0
-        try:
-            for event in stream_traces(path, limit_bytes=self.limit_bytes, cache=self._cache):
-                if isinstance(event, TraceHead):
-                    walk = _Walk(self, event, partial(self._read_again, event))
-                    continue
-                assert walk is not None
-                if isinstance(event, TraceState):
-                    if self._report is not None:
-                        self._report()
-                    walk.take(event)
-                else:
-                    yield walk.end(event)
-                    walk, index = None, index + 1
-        except TraceError as error:
-            if walk is None:
-                yield Replay(fspath(path), index, None, 0, Verdict.UNREADABLE, problem=str(error))
-            else:
-                yield walk.broken(error)
+        events = stream_traces(path, limit_bytes=self.limit_bytes, cache=self._cache)
+        return self._replay(events, fspath(path), self._read_again)
 
     def replay_trace(self, trace: Trace) -> Replay:
         """Walk a trace that is in memory.
@@ -227,11 +210,31 @@ class Replayer:
         ProtocolError
             Where the protocol breaks the language's contract.
         """
-        head = TraceHead(trace.file, trace.index, trace.format, trace.violated, trace.problem, trace.untyped)
-        walk = _Walk(self, head, lambda number: trace.states[number - 1])
-        for state in trace.states:
-            walk.take(state)
-        return walk.end(TraceEnd(trace.ending, trace.complete))
+        (found,) = self._replay(trace.events(), trace.file, lambda head, number: trace.states[number - 1])
+        return found
+
+    def _replay(
+        self, events: Iterator[TraceEvent], file: str, earlier: Callable[[TraceHead, int], TraceState]
+    ) -> Iterator[Replay]:
+        """Walk traces; `earlier` returns an earlier state of one."""
+        walk: _Walk | None = None
+        index = 0
+        try:
+            for event in events:
+                if isinstance(event, TraceHead):
+                    walk = _Walk(self, event, partial(earlier, event))
+                    continue
+                assert walk is not None
+                if isinstance(event, TraceState):
+                    walk.take(event)
+                else:
+                    yield walk.end(event)
+                    walk, index = None, index + 1
+        except TraceError as error:
+            if walk is None:
+                yield Replay(file, index, None, 0, ReplayVerdict.UNREADABLE, problem=str(error))
+            else:
+                yield walk.broken(error)
 
     def _read_again(self, head: TraceHead, number: int) -> TraceState:
         """Return an earlier state of a trace, which is not kept."""
@@ -244,12 +247,11 @@ class Replayer:
 
     def group(self, symmetry: str | None) -> list[Permutation]:
         """Return the permutations of a symmetry but the identity; none where there are too many to try."""
-        found = self._groups.get(symmetry)
-        if found is None:
-            assert symmetry is not None
-            sets = self.protocol.symmetry_sets(symmetry)
-            found = self._groups[symmetry] = [] if _order(sets) > LARGEST_GROUP else permutation_group(sets)[1:]
-        return found
+        if symmetry not in self._groups:
+            sets = () if symmetry is None else self.protocol.symmetry_sets(symmetry)
+            few = prod(factorial(len(values)) for values in sets) <= LARGEST_GROUP
+            self._groups[symmetry] = permutation_group(sets)[1:] if few else []
+        return self._groups[symmetry]
 
     @property
     def widest_symmetry(self) -> str | None:
@@ -259,169 +261,147 @@ class Replayer:
 
     def reader(self, head: TraceHead) -> StateReader:
         """Return what reads the states of a trace."""
-        limit, name = self.limit_bytes, self.protocol.name()
-        return StateReader(self.view, name, head.file, limit_bytes=limit, untyped=head.untyped)
+        return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
+@dataclass
 class _Walk:
-    """One trace, state by state."""
+    """One trace, state by state; `earlier` returns one of its states again."""
 
-    def __init__(self, replayer: Replayer, head: TraceHead, earlier: Callable[[int], TraceState]) -> None:
-        self._of = replayer
-        self._head = head
-        self._earlier = earlier
-        self._reader = replayer.reader(head)
-        self._state: State | None = None
-        self._number = 0
-        self._actions: list[str] = []
-        self._divergence: Divergence | None = None
-        self._problem: str | None = None
-        self._notes: dict[str, None] = {}
+    replayer: Replayer
+    head: TraceHead
+    earlier: Callable[[int], TraceState]
+    state: State | None = None
+    number: int = 0
+    actions: list[str] = field(default_factory=list)
+    divergence: Divergence | None = None
+    problem: str | None = None
+    notes: dict[str, None] = field(default_factory=dict)
 
     def take(self, found: TraceState) -> None:
         """Take the next state."""
-        self._number = found.number
-        if self._of.forgets():
-            self._reader = self._of.reader(self._head)
-        if self._divergence is not None or self._problem is not None:
+        self.number = found.number
+        self.replayer.count_state()
+        if self.verdict is not ReplayVerdict.CONFORMS:
             return
         try:
             self._follow(found)
         except TraceError as error:
-            self._problem = str(error)
+            self.problem = str(error)
+
+    @property
+    def verdict(self) -> ReplayVerdict:
+        """What has become of the trace so far."""
+        if self.divergence is not None:
+            return ReplayVerdict.DIVERGES
+        return ReplayVerdict.CONFORMS if self.problem is None else ReplayVerdict.UNREADABLE
 
     def end(self, end: TraceEnd) -> Replay:
         """Return what became of the trace."""
-        steps = max(0, self._number - 1)
-        if end.ending is not None and end.ending.back_to is not None:
+        steps, ending = self.number - 1, end.ending
+        if ending is not None and ending.back_to is not None:
             steps += 1
-            if self._divergence is None and self._problem is None:
-                self._back(end.ending.back_to, end.ending.action)
+            if self.verdict is ReplayVerdict.CONFORMS:
+                self._back(ending.back_to, ending.action)
         if not end.complete:
-            self._notes[f"the file ends after state {self._number}, before the trace is seen to end"] = None
-        if self._divergence is None and self._problem is None and self._holds(self._head.violated):
-            self._notes[f"{self._head.violated}, which it is said to violate, holds in its last state"] = None
-        if end.ending is not None and end.ending.back_to is None:
-            self._notes["it stutters for ever in the last state, which no action need do"] = None
+            self._note(f"the file ends after state {self.number}, before the trace is seen to end")
+        if self.verdict is ReplayVerdict.CONFORMS and self._holds(self.head.violated):
+            self._note(f"{self.head.violated}, which it is said to violate, holds in its last state")
+        if ending is not None and ending.back_to is None:
+            self._note("it stutters for ever in the last state, which no action need do")
         return self._replay(steps)
+
+    def _note(self, text: str) -> None:
+        self.notes[text] = None
 
     def _holds(self, violated: str | None) -> bool:
         """Whether a property of states that the protocol has is true of the last state."""
-        known = self._of.protocol.properties.get(violated or "")
-        if known is None or known.over_steps or self._state is None:
+        known = self.replayer.protocol.properties.get(violated or "")
+        if known is None or known.over_steps or self.state is None:
             return False
-        return self._of.semantics.holds(known, self._state)
+        return self.replayer.semantics.holds(known, self.state)
 
     def broken(self, error: TraceError) -> Replay:
         """Return what became of a trace whose file cannot be read further."""
-        if self._problem is None:
-            self._problem = str(error)
-        return self._replay(max(0, self._number - 1))
+        self.problem = self.problem or str(error)
+        return self._replay(self.number - 1)
 
     def _replay(self, steps: int) -> Replay:
-        head = self._head
-        verdict = Verdict.CONFORMS
-        if self._divergence is not None:
-            verdict = Verdict.DIVERGES
-        elif self._problem is not None:
-            verdict = Verdict.UNREADABLE
+        head = self.head
         return Replay(
-            head.file,
-            head.index,
-            head.format,
-            steps,
-            verdict,
-            tuple(self._actions),
-            self._divergence,
-            self._problem,
-            tuple(self._notes),
-            head.violated,
-        )
+            head.file, head.index, head.format, max(0, steps), self.verdict, tuple(self.actions), self.divergence,
+            self.problem, tuple(self.notes), head.violated,
+        )  # fmt: skip
 
     def _follow(self, found: TraceState) -> None:
-        target = self._reader.state(found)
+        target = self.replayer.reader(self.head).state(found)
         if isinstance(target, ViewError):
-            before = None if self._state is None else found.number - 1
-            variables = None if self._head.untyped else found.variables
+            before = None if self.state is None else found.number - 1
+            variables = None if self.head.untyped else found.variables
             self._diverge(Wanted(found.number, found.line, before, found.action, variables, target))
-        elif self._state is None:
+        elif self.state is None:
             self._start(found, target)
         else:
-            self._step(found, found.number - 1, found.action, target)
+            self._step(found, found.number - 1, found.action, self.state, target)
 
-    def _step(self, found: TraceState, before: int, action: str | None, target: State) -> None:
-        """Go on to a state, if it follows."""
-        assert self._state is not None
-        steps = list(self._of.semantics.transitions(self._state))
-        leading = [step for step in steps if step.target == target]
-        exactly = bool(leading)
-        if not exactly:
-            leading = self._permuted(steps, before, found.number, target)
-        fitting = [step for step in leading if action in (None, step.action)]
-        if fitting:
-            self._actions.append(fitting[0].action)
-            earlier, self._state = self._state, fitting[0].target if exactly else target
-            self._watch(found, earlier, fitting[0])
+    def _step(self, found: TraceState, before: int, action: str | None, state: State, target: State) -> None:
+        """Go on from a state to another, if it follows."""
+        steps = list(self.replayer.semantics.transitions(state))
+        exact = [step for step in steps if step.target == target]
+        leading = exact or self._permuted(steps, before, found.number, target)
+        fitting = next((step for step in leading if action in (None, step.action)), None)
+        if fitting is None:
+            variables = self.replayer.view.variables(target)
+            self._diverge(Wanted(found.number, found.line, before, action, variables), leading)
             return
-        wanted = Wanted(found.number, found.line, before, action, self._of.view.variables(target))
-        if leading:
-            self._divergence = self._of.judge.other_name(wanted, self._state, steps, leading)
-        else:
-            self._divergence = self._of.judge.no_step(wanted, self._state, steps)
+        self.actions.append(fitting.action)
+        self._reach(found, fitting.target if exact else target, fitting)
 
-    def _watch(self, found: TraceState, before: State | None, transition: Transition | None) -> None:
-        if self._of.watch is not None:
-            assert self._state is not None
-            self._of.watch(Step(self._head.index, found.number, before, self._state, transition))
+    def _reach(self, found: TraceState, state: State, transition: Transition | None = None) -> None:
+        before, self.state = self.state, state
+        if self.replayer.watch is not None:
+            self.replayer.watch(ReplayedState(self.head.index, found.number, before, state, transition))
 
     def _start(self, found: TraceState, target: State) -> None:
-        self._state = target
-        if target in self._of.starts:
-            self._watch(found, None, None)
+        starts = self.replayer.starts
+        if target in starts:
+            self._reach(found, target)
             return
-        for permutation in self._of.group(self._of.widest_symmetry):
-            if permuted(target, permutation) in self._of.starts:
-                self._notes[f"it begins in an initial state in which {_in_words(permutation)}"] = None
-                self._watch(found, None, None)
+        for permutation in self.replayer.group(self.replayer.widest_symmetry):
+            if permuted(target, permutation) in starts:
+                self._note(f"it begins in an initial state in which {_in_words(permutation)}")
+                self._reach(found, target)
                 return
-        wanted = Wanted(found.number, found.line, None, None, self._of.view.variables(target))
-        self._divergence = self._of.judge.no_start(wanted, self._of.starts)
+        self._diverge(Wanted(found.number, found.line, None, None, self.replayer.view.variables(target)))
 
     def _permuted(self, steps: list[Transition], before: int, number: int, target: State) -> list[Transition]:
         """Return the steps that lead to a permutation of a state, all by the same one."""
         targets = {step.target for step in steps}
-        for permutation in self._of.group(self._of.symmetry):
+        for permutation in self.replayer.group(self.replayer.symmetry):
             image = permuted(target, permutation)
             if image in targets:
                 where = f"from state {before} to state {number} under SYMMETRY"
-                self._notes[f"{where}: in the latter {_in_words(permutation)}"] = None
+                self._note(f"{where}: in the latter {_in_words(permutation)}")
                 return [step for step in steps if step.target == image]
         return []
 
-    def _diverge(self, wanted: Wanted) -> None:
-        if self._state is None:
-            self._divergence = self._of.judge.no_start(wanted, self._of.starts)
+    def _diverge(self, wanted: Wanted, leading: Sequence[Transition] = ()) -> None:
+        judge = self.replayer.judge
+        if self.state is None:
+            self.divergence = judge.no_start(wanted, self.replayer.starts)
         else:
-            steps = list(self._of.semantics.transitions(self._state))
-            self._divergence = self._of.judge.no_step(wanted, self._state, steps)
+            self.divergence = judge.no_step(wanted, self.state, leading)
 
     def _back(self, number: int, action: str | None) -> None:
         """Follow the step from the last state back to an earlier one."""
-        found = self._earlier(number)
-        target = self._reader.state(found)
+        found = self.earlier(number)
+        target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was when it was walked through
-        self._step(found, self._number, action, target)
+        assert self.state is not None
+        self._step(found, self.number, action, self.state, target)
 
 
 def _in_words(permutation: Permutation) -> str:
     """Say which values stand for which: the permutation leads from the trace's state to ours."""
     moved = [f"{text_of(old)} stands for our {text_of(new)}" for old, new in permutation.items() if old != new]
     return ", ".join(moved)
-
-
-def _order(sets: tuple[tuple[Value, ...], ...]) -> int:
-    result = 1
-    for values in sets:
-        for number in range(2, len(values) + 1):
-            result *= number
-    return result

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from kraftcheck.explorer.tables.checkpoints.interned_values import FILES
+from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
 from kraftcheck.files import InUseError, lock_file, replacing
@@ -26,6 +26,23 @@ MANIFEST, LOCK, STATES = "manifest.json", "lock", "states"
 SUFFIX = ".bin"
 
 Noted = dict[str, Any]
+
+
+def folder_of(options: Options) -> Path | None:
+    """Return the folder in which a search keeps its checkpoint, or None.
+
+    Raises
+    ------
+    InputError
+        Where the options name two.
+    """
+    if options.resume is not None and options.checkpoint not in (None, options.resume):
+        raise InputError(
+            f"--checkpoint {options.checkpoint}: a search that is resumed keeps its checkpoint where it is; "
+            f"leave this out, or copy {options.resume}"
+        )
+    folder = options.checkpoint if options.resume is None else options.resume
+    return None if folder is None else Path(folder)
 
 
 class Checkpoint:
@@ -62,7 +79,7 @@ class Checkpoint:
         identity: Identity,
         *,
         resume: bool,
-        names: tuple[str, ...] = (STATES, *FILES),
+        names: tuple[str, ...] = (),
     ) -> None:
         self.folder = Path(folder)
         self.identity = identity
@@ -71,7 +88,7 @@ class Checkpoint:
         self.noted: Noted = {}
         self._option = "--resume" if resume else "--checkpoint"
         if resume and not (self.folder / MANIFEST).is_file():
-            raise self._error(
+            raise self.error(
                 "it holds no checkpoint; expected a folder that --checkpoint was given, after the first was written"
                 if self.folder.is_dir()
                 else "there is no such folder; expected one that --checkpoint was given"
@@ -79,7 +96,7 @@ class Checkpoint:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise self._error("expected a folder, found a file") from None
+            raise self.error("expected a folder, found a file") from None
         self._lock = self._locked()
         try:
             manifest = self._read_manifest()
@@ -91,14 +108,19 @@ class Checkpoint:
             self.close()
             raise
 
-    def _error(self, problem: str) -> InputError:
+    def error(self, problem: str) -> InputError:
+        """Return an error that names the folder, and the option that it was given with."""
         return InputError(f"{self._option} {self.folder}: {problem}")
+
+    def damaged(self, problem: str) -> InputError:
+        """Return the error for a checkpoint that is damaged."""
+        return self.error(f"the checkpoint is damaged: {problem}")
 
     def _locked(self) -> TextIO:
         try:
             return lock_file(self.folder / LOCK)
         except InUseError as error:
-            raise self._error(f"it is in use by another search (process {error.owner})") from None
+            raise self.error(f"it is in use by another search (process {error.owner})") from None
 
     # The manifest
 
@@ -112,22 +134,22 @@ class Checkpoint:
         try:
             content = json.loads(raw)
         except ValueError as error:
-            raise self._damaged(MANIFEST, f"it is not JSON: {error}") from None
+            raise self._damaged_file(MANIFEST, f"it is not JSON: {error}") from None
         if not isinstance(content, dict) or "format" not in content:
-            raise self._damaged(MANIFEST, "it is no manifest of a checkpoint")
+            raise self._damaged_file(MANIFEST, "it is no manifest of a checkpoint")
         if content["format"] != FORMAT:
-            raise self._error(f"the checkpoint has format {content['format']!r}; this kraftcheck reads {FORMAT}")
+            raise self.error(f"the checkpoint has format {content['format']!r}; this kraftcheck reads {FORMAT}")
         if raw != _manifest_text(content):
-            raise self._damaged(MANIFEST, "its content has changed: its checksum is not the one noted")
+            raise self._damaged_file(MANIFEST, "its content has changed: its checksum is not the one noted")
         return content
 
-    def _damaged(self, name: str, problem: str) -> InputError:
-        return self._error(f"the checkpoint is damaged: {self.folder / name}: {problem}")
+    def _damaged_file(self, name: str, problem: str) -> InputError:
+        return self.damaged(f"{self.folder / name}: {problem}")
 
     def _begin(self, manifest: Noted | None) -> None:
         """Begin a new checkpoint."""
         if manifest is not None and not manifest["finished"]:
-            raise self._error(
+            raise self.error(
                 f"it holds the checkpoint of {manifest['written']} of an unfinished search; go on with --resume "
                 f"{self.folder}, or remove the folder"
             )
@@ -139,21 +161,21 @@ class Checkpoint:
     def _take_up(self, manifest: Noted) -> None:
         """Open the files of a checkpoint, after checking that all is well with them."""
         if manifest["kraftcheck"] != program_version():
-            raise self._error(
+            raise self.error(
                 f"the checkpoint was written by kraftcheck {manifest['kraftcheck']}, this is {program_version()}"
             )
         different = list(differences(manifest["identity"], self.identity))
         if different:
-            raise self._error(f"the checkpoint is of another search: {'; '.join(different)}")
+            raise self.error(f"the checkpoint is of another search: {'; '.join(different)}")
         for name, noted in manifest["files"].items():
             path = self.folder / (name + SUFFIX)
             if not path.is_file():
-                raise self._damaged(path.name, "it is missing")
+                raise self._damaged_file(path.name, "it is missing")
             self.files[name] = GrowingFile.at(path)
             try:
                 self.files[name].restore(noted["bytes"], noted["digest"])
             except Damaged as damage:
-                raise self._damaged(path.name, str(damage)) from None
+                raise self._damaged_file(path.name, str(damage)) from None
         self.noted = manifest["search"]
 
     def write(self, search: Noted, *, finished: bool) -> None:

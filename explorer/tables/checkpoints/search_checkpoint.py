@@ -1,33 +1,69 @@
-"""What of a breadth-first search a checkpoint holds, and how a search goes on from it."""
+"""Saves and restores a breadth-first search."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
+from kraftcheck.explorer.result import Options, Violation
 from kraftcheck.explorer.tables.checkpoints.folder import STATES, Checkpoint
-from kraftcheck.explorer.tables.checkpoints.interned_values import Dictionary
+from kraftcheck.explorer.tables.checkpoints.interned_values import FILES, InternedValues
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.explorer.tables.kernel.layout import S_DEADLOCK, S_SEEN, S_STEP_SEEN
-from kraftcheck.explorer.tables.states.files import Damaged
-from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.spec.decoding import DecodingError, decode, reachable_classes
+from kraftcheck.explorer.tables.checkpoints.traces import decode_trace, encode_trace, value_of
+from kraftcheck.explorer.tables.learning.learner import Learner
+from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
+from kraftcheck.explorer.tables.states.levels import ID_BYTES
+from kraftcheck.spec.decoding import DecodingError
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.spec.values import Value, encode
-
-if TYPE_CHECKING:
-    from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.classes import reachable_classes
 
 
-class Keeper:
-    """Keeps the checkpoint of a search, and takes a search up from it.
+class Snapshot(NamedTuple):
+    """A search between two batches, without what the files of states and of interned values hold.
+
+    Attributes
+    ----------
+    levels
+        For each level how many rows of which width it has in the file of states, one stretch after the other.
+    position
+        How many states of the last level but one are expanded.
+    actions
+        Times each action fired.
+    seconds
+        Time it took.
+    violations
+        What is violated.
+    """
+
+    levels: list[list[tuple[int, int]]]
+    position: int
+    actions: dict[str, int]
+    seconds: float
+    violations: list[Violation]
+
+
+class SearchCheckpoint:
+    """Saves snapshots of a search in a folder, and restores the last.
 
     Parameters
     ----------
-    search
-        The search; its options name the folder.
+    folder
+        The folder.
+    protocol, options
+        What is searched.
+    learner
+        The learner whose ids the states are made of.
+    starts
+        The initial states.
+
+    Attributes
+    ----------
+    states
+        The file of states, which the search appends to.
 
     Raises
     ------
@@ -35,120 +71,76 @@ class Keeper:
         As `kraftcheck.explorer.tables.checkpoints.folder.Checkpoint`.
     """
 
-    def __init__(self, search: BreadthFirst) -> None:
-        options, resume = search.options, search.options.resume
-        if resume is not None and options.checkpoint not in (None, resume):
-            raise InputError(
-                f"--checkpoint {options.checkpoint}: a search that is resumed keeps its checkpoint where it is; "
-                f"leave this out, or copy {resume}"
-            )
-        assert search.folder is not None
-        self.search = search
-        self.folder = search.folder
-        self.checkpoint = Checkpoint(
-            self.folder, identity_of_search(search.protocol, options), resume=resume is not None
-        )
-        self._starts = initial_states(search.semantics, options.init)
-        classes = reachable_classes(search.protocol, self._starts)
-        self._dictionary = Dictionary(search.learner, self.checkpoint.files, classes)
-        search.levels = Levels(search.budget.rows, self.checkpoint.files[STATES])
+    def __init__(
+        self, folder: Path, protocol: Protocol, options: Options, learner: Learner, starts: Sequence[State]
+    ) -> None:
+        resume = options.resume is not None
+        identity = identity_of_search(protocol, options)
+        self._folder = Checkpoint(folder, identity, resume=resume, names=(STATES, *FILES))
+        self._learner = learner
+        self._starts = starts
+        self._values = InternedValues(learner.interner, self._folder.files, reachable_classes(protocol, starts))
+        self._every = options.checkpoint_every
         self._last = time.monotonic()
 
-    def is_due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-        return time.monotonic() - self._last >= self.search.options.checkpoint_every
+    @property
+    def states(self) -> GrowingFile:
+        """The file of states."""
+        return self._folder.files[STATES]
 
-    def save(self, *, finished: bool = False) -> None:
-        """Write a checkpoint of a search that stands between two batches, with no candidates.
+    def is_due(self) -> bool:
+        """Return whether it is time for a checkpoint."""
+        return time.monotonic() - self._last >= self._every
+
+    def save(self, snapshot: Snapshot, *, finished: bool = False) -> None:
+        """Write a checkpoint.
 
         Parameters
         ----------
+        snapshot
+            The search as it stands.
         finished
-            Whether the search is over.
+            Whether it is over.
         """
-        search = self.search
-        search.tally()
-        search.levels.flush()
-        violations = [(violation.property, self._encoded(violation.trace)) for violation in search.result.violations]
-        noted = {
-            "levels": search.levels.runs,
-            "position": search.position,
-            "actions": search.result.actions,
-            "seconds": search.result.seconds,
-            "violations": violations,
-            "ids": self._dictionary.save(),
-        }
-        self.checkpoint.write(noted, finished=finished)
+        for violation in snapshot.violations:
+            self._values.note(value_of(violation.trace))
+        violations = [(violation.property, encode_trace(violation.trace)) for violation in snapshot.violations]
+        noted = {**snapshot._asdict(), "violations": violations, "ids": self._values.save()}
+        self._folder.write(noted, finished=finished)
         self._last = time.monotonic()
 
-    def _encoded(self, trace: tuple[TraceStep, ...]) -> str:
-        value = tuple((step.state, *map(_optional, (step.action, step.actor, step.message))) for step in trace)
-        self._dictionary.note(value)
-        return encode(value).hex()
-
-    def restore(self) -> None:
-        """Give a new search what the checkpoint holds; the visited set is made anew from the levels.
+    def restore(self) -> Snapshot:
+        """Give a learner that knows nothing yet the ids of the checkpoint; return the search as it stood.
 
         Raises
         ------
         InputError
-            Where it does not fit together.
+            Where the checkpoint does not fit together.
         """
-        search, noted = self.search, self.checkpoint.noted
-        search.learner.shape(type(self._starts[0].shared))
+        noted = dict(self._folder.noted)
+        self._learner.interner.shape(type(self._starts[0].shared))
         try:
-            self._dictionary.load(noted["ids"])
-            length = search.levels.restore(noted["levels"])
-            if length != self.checkpoint.files[STATES].length:
+            self._values.load(noted.pop("ids"))
+            length = sum(rows * columns * ID_BYTES for level in noted["levels"] for rows, columns in level)
+            if length != self.states.length:
                 raise Damaged(f"the levels take {length} bytes")
-            violations = [Violation(name, self._decoded(trace)) for name, trace in noted["violations"]]
+            lexicon = self._values.lexicon
+            noted["violations"] = [Violation(name, decode_trace(text, lexicon)) for name, text in noted["violations"]]
         except (Damaged, DecodingError) as error:
-            raise InputError(f"--resume {self.folder}: the checkpoint is damaged: {error}") from None
+            raise self._folder.damaged(str(error)) from None
         except InputError as error:
-            raise InputError(f"--resume {self.folder}: the checkpoint is of another search: {error}") from None
-        search.position = noted["position"]
-        search.starts, search.initial_count = self._starts, len(self._starts)
-        search.earlier = noted["seconds"]
-        search.result.depth = max(search.levels.depth - 1, 1)
-        search.result.violations = violations
-        search.violated = {violation.property for violation in violations}
-        for name, times in noted["actions"].items():
-            search.pool[0].fired[search.learner.action_index[name]] = times
-        self._note_violated()
+            raise self._folder.error(f"the checkpoint is of another search: {error}") from None
+        return Snapshot(**noted)
 
-    def _decoded(self, data: str) -> tuple[TraceStep, ...]:
-        steps = decode(bytes.fromhex(data), self._dictionary.lexicon)
-        return tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)
-
-    def _note_violated(self) -> None:
-        """Tell the kernel which properties it need not report again."""
-        search, learner = self.search, self.search.learner
-        for place, properties in (
-            (S_SEEN, learner.in_order),
-            (S_STEP_SEEN, learner.step_judged),
-        ):
-            seen = sum(1 << bit for bit, prop in enumerate(properties) if prop.name in search.violated)
-            for worker in search.pool:
-                worker.stats[place] = seen
-        for worker in search.pool:
-            worker.stats[S_DEADLOCK] = int(DEADLOCK in search.violated)
-
-    def check_distinct(self, found: int) -> None:
-        """Raise InputError where the levels do not hold so many different states."""
-        expected = sum(self.search.levels.counts)
+    def require_states(self, expected: int, found: int) -> None:
+        """Raise InputError where the file of states has another number of different states than expected."""
         if found != expected:
-            raise InputError(
-                f"--resume {self.folder}: the checkpoint is damaged: expected {expected} states, found {found}"
-            )
+            raise self._folder.damaged(f"expected {expected} states, found {found}")
 
     def finish(self) -> None:
         """Note that the search is over, although it stopped in the middle of a batch."""
-        self.checkpoint.finish()
+        self._folder.finish()
 
     def close(self) -> None:
         """Let other processes have the folder."""
-        self.checkpoint.close()
-
-
-def _optional(value: Any) -> Value:
-    return () if value is None else (value,)
+        self._folder.close()

@@ -1,12 +1,4 @@
-"""The visited set on disk, for when memory runs short: packed words that are read through, and never looked up.
-
-While memory lasts a successor is looked up at once. Afterwards the set in memory holds only what was found since the
-last *settlement*: candidates, of which some may have been visited before. To settle, the words on disk are read
-through once; candidates that are among them are known, the others are new. The cost is a sequential pass, so it is
-put off until memory is full of candidates, or the level ends.
-
-Source: U. Stern and D. Dill, "Using Magnetic Disk Instead of Main Memory in the Murphi Verifier" (1998).
-"""
+"""Packed states on disk: they are read through, and never looked up."""
 
 from __future__ import annotations
 
@@ -17,20 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.hash_set import mark
-from kraftcheck.explorer.tables.kernel.packing import repack
 from kraftcheck.explorer.tables.states.files import GrowingFile
-from kraftcheck.explorer.tables.states.visited import PARTITIONS, Packing, Partition
+from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Words, repacked_words
+from kraftcheck.explorer.tables.states.visited import Partition
 
-Words = NDArray[np.uint64]
 Flags = NDArray[np.uint8]
 WORD_BYTES = 8
 CHUNK = 1 << 14  # entries read at a time
-
-
-def empty(partition: Partition) -> None:
-    """Take every entry out of a partition; the room stays."""
-    partition.places[:] = 0
-    partition.count = 0
 
 
 class Archive:
@@ -86,16 +71,10 @@ class Archive:
         An entry may move to another partition: that follows from its words.
         """
         fresh = Archive(new.words, self._folder)
-        fields = len(old.position)  # fields that are new are empty: their bits are 0
         for number in range(PARTITIONS):
             for words in self.chunks(number):
-                again = np.zeros((len(words), new.words + 1), np.uint64)
-                owner = np.zeros(len(words), np.int64)
-                repack(words, old.position, old.width, again, new.position[:fields], new.width[:fields], owner)
-                order = np.argsort(owner, kind="stable")
-                ends = np.searchsorted(owner[order], np.arange(PARTITIONS + 1))
-                for p in range(PARTITIONS):
-                    fresh.append(p, again[order[ends[p] : ends[p + 1]]])
+                for p, again in repacked_words(words, old, new):
+                    fresh.append(p, again)
         self.close()
         return fresh
 

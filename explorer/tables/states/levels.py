@@ -21,7 +21,7 @@ ID_BYTES = 4
 CHUNK = 1 << 15  # rows read at a time where the caller does not say
 
 
-class Run(NamedTuple):
+class Extent(NamedTuple):
     """Rows of one width that stand one after the other in the file.
 
     Attributes
@@ -38,10 +38,10 @@ class Run(NamedTuple):
 
 
 class Level:
-    """One level: runs in the file, then what is in memory."""
+    """One level: extents in the file, then what is in memory."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.extents: list[Extent] = []
         self.waiting: list[Rows] = []
         self.count = 0
 
@@ -103,19 +103,19 @@ class Levels:
             self._file = GrowingFile.temporary(self._folder)
         for level in self._levels:
             for rows in level.waiting:
-                self._note(level, Run(len(rows), rows.shape[1], self._file.append(rows)))
+                self._note(level, Extent(len(rows), rows.shape[1], self._file.append(rows)))
             level.waiting = []
         self.nbytes = 0
 
     @staticmethod
-    def _note(level: Level, new: Run) -> None:
-        if level.runs:
-            last = level.runs[-1]
+    def _note(level: Level, new: Extent) -> None:
+        if level.extents:
+            last = level.extents[-1]
             end = last.offset + last.rows * last.columns * ID_BYTES
             if last.columns == new.columns and end == new.offset:
-                level.runs[-1] = last._replace(rows=last.rows + new.rows)
+                level.extents[-1] = last._replace(rows=last.rows + new.rows)
                 return
-        level.runs.append(new)
+        level.extents.append(new)
 
     def read(self, level: int, first: int, most: int) -> Rows:
         """Return rows of a level from number `first` on, at most so many; fewer where their width changes.
@@ -123,13 +123,13 @@ class Levels:
         The array is the caller's own, unless it is from memory.
         """
         held = self._levels[level - 1]
-        for run in held.runs:
-            if first < run.rows:
-                rows = np.empty((min(most, run.rows - first), run.columns), np.int32)
+        for extent in held.extents:
+            if first < extent.rows:
+                rows = np.empty((min(most, extent.rows - first), extent.columns), np.int32)
                 assert self._file is not None
-                self._file.read_into(run.offset + first * run.columns * ID_BYTES, rows)
+                self._file.read_into(extent.offset + first * extent.columns * ID_BYTES, rows)
                 return rows
-            first -= run.rows
+            first -= extent.rows
         found: list[Rows] = []
         for part in held.waiting:
             if first >= len(part):
@@ -157,18 +157,18 @@ class Levels:
     # What a checkpoint notes
 
     @property
-    def runs(self) -> list[list[tuple[int, int]]]:
+    def extents(self) -> list[list[tuple[int, int]]]:
         """For each level how many rows of which width it has in the file, after `flush`."""
-        return [[(run.rows, run.columns) for run in level.runs] for level in self._levels]
+        return [[(extent.rows, extent.columns) for extent in level.extents] for level in self._levels]
 
-    def restore(self, runs: list[list[tuple[int, int]]]) -> int:
+    def restore(self, extents: list[list[tuple[int, int]]]) -> int:
         """Take the levels for what the file holds; return how many bytes of it they need."""
         offset = 0
-        for noted in runs:
+        for noted in extents:
             self.begin()
             level = self._levels[-1]
             for rows, columns in noted:
-                level.runs.append(Run(rows, columns, offset))
+                level.extents.append(Extent(rows, columns, offset))
                 level.count += rows
                 offset += rows * columns * ID_BYTES
         return offset

@@ -1,173 +1,165 @@
-"""A search whose visited states go to disk when memory runs short."""
+"""The visited set of a search that may need more memory than there is: in memory, then on disk.
+
+While memory lasts a state is looked up at once. Afterwards duplicates are detected with a delay: the set in memory
+holds only *candidates*, what was found since the last settlement, of which some may have been visited before. To
+settle, the archive on disk is read through once; candidates that are among its states are known, the others are new.
+The cost is a sequential pass, so it is put off until memory is full of candidates, or the level ends.
+
+Source: U. Stern and D. Dill, "Using Magnetic Disk Instead of Main Memory in the Murphi Verifier" (1998).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kraftcheck.explorer.result import Options, TraceStep
-from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch
-from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, sift
-from kraftcheck.explorer.tables.kernel.packing import pack_all
-from kraftcheck.explorer.tables.states.archive import Archive, Flags, empty
+from kraftcheck.explorer.tables.kernel.hash_set import look_up
+from kraftcheck.explorer.tables.states.archive import Archive, Flags
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Budget
-from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, PARTITIONS, Partition
-from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, by_owner
+from kraftcheck.explorer.tables.states.successors import Found
+from kraftcheck.explorer.tables.states.visited import VisitedSet
+from kraftcheck.explorer.tables.threads import Threads
 
 SETTLED = 1 << 14  # candidates looked at together
-SPARE = 1.1  # room in a partition for more than its share
+
+Pack = Callable[[Rows, Packing], tuple[Words, NDArray[np.int64]]]
 
 
-class SpillingSearch(TableSearch):
-    """What a search by levels needs to keep within its memory.
+class SpillingSet:
+    """The visited states.
+
+    Parameters
+    ----------
+    budget
+        How much memory they may take.
+    threads
+        The threads that insert states.
+    pack
+        Returns the packed identities of states, given how to pack them, and the partitions that own them.
+    folder
+        Where space on disk is taken from; by default the system's place for temporary files.
 
     Attributes
     ----------
-    levels
-        The states found, level by level.
-    candidates
-        Once the visited set is on disk: states found since the last settlement, as a level of their own.
+    memory
+        The set in memory.
     archive
-        The visited set on disk, or None while all of it is in memory.
-    over
-        Whether a state was found that ends the search, once what is under way is brought to its end.
+        The visited states on disk, or None while all are in memory.
+    candidates
+        Once they are on disk: the rows of the candidates, as one level.
     """
 
-    def __init__(self, protocol: Protocol, options: Options, workers: int) -> None:
-        super().__init__(protocol, options, workers)
-        place = options.resume if options.checkpoint is None else options.checkpoint
-        self.folder = None if place is None else Path(place)
-        self.budget = Budget.of(options.memory)
-        for partition in self.partitions:
-            partition.small = self.budget.small
-        self.levels = Levels(self.budget.rows, folder=self.folder)
-        self.candidates = Levels(self.budget.rows, folder=self.folder)
+    def __init__(self, budget: Budget, threads: Threads, pack: Pack, folder: Path | None = None) -> None:
+        self.memory = VisitedSet(threads, budget.small)
         self.archive: Archive | None = None
-        self.over = False
+        self.candidates = Levels(budget.rows, folder=folder)
+        self._budget = budget
+        self._threads = threads
+        self._pack = pack
+        self._folder = folder
 
     @property
-    def in_memory(self) -> int:
-        """States in the set in memory."""
-        return sum(partition.count for partition in self.partitions)
+    def count(self) -> int:
+        """States visited; candidates count as new until they are settled."""
+        return self.memory.count + (0 if self.archive is None else self.archive.count)
 
     @property
-    def distinct(self) -> int:
-        """States visited that are within the constraints; candidates count as new until they are settled."""
-        return self.in_memory + (0 if self.archive is None else self.archive.count) - self.beyond
+    def pending(self) -> int:
+        """How many candidates there are."""
+        return sum(self.candidates.counts)
 
-    def keep(self, found: list[Rows]) -> None:
-        """Take states that are new to the set in memory into the level that is being built."""
+    def add(self, found: Found) -> Iterator[Rows]:
+        """Insert what the workers have found; yield the rows of states that are known to be new.
+
+        All must be taken. Of the others it turns out later whether they are new: `settle`.
+        """
+        new = self._insert(found)
         if self.archive is None:
-            for rows in found:
-                self._admit(rows)
+            yield from new
         else:
-            for rows in found:
+            for rows in new:
                 self.candidates.append(rows)
         if self._is_full():
             if self.archive is None:
                 self.spill()
             else:
-                self.settle()
+                yield from self.settle()
 
-    def _is_full(self) -> bool:
-        return self.in_memory > self.budget.entries(self.packing.words)
-
-    def _admit(self, rows: Rows) -> None:
-        """Take new states into the level that is being built, after checking what Python must check."""
-        found = [rows]
-        if self.slow is not None and not self.over:
-            depth = self.levels.depth
-            try:
-                self.slow.admit(found, 0, lambda row: self.path_to(row, depth))
-            except Stop:
-                self.over = True
-        for kept in found:
-            self.levels.append(kept)
-
-    def spill(self) -> None:
-        """Move the set in memory to disk; everything in it is known to be new there."""
-        if self.archive is None:
-            self.archive = Archive(self.packing.words, self.folder)
-            self.candidates.begin()
-        for number, partition in enumerate(self.partitions):
-            self.archive.append(number, partition.words())
-            empty(partition)
-
-    def settle(self) -> None:
-        """Find out which candidates are new, and take them into the level that is being built."""
-        archive, partitions = self.archive, self.partitions
-        if archive is None or not self.candidates.count(1):
+    def settle(self) -> Iterator[Rows]:
+        """Find out which candidates are new; yield their rows, all of which must be taken."""
+        archive = self.archive
+        if archive is None or not self.pending:
             return
+        partitions = self.memory.partitions
         known: dict[int, Flags] = {}
 
-        def own(w: int) -> None:
-            for p in range(w, PARTITIONS, self.workers):
+        def own(number: int) -> None:
+            for p in range(number, PARTITIONS, self._threads.count):
                 known[p] = archive.known(p, partitions[p])
 
-        self._together(own, self.workers)
+        self._threads.run(own, self._threads.count)
         for rows in self.candidates.chunks(1, SETTLED):
-            self._admit(self._sifted(rows, known, archive))
-        for partition in partitions:
-            empty(partition)
+            yield self._archive_new(rows, known, archive)
+        self.memory.clear()
         self.candidates.clear()
         self.candidates.begin()
 
-    def _sifted(self, rows: Rows, known: dict[int, Flags], archive: Archive) -> Rows:
-        """Return the candidates that are not known, after putting them into the archive."""
-        pairs = self.identified(self.widened(rows))
-        tables, layout, identity = self.learner.tables, self.packing, pairs.shape[1] - self.learner.width
-        parts = np.zeros(len(rows), np.int64)
-        packed = np.empty((len(rows), layout.words + 1), np.uint64)
-        pack_all(tables, layout.position, layout.width, pairs, identity, packed, parts)
-        order = np.argsort(parts, kind="stable")
-        ends = np.searchsorted(parts[order], np.arange(PARTITIONS + 1))
-        fresh, words = np.empty(len(rows), np.int64), np.empty((len(rows), layout.words + 1), np.uint64)
-        total = 0
-        for p, partition in enumerate(self.partitions):
-            which = order[ends[p] : ends[p + 1]]
-            if len(which):
-                n = sift(
-                    tables, layout.position, layout.width, pairs, identity, which,
-                    partition.keys, partition.places, known[p], fresh[total:], words,
-                )  # fmt: skip
-                archive.append(p, words[:n])
-                total += n
-        return rows[fresh[:total]]
+    def _archive_new(self, rows: Rows, known: dict[int, Flags], archive: Archive) -> Rows:
+        """Return those candidates that are not known, after putting them into the archive."""
+        words, owner = self._pack(rows, self.memory.packing)
+        fresh = []
+        for p, mine in by_owner(owner):
+            partition, flags = self.memory.partitions[p], np.zeros(len(mine), np.uint8)
+            look_up(partition.keys, partition.places, words[mine], known[p], flags)
+            fresh.append(mine[flags == 0])
+            archive.append(p, words[fresh[-1]])
+        new: Rows = rows[np.concatenate(fresh)]
+        return new
 
-    def path_to(self, row: Any, level: int) -> tuple[TraceStep, ...]:
-        """Return a behaviour to a state of a level."""
-        raise AssertionError("every search says how its states were reached")
+    def spill(self) -> None:
+        """Move the states in memory to disk; none of them may be there already."""
+        if self.archive is None:
+            self.archive = Archive(self.memory.packing.words, self._folder)
+            self.candidates.begin()
+        for number, partition in enumerate(self.memory.partitions):
+            self.archive.append(number, partition.words())
+        self.memory.clear()
 
-    def expect(self, states: int) -> None:
-        """Make room in the set in memory, which is empty, for so many states, as far as it may have it."""
-        self.fit_packing()
-        share = min(states, self.budget.entries(self.packing.words)) / PARTITIONS
-        capacity = max(FIRST_CAPACITY, int(share * SPARE / MAX_LOAD))
-        small = self.budget.small
-        self.partitions = [Partition(self.packing.words, capacity, small) for _ in range(PARTITIONS)]
+    def _is_full(self) -> bool:
+        return self.memory.count > self._budget.entries(self.memory.packing.words)
 
-    def enter(self, rows: Rows) -> None:
-        """Put states of a level that is complete into the visited set again."""
-        pairs = self.identified(self.widened(rows))
-        self.fit_packing()
-        self._fill(self.pool[0], pairs, self.packing)
-        self.collect()
+    def _insert(self, found: Found) -> list[Rows]:
+        old = self.memory.packing
+        new = self.memory.add(found)
+        if self.archive is not None and self.memory.packing is not old:
+            self.archive = self.archive.repacked(old, self.memory.packing)
+        return new
+
+    # Going on from a checkpoint
+
+    def reserve(self, states: int, packing: Packing) -> None:
+        """Make room in memory, as far as it may be taken, for so many states; there must be none yet."""
+        self.memory.fit(packing)
+        self.memory.reserve(min(states, self._budget.entries(packing.words)))
+
+    def restore(self, found: Found) -> None:
+        """Insert states that are known to be new; `restored` must follow the last of them."""
+        self._insert(found)
         if self._is_full():
             self.spill()
 
-    def fit_packing(self) -> None:
-        """Repack the visited set, on disk too, where an id no longer fits its field."""
-        old = self.packing
-        super().fit_packing()
-        if self.archive is not None and self.packing is not old:
-            self.archive = self.archive.repacked(old, self.packing)
+    def restored(self) -> None:
+        """Make ready for states of which some may have been visited."""
+        if self.archive is not None:
+            self.spill()
 
     def close(self) -> None:
-        """Give up what is on disk for this search alone."""
+        """Give back the space on disk."""
         self.candidates.close()
-        self.levels.close()
         if self.archive is not None:
             self.archive.close()

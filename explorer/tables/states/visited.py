@@ -1,4 +1,4 @@
-"""The set of visited states: exact, packed, and able to grow a piece at a time.
+"""The set of visited states in memory: exact, packed, and able to grow a piece at a time.
 
 A state's ids are packed into `W` whole words and a rest of a few bits. The words are stored; the rest is not: it is
 added to the place that the words hash to, so that it follows from where the entry stands (quotienting). An entry is
@@ -11,47 +11,20 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_words
-from kraftcheck.explorer.tables.kernel.layout import Ints
-from kraftcheck.explorer.tables.kernel.packing import PARTITION_BITS, repack
+from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_rows
+from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, repacked_words
+from kraftcheck.explorer.tables.states.successors import Found
+from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
-PARTITIONS = 1 << PARTITION_BITS
 FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.35  # small partitions grow fast; large ones little, to save memory
+SPARE = 1.1  # room in a partition for more than its share
 
-
-class Packing(NamedTuple):
-    """Where the bits of each field of a state's identity stand.
-
-    Attributes
-    ----------
-    position
-        First bit of each field; the control row comes last, so that its high bits are what is left over.
-    width
-        Bits of each field.
-    words
-        Whole words that are stored; what lies beyond them is the rest.
-    """
-
-    position: Ints
-    width: Ints
-    words: int
-
-
-def packing(widths: list[int], rest_bits: int) -> Packing:
-    """Return a packing of fields (the control row first) whose rest takes at most `rest_bits` bits."""
-    order = [*range(1, len(widths)), 0]
-    position, at = np.zeros(len(widths), np.int32), 0
-    for field in order:
-        position[field] = at
-        at += widths[field]
-    words = max(1, -(-(at - rest_bits) // 64))
-    return Packing(position, np.array(widths, np.int32), words)
+_NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
 
 class Partition:
@@ -69,16 +42,16 @@ class Partition:
 
     def __init__(self, words: int, capacity: int = FIRST_CAPACITY, small: int = SMALL) -> None:
         self.small = small
-        self.keys: NDArray[np.uint64] = np.zeros((capacity, words), np.uint64)
-        self.places: NDArray[np.uint8] = np.zeros(capacity, np.uint8)
+        self.keys: Words = np.zeros((capacity, words), np.uint64)
+        self.places: Any = np.zeros(capacity, np.uint8)
         self.count = 0
 
     @property
     def nbytes(self) -> int:
         """Memory of its arrays, in bytes."""
-        return self.keys.nbytes + self.places.nbytes
+        return self.keys.nbytes + int(self.places.nbytes)
 
-    def words(self) -> NDArray[np.uint64]:
+    def words(self) -> Words:
         """Return the packed words of every entry, the rest last."""
         words = np.zeros((self.count, self.keys.shape[1] + 1), np.uint64)
         entries(self.keys, self.places, words)
@@ -91,41 +64,112 @@ class Partition:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self.small else GROWTH)) + 1
             self.keys = np.zeros((capacity, self.keys.shape[1]), np.uint64)
             self.places = np.zeros(capacity, np.uint8)
-            if insert_words(self.keys, self.places, words, 0, 0) == len(words):
+            done, *_ = insert_rows(_NO_ROWS, words, 0, len(words), 0, 0, self.keys, self.places, _NO_ROWS, 0)
+            if done == len(words):
                 return
 
-    def add_words(self, words: NDArray[np.uint64]) -> None:
-        """Insert packed words that are not there yet."""
+    def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
+        """Insert states; copy those that are new to `new`, and return how many stand there then.
+
+        Parameters
+        ----------
+        rows, words, count
+            How many states, their rows and their packed words.
+        new, new_count
+            An array with as many columns as should be copied, and how many rows of it are taken.
+        """
         done = 0
-        while done < len(words):
-            came = int(insert_words(self.keys, self.places, words, done, self.count))
-            self.count += came - done
-            done = came
-            if done < len(words):
+        while done < count:
+            done, self.count, new_count, _ = insert_rows(
+                rows, words, done, count, new.shape[1], self.count, self.keys, self.places, new, new_count
+            )
+            if done < count:
                 self.grow()
+        return new_count
+
+    def add_words(self, words: Words) -> None:
+        """Insert packed words that may be there already."""
+        self.insert(_NO_ROWS, words, len(words), _NO_ROWS, 0)
+
+    def clear(self) -> None:
+        """Take every entry out; the room stays."""
+        self.places[:] = 0
+        self.count = 0
 
 
-def repacked(partitions: list[Partition], old: Packing, new: Packing) -> list[Partition]:
-    """Return the visited set packed anew; partitions are emptied one after the other on the way.
+class VisitedSet:
+    """The visited states, in partitions of which each has one thread at a time.
 
     Parameters
     ----------
-    partitions
-        The visited set.
-    old, new
-        How it is packed and how it shall be.
+    threads
+        The threads that insert states.
+    small
+        Up to how many places a partition grows fast.
     """
-    fresh = [Partition(new.words, max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16), p.small) for p in partitions]
-    fields = len(old.position)  # fields that are new are empty: their bits are 0
-    for index in range(len(partitions)):
-        words = partitions[index].words()
-        partitions[index] = Partition(old.words, 1)
-        again = np.zeros((len(words), new.words + 1), np.uint64)
-        owner = np.zeros(len(words), np.int64)
-        repack(words, old.position, old.width, again, new.position[:fields], new.width[:fields], owner)
-        order = np.argsort(owner, kind="stable")
-        ends = np.searchsorted(owner[order], np.arange(len(partitions) + 1))
-        for p in range(len(partitions)):
-            if ends[p] < ends[p + 1]:
-                fresh[p].add_words(again[order[ends[p] : ends[p + 1]]])
-    return fresh
+
+    def __init__(self, threads: Threads, small: int = SMALL) -> None:
+        self.packing = packing([1])
+        self._threads = threads
+        self._small = small
+        self.partitions = [Partition(1, small=small) for _ in range(PARTITIONS)]
+
+    @property
+    def count(self) -> int:
+        """How many states it has."""
+        return sum(partition.count for partition in self.partitions)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of its arrays, in bytes."""
+        return sum(partition.nbytes for partition in self.partitions)
+
+    def add(self, found: Found) -> list[Rows]:
+        """Insert what the workers have found; return the rows of those states that are new."""
+        self.fit(found.packing)
+        total = np.sum([part.counts for part in found.parts], axis=0)
+        owners = self._threads.count if int(total.sum()) > SERIAL else 1
+        new_rows: list[Rows] = []
+
+        def own(number: int) -> None:
+            new, count = np.empty((int(total[number::owners].sum()), found.width), np.int32), 0
+            for p in range(number, PARTITIONS, owners):
+                for part in found.parts:
+                    if part.counts[p]:
+                        rows, words, n = part.rows[p], part.words[p], int(part.counts[p])
+                        count = self.partitions[p].insert(rows, words, n, new, count)
+            if count:
+                new_rows.append(new[:count])
+
+        self._threads.run(own, owners)
+        for part in found.parts:
+            part.clear()
+        return new_rows
+
+    def fit(self, new: Packing) -> None:
+        """Pack the states anew where they shall be packed in another way, one partition after the other."""
+        old, self.packing = self.packing, new
+        if new is old:
+            return
+        if not self.count:
+            self.reserve(0)
+            return
+        before = self.partitions
+        self.partitions = [
+            Partition(new.words, max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16), self._small) for p in before
+        ]
+        for number, partition in enumerate(before):
+            words = partition.words()
+            before[number] = Partition(old.words, 1)
+            for p, mine in repacked_words(words, old, new):
+                self.partitions[p].add_words(mine)
+
+    def reserve(self, states: int) -> None:
+        """Make room for so many states; the set must be empty."""
+        capacity = max(FIRST_CAPACITY, int(states / PARTITIONS * SPARE / MAX_LOAD))
+        self.partitions = [Partition(self.packing.words, capacity, self._small) for _ in range(PARTITIONS)]
+
+    def clear(self) -> None:
+        """Take every state out; the room stays."""
+        for partition in self.partitions:
+            partition.clear()

@@ -1,6 +1,6 @@
 """Seeded faults of `Quorum`: each breaks one rule, and one of the properties catches it.
 
-Which one, and within which bounds, is in `configs/quorum.fault.<variant>.cfg`. KAFKA-n is the issue in Apache Kafka's
+`configs/fault.<variant>.cfg` says which one, and within which bounds. KAFKA-n is the issue in Apache Kafka's
 tracker where Kafka had the fault, or where the rule comes from.
 """
 
@@ -32,7 +32,7 @@ class VotesWithoutLogComparison(Quorum, variant="votes-without-log-comparison"):
 
 
 class VoteDroppedOnCanvass(Quorum, variant="vote-dropped-on-canvass"):
-    """A voter that turns prospective forgets its vote of the epoch, and gives it again (KAFKA-17641, KAFKA-17642)."""
+    """A voter that becomes prospective forgets its vote of the epoch, and votes again (KAFKA-17641, KAFKA-17642)."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         return prospective(me).but(voted=Nil.NIL)
@@ -103,7 +103,7 @@ class ObserverStands(Quorum, variant="observer-stands"):
 
 
 class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
-    """A replica follows whoever announces itself, also in an epoch that is over (KIP-595, "BeginQuorumEpoch")."""
+    """A replica follows any leader that announces itself, also of an older epoch (KIP-595, "BeginQuorumEpoch")."""
 
     def is_stale(self, me: Replica, epoch: int) -> bool:
         return False
@@ -115,14 +115,14 @@ class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
 
 
 class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
-    """A pre-vote is asked for in the next epoch, which the sender takes over, as in an early draft of KIP-996."""
+    """A replica takes over the next epoch to ask for pre-votes in it, as in an early draft of KIP-996."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         return prospective(me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL))
 
 
 class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
-    """A prospective that hears of a newer epoch takes it over and stays prospective (KIP-996 makes it unattached)."""
+    """A prospective replica that hears of a newer epoch stays prospective in it (KIP-996 makes it unattached)."""
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
         if me.mode is Mode.PROSPECTIVE and epoch > me.epoch and isinstance(leader, Nil):
@@ -131,7 +131,7 @@ class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
 
 
 class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
-    """A follower grants pre-votes also while it hears from its leader, so that a removed voter disturbs (KIP-996)."""
+    """A follower grants pre-votes while it hears from its leader, so that a removed voter disturbs (KIP-996)."""
 
     def follows_actively(self, me: Replica) -> bool:
         return False
@@ -151,14 +151,14 @@ class CommitsEarlierEpochs(Quorum, variant="commits-earlier-epochs"):
 
 
 class AppendNotFlushed(Quorum, variant="append-not-flushed"):
-    """A follower fetches on before what it appended is on disk (KAFKA-10533)."""
+    """A follower fetches again before it has flushed what it appended (KAFKA-10533)."""
 
     def flushes(self, me: Replica) -> bool:
         return False
 
 
 class NewVoterDoesNotFlush(Quorum, variant="new-voter-does-not-flush"):
-    """Only voters flush, and whether one is a voter is asked before the batch that makes it one (KAFKA-17332)."""
+    """Only voters flush, and a replica checks whether it is one before the batch that makes it one (KAFKA-17332)."""
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
         return self.with_log(me, me.log + response.records, flushes=is_voter(me))
@@ -173,7 +173,7 @@ class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
 
 
 class HighWatermarkBeforeDivergence(Quorum, variant="high-watermark-before-divergence"):
-    """A follower first takes the high watermark of a response, and only then truncates as it says (KAFKA-14704)."""
+    """A follower takes the high watermark of a response before it truncates as the response says (KAFKA-14704)."""
 
     def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
         known = min(response.high_watermark, len(me.log))
@@ -207,7 +207,7 @@ class FetchPositionUnchecked(Quorum, variant="fetch-position-unchecked"):
 
 
 class IdsAlone(Quorum, variant="ids-alone"):
-    """Replicas are told apart by their ids alone, so that a wiped disk counts as what it held (KAFKA-14077)."""
+    """Replicas are told apart by their ids alone, so that a wiped disk counts with what it held (KAFKA-14077)."""
 
     def is_same(self, voter: Key, key: Key) -> bool:
         return voter.id == key.id
@@ -230,7 +230,7 @@ class PendingChangeIgnored(Quorum, variant="pending-change-ignored"):
 
 
 class ChangeForgottenByTimeout(Quorum, variant="change-forgotten-by-timeout"):
-    """What holds back the next voter change is the operation alone, which a timeout clears (KAFKA-20740)."""
+    """Only the pending operation holds back the next voter change, and a timeout clears it (KAFKA-20740)."""
 
     def has_uncommitted_voters(self, me: Replica) -> bool:
         return False
@@ -252,7 +252,7 @@ class RemovedLeaderCountsItself(Quorum, variant="removed-leader-counts-itself"):
 
 
 class HighWatermarkFollowsVoterSet(Quorum, variant="high-watermark-follows-voter-set"):
-    """A leader takes the high watermark that it computes also where a voter change makes it lower (KAFKA-16530)."""
+    """A leader takes the high watermark that it computes, even if a voter change makes it lower (KAFKA-16530)."""
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
         return end != me.high_watermark
@@ -318,7 +318,7 @@ class FollowersNeverGrant(Quorum, variant="followers-never-grant"):
 
 
 class NoCheckQuorum(Quorum, variant="no-check-quorum"):
-    """A leader that no majority can fetch from goes on leading whoever still can (KAFKA-13621, KAFKA-15489)."""
+    """A leader that no majority can fetch from goes on leading those that can (KAFKA-13621, KAFKA-15489)."""
 
     configuration = "trap.check-quorum"
 

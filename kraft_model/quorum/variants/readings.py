@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.voters import Outcome
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
 
@@ -37,7 +37,7 @@ class Draft(Quorum, variant="kip853-draft"):
 
     configuration = "reading.kip853-draft"
 
-    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> Outcome:
+    def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
         """Check what can be checked at once; then step 1, wait until the replica has caught up."""
         if me.mode is not Mode.LEADER:
             return me, [], Error.NOT_LEADER_OR_FOLLOWER
@@ -65,7 +65,7 @@ class Draft(Quorum, variant="kip853-draft"):
         return me, [ApiVersionsRequest(me.epoch, me.id, change.voter.key.id)]
 
     def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        """Steps 5 to 7: append the AddVoterRecord, unless the version does not do or something is pending again."""
+        """Steps 5 to 7: append the AddVoterRecord, unless the version is too low or a change is pending again."""
         change = me.change
         ready = (
             isinstance(change, Change)
@@ -87,7 +87,7 @@ class Draft(Quorum, variant="kip853-draft"):
             yield self.taken(me, after, *sends).put(**puts)
 
     def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
-        """AddVoterRecord or RemoveVoterRecord where one voter comes or goes."""
+        """Return AddVoterRecord or RemoveVoterRecord if one voter comes or goes."""
         added, removed = voters - me.voters, me.voters - voters
         if len(added) == 1 and not removed:
             return VoterAdded(next(iter(added)))
@@ -96,7 +96,7 @@ class Draft(Quorum, variant="kip853-draft"):
         return Voters(voters)
 
     def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
-        """Who does not believe that it is a voter refuses with NOT_VOTER, and the leader has to repeat it."""
+        """A replica that does not believe that it is a voter answers NOT_VOTER, and the leader has to repeat."""
         if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
             yield from super().handle_begin_quorum_epoch_request(me, request, shared)
         elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in keys(me.voters):
@@ -118,7 +118,7 @@ class DuplicateDirectoryAllowed(Quorum, variant="duplicate-directory-allowed"):
 
 
 class VersionAboveOne(Quorum, variant="version-above-one"):
-    """UNSUPPORTED_VERSION "when the kraft.version is not greater than 1", taken at its word (KIP-853, "AddVoter")."""
+    """UNSUPPORTED_VERSION "when the kraft.version is not greater than 1", taken literally (KIP-853, "AddVoter")."""
 
     configuration = "reading.version-above-one"
 
@@ -127,7 +127,7 @@ class VersionAboveOne(Quorum, variant="version-above-one"):
 
 
 class UpdateVoterByKey(Quorum, variant="update-voter-by-key"):
-    """VOTER_NOT_FOUND where id and directory id are not in the voter set, against step 4 of UpdateVoter (KIP-853)."""
+    """VOTER_NOT_FOUND if id and directory id are not in the voter set, against step 4 of UpdateVoter (KIP-853)."""
 
     configuration = "reading.update-voter-by-key"
 
@@ -145,7 +145,7 @@ class PreVoteUnlessFollower(Quorum, variant="pre-vote-unless-follower"):
 
 
 class AddVoterGivesUp(Quorum, variant="add-voter-gives-up"):
-    """AddVoter answers REQUEST_TIMED_OUT at once where the new voter has not caught up, as Kafka does (KAFKA-17147)."""
+    """AddVoter answers REQUEST_TIMED_OUT at once if the new voter has not caught up, as in Kafka (KAFKA-17147)."""
 
     configuration = "reading.add-voter-gives-up"
 
@@ -164,7 +164,7 @@ class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once")
 
     configuration = "reading.update-voter-answered-at-once"
 
-    def appended_update(self, me: Replica) -> Outcome:
+    def appended_update(self, me: Replica) -> ChangeOutcome:
         return me.but(change=Nil.NIL), [], Error.NONE
 
 
@@ -204,7 +204,7 @@ class VersionOnceCommitted(Quorum, variant="version-once-committed"):
     configuration = "reading.version-once-committed"
 
     def committed_version(self, me: Replica) -> Replica:
-        """The replica with the kraft.version of what it knows to be committed."""
+        """Return the replica with the kraft.version of what it knows to be committed."""
         formatted = self.formatted_voters(me.id, me.directory)
         known = me.log[: me.high_watermark]
         return me.but(version=version_in(known, self.initial_version if formatted else 0))

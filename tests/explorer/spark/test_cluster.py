@@ -19,7 +19,7 @@ from tests.support.explorer.comparison import ALIKE
 from tests.support.spark.standalone import Standalone, cluster, kill
 from tests.support.tlc import COUNTS, TLC, bound
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.kernel]
 
 SETTINGS = (
     "spark.executor.memory=512m",

@@ -11,29 +11,29 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from kraftcheck.explorer.spark import id_assigner
-from kraftcheck.explorer.spark.definitions import CONTROL, INBOX, LOCAL, MESSAGE, SHARED, SLOT, Definition, fingerprint
+from kraftcheck.explorer.spark.definitions import Definition, Kind, fingerprint
 from kraftcheck.explorer.spark.id_assigner import CollisionError, IdAssigner
-from kraftcheck.explorer.spark.rows import bytes_a_state, from_bytes, in_order, packed, packing_of, to_bytes, unpacked
-from kraftcheck.explorer.spark.shared_folder import Piece, SharedFolder
+from kraftcheck.explorer.spark.packed_states import StatePacking, in_order
+from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.tables.kernel.packing import owners
 
-N1, N2 = Definition(SLOT, 0, b"n1"), Definition(SLOT, 0, b"n2")
-A, B = Definition(LOCAL, 0, b"a"), Definition(LOCAL, 0, b"b")
-ZERO, PING = Definition(SHARED, 0, b"0"), Definition(MESSAGE, 0, b"ping")
+N1, N2 = Definition(Kind.SLOT, 0, b"n1"), Definition(Kind.SLOT, 0, b"n2")
+A, B = Definition(Kind.LOCAL, 0, b"a"), Definition(Kind.LOCAL, 0, b"b")
+ZERO, PING = Definition(Kind.SHARED, 0, b"0"), Definition(Kind.MESSAGE, 0, b"ping")
 REPORTS = [
-    [ZERO, N2, B, Definition(CONTROL, 0, b"", (3, -1, -2, -3))],  # one bound, one shared field: 2 numbers, then pairs
-    [A, N1, ZERO, PING, Definition(CONTROL, 0, b"", (3, -3, -2, -1)), Definition(INBOX, -2, b"", (-4, 2))],
-    [N2, PING, Definition(INBOX, -1, b"", (-2, 1))],
+    [ZERO, N2, B, Definition(Kind.CONTROL, 0, b"", (3, -1, -2, -3))],  # one bound, one shared field, then pairs
+    [A, N1, ZERO, PING, Definition(Kind.CONTROL, 0, b"", (3, -3, -2, -1)), Definition(Kind.INBOX, -2, b"", (-4, 2))],
+    [N2, PING, Definition(Kind.INBOX, -1, b"", (-2, 1))],
 ]
 
 
 def test_ids_do_not_depend_on_who_reports_first() -> None:
     expected = IdAssigner(2).merge(REPORTS)
-    assert [d for d in expected if d.kind in (CONTROL, INBOX)] == [
-        Definition(CONTROL, 0, b"", (3, 0, 0, 2)),
-        Definition(CONTROL, 0, b"", (3, 0, 1, 0)),
-        Definition(INBOX, 0, b"", (0, 2)),
-        Definition(INBOX, 1, b"", (0, 1)),
+    assert [d for d in expected if d.kind in (Kind.CONTROL, Kind.INBOX)] == [
+        Definition(Kind.CONTROL, 0, b"", (3, 0, 0, 2)),
+        Definition(Kind.CONTROL, 0, b"", (3, 0, 1, 0)),
+        Definition(Kind.INBOX, 0, b"", (0, 2)),
+        Definition(Kind.INBOX, 1, b"", (0, 1)),
     ]
     for seed in range(5):
         mixed = Random(seed).sample(REPORTS, len(REPORTS))
@@ -51,9 +51,9 @@ def test_what_is_known_is_not_new() -> None:
 
 def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
     known = IdAssigner(2)
-    known.merge([[ZERO, N1, A, Definition(CONTROL, 0, b"", (3, -1, -2, -3))]])
+    known.merge([[ZERO, N1, A, Definition(Kind.CONTROL, 0, b"", (3, -1, -2, -3))]])
     assert known.merge([[N2]]) == [N2]
-    assert known.merge([[Definition(CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
+    assert known.merge([[Definition(Kind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,13 +71,13 @@ def test_a_fingerprint_has_128_bits() -> None:
 def test_packing_and_back(counts: list[int]) -> None:
     random = np.random.default_rng(1)
     states = np.stack([random.integers(0, count, 1000) for count in counts], axis=1).astype(np.int32)
-    layout = packing_of(counts)
-    words = packed(states, layout)
-    data = to_bytes(words, layout)
-    assert len(data) == 1000 * bytes_a_state(layout)
-    back = from_bytes(data, layout)
+    layout = StatePacking(counts)
+    words = layout.pack(states)
+    data = layout.to_bytes(words)
+    assert len(data) == 1000 * layout.bytes_a_state
+    back = layout.from_bytes(data)
     assert (back == words).all()
-    assert (unpacked(back, layout) == states).all()
+    assert (layout.unpack(back) == states).all()
     assert (in_order(words[::-1]) == in_order(words)).all()
 
 
@@ -98,10 +98,10 @@ def test_files(tmp_path: Path) -> None:
     for level in (1, 2, 3):
         shared.begin_level(level)
         shared.write_states(level, 4, np.full((70_000, 3), level, np.int32))
-        shared.write_definitions(level, [A, Definition(CONTROL, 0, b"", (level, 2))])
+        shared.write_definitions(level, [A, Definition(Kind.CONTROL, 0, b"", (level, 2))])
     assert [len(states) for states in shared.read_part(2, 4)] == [65_536, 70_000 - 65_536]
-    assert sum(len(states) for states in shared.read_states(Piece(2, 4, 1, 1))) == 70_000 - 65_536
-    assert list(shared.read_definitions(2)) == [A, Definition(CONTROL, 0, b"", (2, 2))]
+    assert len(shared.read_group(2, 4, 1)) == 70_000 - 65_536
+    assert list(shared.read_definitions(2)) == [A, Definition(Kind.CONTROL, 0, b"", (2, 2))]
     shared.clear(after=2)
     assert [shared.count(level, 4) for level in (1, 2, 3)] == [70_000, 70_000, 0]
     assert not (tmp_path / "names" / "00003.parquet").exists()

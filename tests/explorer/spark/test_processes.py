@@ -16,7 +16,7 @@ import pytest
 from tests.support.command_line import PING, heed_interrupts
 from tests.support.tlc import COUNTS, TLC
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.kernel, pytest.mark.spark, pytest.mark.slow]
 
 PROJECT = Path(__file__).parents[3]
 QUIET = ("--conf", "spark.ui.enabled=false", "--quiet")

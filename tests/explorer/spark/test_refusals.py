@@ -14,6 +14,8 @@ from tests.support.command_line import PING, Run
 from tests.support.spark.standalone import free_port
 from tests.support.tlc import COUNTS
 
+pytestmark = pytest.mark.kernel
+
 CONFIG = str(COUNTS / "two-voters.cfg")
 SPARK = ("check", "reconfig", "--engine", "spark", "--quiet", "--config")
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables.python_checks import split
-from kraftcheck.explorer.tables.searches.breadth_first import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
@@ -31,13 +31,15 @@ pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark.engine import SparkSearch
 from tests.support.spark.pretended import Lost, search
 
+pytestmark = pytest.mark.kernel
+
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 
 
 def able(options: Options) -> Options:
     """Return options without what this engine does not do."""
     parts = split(options)
-    slow = (*parts.slow, *parts.slow_constraints)
+    slow = (*parts.non_local, *parts.non_local_constraints)
     return replace(
         options,
         properties=tuple(p for p in options.properties if p not in slow),
@@ -98,7 +100,7 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
     """Return the states of each level."""
     return [
         [
-            driver.learner.decode_state(row)
+            driver.expander.learner.decode_state(row)
             for part in parts
             for rows in driver.shared.read_part(level, part)
             for row in driver.ids.to_own(rows)
@@ -109,9 +111,10 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
 
 def assert_classes_level_by_level(driver: SparkSearch, options: Options) -> None:
     """Of the states that count as one there is one, in the first level that has any; and it is really led to."""
-    identity = identity_of(driver.protocol, options.symmetry, options.view)
-    exact = identity_of(driver.protocol, options.symmetry, None)
-    semantics = Semantics(driver.protocol)
+    protocol = driver.expander.learner.protocol
+    identity = identity_of(protocol, options.symmetry, options.view)
+    exact = identity_of(protocol, options.symmetry, None)
+    semantics = Semantics(protocol)
     targets = list(initial_states(semantics, options.init))
     before: set[Value] = set()
     for states in levels_of(driver):

@@ -15,7 +15,7 @@ from kraftcheck.explorer.spark.engine import explore
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.spark.shipped import Shipped, differences, shipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("application")]
+pytestmark = [pytest.mark.kernel, pytest.mark.spark, pytest.mark.usefixtures("application")]
 
 IN_CI = ("smoke", "finding.", "reading.", "trap.")
 """What CI runs begins so, but of quorum only the first; the faults and `default` take an hour together."""
@@ -47,6 +47,7 @@ def test_finds_what_the_table_engine_finds(case: Shipped) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_driver_tasks")
 @pytest.mark.parametrize(
     "name",
     [

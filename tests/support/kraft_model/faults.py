@@ -1,4 +1,4 @@
-"""What each seeded fault, and each unsafe reading of a KIP, violates: one table a model."""
+"""The property that each seeded fault and each unsafe reading of a KIP violates: one table for each model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 class Fault(NamedTuple):
     """A variant, the property that it violates in the configuration that it names, the states of the shortest
-    counterexample, and the distinct states in which the model without it holds there: None where they are too many,
-    and it is searched as deep as the counterexample.
+    counterexample, and the distinct states in which the model without it holds there: None if they are too many, and
+    the model is searched as deep as the counterexample.
     """
 
     variant: str

@@ -1,4 +1,4 @@
-"""Variants of `quorum` that break no safety, only progress, and what should always be reachable in them."""
+"""Variants of `quorum` that break only progress, and what should always be reachable in them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def the_next_leader_commits(state: State) -> bool:
 
 
 def a_set_of_four_voters_is_committed(state: State) -> bool:
-    """Or it is not come to; or nobody leads, since the leader's own disk is lost."""
+    """Or there is no such set; or nobody leads, since the leader's own disk is lost."""
     return all(leader.high_watermark == len(leader.log) or len(leader.voters) < 4 for leader in leaders(state))
 
 

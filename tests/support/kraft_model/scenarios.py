@@ -1,8 +1,8 @@
-r"""Scenarios: text files that say what is done, and what then happens.
+r"""Scenarios: text files with commands and what happens.
 
-A scenario is read by someone who knows the KIP and not our code. It is a list of blocks: commands, a line `----`, and
-what happened, up to the next blank line. Lines that begin with `#`, and blank ones, may stand between blocks: they
-tell the story. Everything under `----` is what the model itself says, and the test fails where it says otherwise.
+A scenario is for readers who know the KIP and not our code. It is a list of blocks: commands, a line `----`, and what
+happened, up to the next blank line. Lines that begin with `#`, and blank ones, may stand between blocks: they tell the
+story. Everything under `----` is the model's output; the test fails if the output differs.
 
     # A candidate asks for votes.
     RequestVote by n2
@@ -12,44 +12,43 @@ tell the story. Everything under `----` is what the model itself says, and the t
         n2.current_epoch  1 -> 2
         + RequestVoteRequest  n2 -> n1  epoch=2
 
-To write one, write the commands, each followed by `----`, and run
+To write a scenario, write the commands, each followed by `----`, and run
 
     KRAFTCHECK_REWRITE_SCENARIOS=1 pytest tests/scenarios
 
-which fills in what happened. Then read it: it is only right if it is what the KIP says.
+which fills in what happened. Then read it: it is right only if the KIP says so.
 
 The commands:
 
 start MODEL [variant=NAME] [config=NAME] [at=START] [bounds=N] [CONSTANT=VALUE ...]
-    Begin in the initial state of a model (or of a variant of it), within a configuration (default: `smoke`), some of
-    its constants changed; with `bounds`, events of every kind may happen that often, unless a constant says otherwise.
-    It comes first. `at` names one of the model's named starts. A model with several initial states begins in the first
-    that fits `-> PATH=VALUE ...`.
+    Begin in the initial state of a model, or of a variant, with a configuration (default: `smoke`) and these constants
+    changed; `bounds` sets every bound that no constant sets. It comes first. `at` names one of the model's named
+    starts. A model with several initial states begins in the first that fits `-> PATH=VALUE ...`.
 ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
     Take the step of the action of that name: taken by this replica, on a message of this type from this replica whose
     fields have these values, or, where it is taken on no message, sending such a message; and such that then PATH has
     this VALUE: a field of the replica that acts (`leader=n2`), of another one (`n2.log`), or of the shared state
-    (`shared.acked`). `to` is who a message is sent to. Exactly one step must fit. What is told is what changed, then
-    the message that was consumed (-) or delivered and kept (*), and those that were sent (+).
+    (`shared.acked`). `to` is the receiver of a message. Exactly one step must fit. The output is what changed, then the
+    message that was consumed (-) or delivered and kept (*), and those that were sent (+).
 briefly ACTION ...
-    The same, telling only that it happened. `briefly settle` tells only that, too.
+    The same; the output says only that it happened. So does `briefly settle`.
 deliver [MESSAGE ...] [to ID] [from ID]
     Deliver messages under way, of these types, to this replica, from this replica, one after the other in their
-    canonical order, until none is left that anyone takes. Told as a line for each.
+    canonical order, until no replica takes one. The output is a line for each.
 settle [among ID ...] [until MESSAGE]
-    Deliver what is under way (between these replicas) and what is sent on it, in turns, until that is over or only
-    repeats itself, as fetches do once everyone has caught up; or until a message of this type is under way. Told is
-    what has changed by then.
+    Deliver what is under way (between these replicas) and what is sent in answer, in turns, until nothing is left or
+    the states repeat, as they do when all have caught up and fetch; or until a message of this type is under way. The
+    output is what has changed by then.
 cannot ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
-    No such step is enabled. What is told is why: the model's own condition that says no.
+    No such step is enabled. The output is why: the model's condition that fails.
 hide FIELD ...
-    From here on tell nothing of these fields: of replicas (`flushed`) and messages (`request`), of the shared
+    From here on leave out these fields: of replicas (`flushed`) and messages (`request`), of the shared
     state (`shared.elected`).
 show [PATH ...]
-    Tell values: of a replica (`n1`: what differs from a new one), of a field (`n1.log`, `shared.acked`); or every
+    Show values: of a replica (`n1`: what differs from a new one), of a field (`n1.log`, `shared.acked`); or every
     message under way (`messages`).
 property NAME ...
-    Tell whether properties hold, of the present state or of the last step taken.
+    Say whether properties hold in the present state or over the last step.
 
 Values are written as counterexamples show them: `TRUE`, `{n1, n2}`, `Candidate`.
 """
@@ -63,11 +62,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.reporting.changes import changes, fields_set, messages
-from kraftcheck.reporting.wording import message_words
+from kraftcheck.reporting.changes import changes, fields_set, message_words, messages
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
-from kraftcheck.spec.diagnosis.why import explain
+from kraftcheck.spec.diagnosis.why import diagnose
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -79,15 +77,15 @@ REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
 SEPARATOR = "----"
 INDENT = "    "
 MANY = 200
-"""Messages that one `deliver` delivers at most: more means that they beget each other for ever."""
+"""The most messages that one `deliver` delivers: more means that they cause each other for ever."""
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be run as it is written."""
+    """A scenario that cannot run as written."""
 
 
 class NothingThereError(ScenarioError):
-    """A path that goes on where there is no record at the moment, but `Nil`, say."""
+    """A path that leads into a value that is no record at the moment, such as `Nil`."""
 
 
 class Block(NamedTuple):
@@ -117,7 +115,7 @@ def read_blocks(text: str) -> tuple[list[Block], list[str]]:
     Raises
     ------
     ScenarioError
-        Where commands are not followed by `----`.
+        If commands are not followed by `----`.
     """
     blocks: list[Block] = []
     before: list[str] = []
@@ -161,7 +159,7 @@ def run_scenario(path: Path, *, rewrite: bool = REWRITE) -> list[tuple[Block, li
     path
         The file.
     rewrite
-        Whether to write into the file what happened.
+        Whether to write the output into the file.
 
     Returns
     -------
@@ -171,7 +169,7 @@ def run_scenario(path: Path, *, rewrite: bool = REWRITE) -> list[tuple[Block, li
     Raises
     ------
     ScenarioError
-        Where a command cannot be done, naming the file and the line.
+        If a command cannot be done, naming the file and the line.
     """
     try:
         blocks, after = read_blocks(path.read_text(encoding="utf-8"))
@@ -214,7 +212,7 @@ class Ask(NamedTuple):
     action
         The action's name.
     by, on, source, dest
-        Who takes it, the type of the message delivered, who sent that, who is sent one; or None.
+        The replica that takes it, the type of the message delivered, its sender, the receiver of a message; or None.
     fields
         Fields of the message, as text.
     then
@@ -252,7 +250,7 @@ def read_ask(given: list[str]) -> Ask:
 
 
 class Stage:
-    """Where a scenario is played: the model and its present state."""
+    """The model and the present state of a scenario."""
 
     def __init__(self) -> None:
         self._semantics: Semantics | None = None
@@ -261,7 +259,7 @@ class Stage:
         self._hidden: set[str] = set()
 
     def run(self, command: str) -> list[str]:
-        """Do one command; return what is told of it."""
+        """Do one command; return its output."""
         verb, *rest = split(command)
         verbs = {
             "start": self._start,
@@ -427,7 +425,7 @@ class Stage:
         yield from ()
 
     def _is_told(self, path: str) -> bool:
-        """Whether a change at a path is told: `spent` and what is hidden is not."""
+        """Whether a change at a path is shown: `spent` and hidden fields are not."""
         names = [name.partition("[")[0] for name in path.split(".")]
         return not path.startswith("spent ") and not {".".join(names[:2]), *names[1:2]} & self._hidden
 
@@ -472,7 +470,7 @@ class Stage:
 
     def _refusals(self, ask: Ask) -> list[str]:
         actor = None if ask.by is None else self._replica(self.state, ask.by)
-        found = explain(self.semantics, self.state, ask.action, actor)
+        found = diagnose(self.semantics, self.state, ask.action, actor)
         told = dict.fromkeys(r.text for r in found if r.message is None or _describes(ask, r.message))
         others = [text for text in told if text != "enabled"]
         return others or [f"no step of {ask.action} is such"]
@@ -533,11 +531,11 @@ class Stage:
             yield f"{INDENT}{mark} {kind:{kinds}}  {way:{ways}}  {rest}".rstrip()
 
     def _shown(self, replica: Record) -> str:
-        """Return in words what a replica differs in from a new one."""
+        """Return in words how a replica differs from a new one."""
         return fields_set(replica, self._hidden) or f"a new {type(replica).__name__}"
 
     def _changed(self, before: State, after: State) -> Iterator[str]:
-        """Tell what differs between two states besides the messages under way."""
+        """Return what differs between two states besides the messages under way."""
         found = [c for c in changes(self.semantics.protocol, before, after) if self._is_told(c.path)]
         width = max((len(change.path) for change in found), default=0)
         for change in found:
@@ -557,7 +555,8 @@ def _describes(ask: Ask, message: Record | None) -> bool:
 
 
 def _sends(ask: Ask, transition: Transition) -> bool:
-    """Whether a command's words about what is sent fit a step; without a message delivered, the fields are of it."""
+    """Whether a command's words about what is sent fit a step; if no message is delivered, the fields are those of the
+    message sent."""
     fields = {} if transition.message is not None else dict(ask.fields)
     if ask.dest is not None:
         fields["dest"] = ask.dest

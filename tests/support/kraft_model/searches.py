@@ -6,19 +6,19 @@ from kraftcheck.catalogue import Model, find_config, find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.spec.cfg.binding import Bound, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from tests.support.kraft_model.faults import Fault
 
 
-def bound(model: str, config: str | None = None, variant: str | None = None) -> Bound:
+def bound(model: str, config: str | None = None, variant: str | None = None) -> BoundConfig:
     """Return a model with the constants of a configuration; by default the variant's own."""
     found = find_model(model, variant)
     return bind(found.protocol, find_config(found, config or found.own_configuration)[1])
 
 
-def search(given: Bound, engine: str = "tables", max_depth: int | None = None) -> Result:
+def search(given: BoundConfig, engine: str = "tables", max_depth: int | None = None) -> Result:
     """Search as a configuration asks for, perhaps only to a depth."""
     options = Options.of(given, max_depth=max_depth)
     return {"tables": tables.explore, "reference": reference.explore}[engine](given.protocol, options)
@@ -41,7 +41,7 @@ def check_fault(model: str, fault: Fault) -> None:
         assert (base.verdict, base.distinct_states) == (Verdict.OK, fault.base)
 
 
-def check_trace(given: Bound, trace) -> None:
+def check_trace(given: BoundConfig, trace) -> None:
     """Check that a counterexample is a behaviour of the protocol that ends with a violation."""
     semantics = Semantics(given.protocol)
     (prop,) = given.properties

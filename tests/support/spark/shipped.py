@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kraftcheck.catalogue import find_model, shipped_models
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
-from kraftcheck.spec.cfg.binding import Bound
+from kraftcheck.spec.cfg.binding import BoundConfig
 from tests.support.kraft_model.searches import bound
 from tests.support.tlc import MODELS, TLC
 from tests.support.tlc import bound as tlc_bound
@@ -30,7 +30,7 @@ class Shipped(NamedTuple):
         return ":".join(part for part in self if part)
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> BoundConfig:
         return tlc_bound(self.config) if self.model == "tlc" else bound(self.model, self.config, self.variant)
 
 
@@ -66,7 +66,7 @@ def told(result: Result, *, whole: bool) -> dict[str, Any]:
     return found
 
 
-def differences(given: Bound, explore: Any) -> tuple[int, list[str]]:
+def differences(given: BoundConfig, explore: Any) -> tuple[int, list[str]]:
     """Search with an engine and with the table engine; return the states found, and what differs."""
     options = Options.of(given)
     expected, result = explore_tables(given.protocol, options), explore(given.protocol, options)

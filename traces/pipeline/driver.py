@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark.description import as_text, describe
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.pipeline.folder import COVERAGE, TABLES, Input, Output
-from kraftcheck.traces.pipeline.rows import DDL
+from kraftcheck.traces.pipeline.output import COVERAGE, InputFile, PipelineFolder
+from kraftcheck.traces.pipeline.rows import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,11 +28,15 @@ FILES_A_BATCH = 4_000
 
 MOST_FILES_A_BATCH = 1_000_000
 
+SHOWN = 10
+"""Traces that diverge, and errors, that the summary shows of each."""
+
 TASKS_A_CORE = 4
 """Tasks for each core, so that one with long traces does not keep the others waiting."""
 
 _TASK = "kraftcheck.traces.pipeline.tasks:replay_files"
 _RAW = "raw"
+_RAW_COLUMNS = "file string, " + ", ".join(f"{name} array<struct<{columns}>>" for name, columns in COLUMNS.items())
 
 
 @dataclass
@@ -94,27 +98,16 @@ class Pipeline:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        protocol: Protocol,
-        *,
-        init: str,
-        symmetry: str | None,
-        limit_bytes: int,
-        output: Output,
-    ) -> None:
+        self, cluster: Cluster, protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int,
+        output: PipelineFolder,
+    ) -> None:  # fmt: skip
         self._cluster = cluster
         self._protocol = protocol
         self._output = output
-        self._arguments = as_text(
-            {
-                "description": describe(protocol, Options(init=init)),
-                "symmetry": symmetry,
-                "limit_bytes": limit_bytes,
-            }
-        )
+        description = describe(protocol, Options(init=init))
+        self._arguments = as_text({"description": description, "symmetry": symmetry, "limit_bytes": limit_bytes})
 
-    def run(self, inputs: Iterable[Input], report: Callable[[int], None] | None = None) -> Summary:
+    def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
         """Replay the files that are new since the last run, and summarise all.
 
         Parameters
@@ -138,7 +131,7 @@ class Pipeline:
                 raise
 
     def _run(
-        self, inputs: Iterable[Input], report: Callable[[int], None] | None, interruption: Interruption
+        self, inputs: Iterable[InputFile], report: Callable[[int], None] | None, interruption: Interruption
     ) -> Summary:
         done = self._output.done()
         new = [file for file in inputs if file not in done]
@@ -152,21 +145,21 @@ class Pipeline:
                 raise KeyboardInterrupt
         return self._summary(len(done) + len(new), len(new))
 
-    def _replay(self, files: list[Input]) -> None:
+    def _replay(self, files: list[InputFile]) -> None:
         output, cluster, began = self._output, self._cluster, time.monotonic()
         batch = output.next_batch()
         cluster.describe(f"batch {batch}: replay {len(files):,} files")
         tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
         raw = output.staging(_RAW)
-        self._dealt(files, tasks).mapInArrow(cluster.task(_TASK, self._arguments), _raw_ddl()).write.parquet(raw)
+        self._dealt(files, tasks).mapInArrow(cluster.task(_TASK, self._arguments), _RAW_COLUMNS).write.parquet(raw)
         cluster.describe(f"batch {batch}: write the tables")
-        found = cluster.spark.read.schema(_raw_ddl()).parquet(raw)
-        for table in TABLES:
+        found = cluster.spark.read.schema(_RAW_COLUMNS).parquet(raw)
+        for table in COLUMNS:
             rows = found.selectExpr("file", f"inline({table})")
             rows.coalesce(cluster.parallelism if table == "steps" else 1).write.parquet(output.staging(table))
         output.accept(batch, files, time.monotonic() - began)
 
-    def _dealt(self, files: list[Input], tasks: int) -> DataFrame:
+    def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:
         """Return a data frame of paths in so many partitions, each with its share of large and of small files."""
         by_size = sorted(files, key=lambda file: (-file.size, file.path))
         dealt = [(file.path,) for first in range(tasks) for file in by_size[first::tasks]]
@@ -174,21 +167,18 @@ class Pipeline:
         return spark.createDataFrame(spark.sparkContext.parallelize(dealt, tasks), "path string")
 
     def _table(self, name: str) -> DataFrame:
-        spark = self._cluster.spark
-        folder = self._output.folder / name
-        ddl = f"file string, {DDL[name]}"
-        if not folder.is_dir():
-            return spark.createDataFrame([], ddl)
-        return spark.read.schema(f"{ddl}, batch int").parquet(str(folder.resolve()))
+        reader = self._cluster.spark.read.schema(f"file string, {COLUMNS[name]}, batch int")
+        return reader.parquet(str((self._output.path / name).resolve()))
 
     def _summary(self, files: int, new_files: int) -> Summary:
         from pyspark.sql import functions as f
 
+        protocol = self._protocol
         self._cluster.describe("coverage and summary")
-        traces, steps, errors = map(self._table, TABLES)
+        traces, steps, errors = map(self._table, COLUMNS)
         taken = steps.where("action is not null")
         by_trace = taken.groupBy("file", "index", "action").agg(f.count("*").alias("times"))
-        totals: dict[str, int] = dict.fromkeys(self._names(), 0)
+        totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
         for row in by_trace.groupBy("action").agg(f.sum("times").alias("times")).collect():
             totals[row["action"]] = row["times"]
         whole = self._cluster.spark.createDataFrame(
@@ -198,29 +188,18 @@ class Pipeline:
         by_trace.unionByName(whole).coalesce(1).write.parquet(self._output.staging(COVERAGE))
         self._output.replace_coverage()
         verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
-        diverging = traces.where("verdict = 'diverges'").orderBy("file", "index").limit(10).collect()
-        unreadable = errors.orderBy("file", "index").limit(10).collect()
+        diverging = traces.where("verdict = 'diverges'").select("file", "index", "diverged_step", "reason")
+        unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
         return Summary(
-            files,
-            new_files,
-            sum(verdicts.values()),
-            sum(totals.values()),
-            dict(sorted(verdicts.items())),
-            errors.count(),
-            steps.select("state").distinct().count(),
-            totals,
-            [(row["file"], row["index"], row["diverged_step"], row["reason"]) for row in diverging],
-            [(row["file"], row["line"], row["column"], row["message"]) for row in unreadable],
+            files=files,
+            new_files=new_files,
+            traces=sum(verdicts.values()),
+            steps=sum(totals.values()),
+            verdicts=dict(sorted(verdicts.items())),
+            errors=errors.count(),
+            distinct_states=steps.select("state").distinct().count(),
+            actions=totals,
+            diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
+            unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
         )
 
-    def _names(self) -> Iterable[str]:
-        protocol = self._protocol
-        return [*protocol.actions, *protocol.network.own_actions()]
-
-
-def _raw_ddl() -> str:
-    tables: dict[str, Any] = {}
-    for name in TABLES:
-        columns = [column.strip().split(" ", 1) for column in DDL[name].split(", ")]
-        tables[name] = "array<struct<" + ", ".join(f"{column}: {kind}" for column, kind in columns) + ">>"
-    return "file string, " + ", ".join(f"{name} {kind}" for name, kind in tables.items())

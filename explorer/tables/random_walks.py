@@ -10,20 +10,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
-from kraftcheck.explorer.tables.engine import Rows, Stop, TableSearch, default_workers
-from kraftcheck.explorer.tables.kernel.layout import MANY_SUCCESSORS, S_CODE, S_NEEDS
-from kraftcheck.explorer.tables.kernel.random_walk import GOING, STATE_BITS, STEP_BITS, STUCK, draw_seeds, walk_on
-from kraftcheck.explorer.tables.learning.fingerprints import StableNames
-from kraftcheck.explorer.tables.states.visited import Partition
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
+from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.result import DEADLOCK, Options, Result
+from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.kernel.layout import MANY_SUCCESSORS, S_CODE
+from kraftcheck.explorer.tables.kernel.random_walk import (
+    GOING,
+    STATE_BITS,
+    STEP_BITS,
+    STUCK,
+    WalkArrays,
+    draw_seeds,
+    walk_on,
+)
+from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.visited import VisitedSet
+from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
 
 STATES_AT_ONCE = 1 << 20  # states along the walks that are made together
 WALKS_AT_ONCE = 1 << 10
@@ -31,7 +44,7 @@ MOST_TRIES = 200  # of a walk that ends too early
 MOST_DEPTH = 1_000_000  # states along a walk; each is kept until the walk ends
 STEPS_A_TURN = 1 << 17  # steps that one worker makes between two looks at the clock
 
-Walk = tuple[TraceStep, ...]
+Tell = Callable[[list[State], list[str]], Behaviour]
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class Plan:
 
 
 def simulate(
-    protocol: Protocol, options: Options, plan: Plan, keep: Callable[[int, Walk], None] | None = None
+    protocol: Protocol, options: Options, plan: Plan, keep: Callable[[int, Behaviour], None] | None = None
 ) -> Result:
     """Walk at random through the states of a protocol, each enabled successor being as likely as any other.
 
@@ -102,7 +115,7 @@ def check_plan(plan: Plan) -> None:
         raise InputError(f"expected at most {plan.depth:,} states for the shortest walk, found {plan.least:,}")
 
 
-class Walks:
+class Walks(WalkArrays):
     """Walks that are made together.
 
     Parameters
@@ -116,6 +129,7 @@ class Walks:
     """
 
     def __init__(self, starts: Rows, seeds: NDArray[np.uint64], depth: int) -> None:
+        super().__init__()
         count, width = starts.shape
         self.depth = depth
         self.seeds = seeds
@@ -140,67 +154,98 @@ class Walks:
         return self.path[w * self.depth : w * self.depth + length]
 
 
-class RandomWalks(TableSearch):
+class RandomWalks:
     """Random walks, many at a time.
 
     Parameters
     ----------
     protocol, options, plan, keep
         See `simulate`.
+    tell
+        Returns the behaviour of a walk, given its states and the names of the actions taken; by default the reference
+        semantics walks it again.
     """
 
     def __init__(
-        self, protocol: Protocol, options: Options, plan: Plan, keep: Callable[[int, Walk], None] | None = None
+        self,
+        protocol: Protocol,
+        options: Options,
+        plan: Plan,
+        keep: Callable[[int, Behaviour], None] | None = None,
+        tell: Tell | None = None,
     ) -> None:
-        super().__init__(protocol, options, options.workers or default_workers())
+        self.options = options
         self.plan = plan
         self.keep = keep
+        self.expander = Expander.of(protocol, options, options.workers or default_workers())
+        self.visited = VisitedSet(self.expander.threads)
+        self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+        self.learner = self.expander.learner
         self.made = 0
         self.longest = 0
         self.shown_by: dict[str, int] = {}  # the number of the first walk that violates a property
-        self.broken_names = self._names_of_bits()
+        self._tell = tell or self._walked_again
+        states = [prop.name for prop in self.learner.state_properties]
+        self._broken_names = states + [""] * (STATE_BITS - len(states))
+        self._broken_names += [prop.name for prop in self.learner.step_properties]
 
-    def _names_of_bits(self) -> list[str]:
-        states = [prop.name for prop in self.learner.in_order]
-        return states + [""] * (STATE_BITS - len(states)) + [prop.name for prop in self.learner.step_judged]
+    def run(self) -> Result:
+        """Make the walks; return what was found on them.
 
-    def search(self) -> None:
-        """Make all the walks."""
-        self.first_rows = self.begin()
-        self.initial_count = 0
-        self.check_starts()
-        self.names = StableNames(self.learner)
-        self.make()
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        return self._incomplete(self.checker.run(self._search))
 
     def more(self, plan: Plan) -> Result:
-        """Make further walks, with one worker, once a search was run; return what was found on these alone."""
-        self.plan, self.made, self.longest = plan, 0, 0
-        self.violated, self.shown_by = set(), {}
-        self.result = Result(actions=dict.fromkeys(self.learner.action_names, 0))
-        self.partitions = [Partition(self.packing.words) for _ in self.partitions]
-        for worker in self.pool:
+        """Make further walks, with one worker, once others were made; return what was found on these alone."""
+        self.plan, self.made, self.longest, self.shown_by = plan, 0, 0, {}
+        self.visited = VisitedSet(self.expander.threads)
+        for worker in self.expander.pool:
             worker.fired[:] = 0
-        self.make()
-        return self.conclude()
+        self.checker.books.restart()
+        return self._incomplete(self.checker.books.run(self._make))
 
-    def make(self) -> None:
+    def _incomplete(self, result: Result) -> Result:
+        result.complete = False  # a simulation has not seen everything
+        return result
+
+    def _search(self) -> None:
+        self.begin()
+        self.checker.check_starts()
+        self._make()
+
+    def begin(self) -> None:
+        """Make ready to walk."""
+        self._first_rows = self.checker.begin()
+        self.checker.initial_count = 0
+        self.checker.books.result.runs = 0
+        self._fingerprints = Fingerprints(self.learner)
+
+    def _make(self) -> None:
         """Make the walks of the plan, once the search has begun."""
-        plan = self.plan
-        if len(self.first_rows) == 0:
-            return
-        at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // plan.depth))
-        for done in range(0, plan.runs, at_once):
-            walks = self.begun(plan.first + done, min(at_once, plan.runs - done))
-            try:
-                while (walks.status == GOING).any():
-                    self.go_on(walks)
-                    self._again(walks, plan.first + done)
-                    self.report(plan.runs - self.made)
-            except (Stop, KeyboardInterrupt):  # the walks before the first that is under way are made
-                self._end(walks, int((walks.status == GOING).argmax()))
-                raise
-            self._end(walks, len(walks.status))
-            self.stop_at_max_states()
+        try:
+            if len(self._first_rows):
+                at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // self.plan.depth))
+                for done in range(0, self.plan.runs, at_once):
+                    self._make_together(self.plan.first + done, min(at_once, self.plan.runs - done))
+        finally:
+            self.checker.books.result.depth, self.checker.books.result.runs = self.longest, self.made
+
+    def _make_together(self, first: int, count: int) -> None:
+        walks = self.begun(first, count)
+        try:
+            while (walks.status == GOING).any():
+                self.go_on(walks)
+                self._again(walks, first)
+                self.checker.books.look_at_the_clock(self.plan.runs - self.made)
+        except (Stop, KeyboardInterrupt):  # the walks before the first that is under way are made
+            self._end(walks, int((walks.status == GOING).argmax()))
+            raise
+        self._end(walks, len(walks.status))
+        self.checker.stop_at_max_states()
 
     def begun(self, first: int, count: int) -> Walks:
         """Return walks, from number `first` on, at their initial states."""
@@ -211,8 +256,8 @@ class RandomWalks(TableSearch):
         """Return where walks begin, and what their choices are drawn from."""
         base = np.uint64(int.from_bytes(blake2b(seed.encode(), digest_size=8).digest(), "little"))
         seeds, chosen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
-        draw_seeds(base, first, seeds, chosen, len(self.first_rows))
-        return self.widened(self.first_rows)[chosen], seeds
+        draw_seeds(base, first, seeds, chosen, len(self._first_rows))
+        return self.expander.widened(self._first_rows)[chosen], seeds
 
     def _again(self, walks: Walks, first: int) -> None:
         """Begin those walks anew that have ended too early."""
@@ -226,25 +271,25 @@ class RandomWalks(TableSearch):
                     "expected larger bounds in the configuration, or shorter walks"
                 )
             starts, seeds = self._drawn(f"{self.plan.seed}, again {walks.tries[w]}", first + w, 1)
-            walks.path = self.widened(walks.path)
+            walks.path = self.expander.widened(walks.path)
             walks.again(w, starts[0], seeds[0])
 
     # Walking
 
     def go_on(self, walks: Walks) -> None:
         """Let every walk go on until it ends, misses something or has had its turn."""
-        walks.path = self.widened(walks.path)
-        self.names.update()
-        bounds = np.linspace(0, len(walks.length), self.workers + 1).astype(int).tolist()
-        for worker in self.pool:
-            worker.fit(0, self.learner.width, self.copies, 0)
-            worker.stats[S_NEEDS] = 0
+        walks.path = self.expander.widened(walks.path)
+        self._fingerprints.update()
+        expander = self.expander
+        bounds = np.linspace(0, len(walks.length), expander.workers + 1).astype(int).tolist()
+        for worker in expander.pool:
+            worker.begin(walks.path)
         before = walks.length.copy()
-        self._together(partial(self._run_walks, walks, bounds), self.workers)
-        for worker in self.pool:
+        expander.threads.run(partial(self._run_walks, walks, bounds), expander.workers)
+        for worker in expander.pool:
             if worker.stats[S_CODE] == MANY_SUCCESSORS:
-                worker.succ = np.zeros((2 * len(worker.succ), worker.succ.shape[1]), np.int32)
-        self.learn(walks.path, self.pool)
+                worker.make_room()
+        self.learner.resolve(expander.pool)
         if self._one_by_one:
             for w in np.flatnonzero(walks.length > before).tolist():
                 self._accept_or_refuse(walks, w)
@@ -252,22 +297,18 @@ class RandomWalks(TableSearch):
     @property
     def _one_by_one(self) -> bool:
         """Whether Python must look at each step before the next is made."""
-        return self.slow is not None and self.slow.constrains
+        return self.checker.python is not None and self.checker.python.constrains
 
     def _run_walks(self, walks: Walks, bounds: list[int], number: int) -> None:
-        worker, (first, last) = self.pool[number], bounds[number : number + 2]
+        worker, (first, last) = self.expander.pool[number], bounds[number : number + 2]
         turn = 1 if self._one_by_one else max(1, STEPS_A_TURN // max(1, last - first))
-        walk_on(
-            self.learner.tables, self.names.of_rows, self.names.of_contents, walks.path, walks.taken, walks.length,
-            walks.status, walks.refused, walks.broken, walks.seeds, first, last, turn, worker.succ,
-            np.zeros(len(worker.succ), np.int64), np.zeros(len(worker.succ), np.uint64), worker.needs, worker.stats,
-        )  # fmt: skip
+        walk_on(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
 
     def _accept_or_refuse(self, walks: Walks, w: int) -> None:
-        """Take back a walk's last step where it leads beyond a slow constraint: another will be chosen."""
-        assert self.slow is not None
+        """Take back a walk's last step where it leads outside a non-local constraint: another will be chosen."""
+        assert self.checker.python is not None
         last = int(walks.length[w]) - 1
-        if self.slow.within(walks.rows(w, last + 1)[-1]):
+        if self.checker.python.is_within(walks.rows(w, last + 1)[-1]):
             walks.refused[w] = 0
             return
         walks.length[w] = last
@@ -292,15 +333,15 @@ class RandomWalks(TableSearch):
                 self.keep(self.plan.first + self.made - count + w, self.trace(walks, w, int(walks.length[w])))
         for name, (w, place) in violations.items():
             self.shown_by.setdefault(name, self.plan.first + self.made - count + w)
-            self.violation(name, self.trace(walks, w, place + 1))
+            self.checker.books.violation(name, self.trace(walks, w, place + 1))
 
     def _findings(self, walks: Walks, w: int) -> dict[str, int]:
         """Return the properties violated on a walk with the place of the first state that shows it, earliest first."""
-        found = {self.broken_names[bit]: int(walks.broken[w, bit]) for bit in np.flatnonzero(walks.broken[w] >= 0)}
+        found = {self._broken_names[bit]: int(walks.broken[w, bit]) for bit in np.flatnonzero(walks.broken[w] >= 0)}
         length = int(walks.length[w])
-        if self.slow is not None:
+        if self.checker.python is not None:
             for place, row in enumerate(walks.rows(w, length)):
-                for name in self.slow.violated_by(row):
+                for name in self.checker.python.violated_by(row):
                     found.setdefault(name, place)
         if walks.status[w] == STUCK and self.options.deadlock:
             found[DEADLOCK] = length - 1
@@ -313,33 +354,16 @@ class RandomWalks(TableSearch):
         lengths = walks.length[:count]
         on_the_way = np.arange(walks.depth) < lengths[:, None]
         taken = walks.taken[:count][on_the_way]
-        worker = self.pool[0]
-        worker.fired += np.bincount(taken[taken >= 0], minlength=len(worker.fired))
+        self.expander.note_fired(np.bincount(taken[taken >= 0], minlength=len(self.learner.action_names)))
         self.made += count
-        self.initial_count = self.made
+        self.checker.initial_count = self.made
         self.longest = max(self.longest, int(lengths.max()))
-        rows = self.identified(self.widened(walks.path[: count * walks.depth][on_the_way.ravel()]))
-        self.fit_packing()
-        self._fill(worker, self._stretched(rows), self.packing)
-        self.collect()
+        self.visited.add(self.expander.load(walks.path[: count * walks.depth][on_the_way.ravel()]))
 
-    def trace(self, walks: Walks, w: int, length: int) -> Walk:
-        """Return the first states of a walk with what led to each: the reference semantics walks it again."""
+    def trace(self, walks: Walks, w: int, length: int) -> Behaviour:
+        """Return the first states of a walk with what led to each."""
         states = [self.learner.decode_state(row) for row in walks.rows(w, length)]
-        steps = [TraceStep(states[0])]
-        for (source, target), number in zip(pairwise(states), walks.taken[w, 1:length].tolist(), strict=True):
-            name = self.learner.action_names[number]
-            found = next(t for t in self.semantics.transitions(source) if t.action == name and t.target == target)
-            steps.append(TraceStep(target, name, found.actor, found.message))
-        return tuple(steps)
+        return self._tell(states, [self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist()])
 
-    def depth(self) -> int:
-        """Return the states along the longest walk."""
-        return self.longest
-
-    def conclude(self) -> Result:
-        """Return the result; a simulation has not seen everything."""
-        result = super().conclude()
-        result.complete = False
-        result.runs = self.made
-        return result
+    def _walked_again(self, states: list[State], actions: list[str]) -> Behaviour:
+        return behaviour_along(self.checker.semantics, states, actions=actions)

@@ -17,10 +17,11 @@ from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Options, Result, Verdict, Violation
 from kraftcheck.explorer.spark.description import as_text, describe
 from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, identity_of_search
-from kraftcheck.explorer.tables.searches.random_walks import Plan, check_plan, simulate
+from kraftcheck.explorer.tables.random_walks import Plan, check_plan, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder, Note, chunks_of
+from kraftcheck.traces.batch_folder import Note
+from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder, chunks_of
 from kraftcheck.traces.corpus.tasks import DDL
 
 if TYPE_CHECKING:
@@ -123,12 +124,8 @@ class CorpusMaker:
     def _result(self, notes: dict[int, Note], limit: str | None, earlier: int, seconds: float) -> Result:
         """Return what was found on all walks that there are."""
         found = [notes[number] for number in sorted(notes)]
-        actions: Counter[str] = Counter()
-        shown: dict[str, int] = {}
-        for note in found:
-            actions.update(note["actions"])
-            for name, walk in note["violated"].items():
-                shown.setdefault(name, walk)
+        actions: Counter[str] = sum((Counter(note["actions"]) for note in found), Counter())
+        shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first counts
         names = [*self._protocol.actions, *self._protocol.network.own_actions()]
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.actions = {name: actions[name] for name in names}

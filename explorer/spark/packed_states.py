@@ -1,0 +1,98 @@
+"""How states with global ids are packed, sent and put in order.
+
+A state is a row of 32-bit numbers: its control row, then the number of each slot's inbox content among the contents of
+that slot (0: empty).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
+from kraftcheck.explorer.tables.states.packing import Words, by_owner, packing
+from kraftcheck.explorer.tables.states.visited import Partition
+
+States = NDArray[np.int32]
+Bytes = NDArray[np.uint8]
+
+WORD_BYTES = 8
+
+
+class StatePacking:
+    """How the states of a level are packed.
+
+    Parameters
+    ----------
+    counts
+        The number of global ids that each column of a state may have, 0 included.
+
+    Attributes
+    ----------
+    bytes_a_state
+        The bytes that a state takes on its way from task to task.
+    """
+
+    def __init__(self, counts: list[int]) -> None:
+        self._fields = packing([max(1, (count - 1).bit_length()) for count in counts])
+        self.bytes_a_state = (int(self._fields.width.sum()) + 7) // 8
+
+    def partition(self) -> Partition:
+        """Return an empty hash table for packed words."""
+        return Partition(self._fields.words)
+
+    def pack(self, states: States) -> Words:
+        """Return the packed words of states; columns that they lack are 0."""
+        words = np.zeros((len(states), self._fields.words + 1), np.uint64)
+        pack_states(states, self._fields, words)
+        return words
+
+    def unpack(self, words: Words) -> States:
+        """Return the states of packed words."""
+        states = np.empty((len(words), len(self._fields.position)), np.int32)
+        unpack_states(words, self._fields, states)
+        return states
+
+    def to_bytes(self, words: Words) -> bytes:
+        """Return packed words as bytes, without those that no state uses."""
+        octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+        return octets[:, : self.bytes_a_state].tobytes()
+
+    def from_bytes(self, data: Any) -> Words:
+        """Return packed words from their bytes."""
+        octets: Bytes = np.frombuffer(data, np.uint8).reshape(-1, self.bytes_a_state)
+        whole = np.zeros((len(octets), WORD_BYTES * (self._fields.words + 1)), np.uint8)
+        whole[:, : self.bytes_a_state] = octets
+        return whole.view("<u8").astype(np.uint64, copy=False)
+
+
+def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each partition, out of so many, that owns states, with their indices.
+
+    Parameters
+    ----------
+    compared
+        What the states are compared by.
+    parts
+        The number of partitions.
+    """
+    owner = np.empty(len(compared), np.int64)
+    owners(np.ascontiguousarray(compared), parts, owner)
+    return by_owner(owner.astype(np.uint16), parts)  # numpy sorts these by radix
+
+
+def in_order(words: Words) -> Words:
+    """Return packed words in their order as numbers."""
+    return words[np.lexsort(words.T)]
+
+
+def first_of_each(keys: Words, words: Words) -> NDArray[np.int64]:
+    """Return the indices of the least words of each key, in the order of the keys."""
+    order = np.lexsort((*words.T, *keys.T))
+    ordered = keys[order]
+    differs = np.ones(len(order), bool)
+    differs[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return order[differs]

@@ -1,0 +1,204 @@
+"""What every search of the table engine checks and counts: its initial states, its violations, its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
+from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
+from kraftcheck.explorer.growth import CallGrowth
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
+from kraftcheck.explorer.tables.expander import BAD_STEP, STUCK, Event, Expander
+from kraftcheck.explorer.tables.python_checks import PythonChecks, split
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+
+Tallies = tuple[dict[str, int], dict[str, int]]
+
+
+class Checker:
+    """Checks the states of one search, and keeps its books.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    options
+        What to check and where to stop.
+    expander
+        What expands the states.
+    visited
+        Returns how many states are in the visited set.
+    tallies
+        Returns how often each action fired, and how often it was called in Python; by default what the expander and
+        its learner have counted.
+
+    Attributes
+    ----------
+    books
+        Limits, violations and the result.
+    python
+        The properties that need Python, or None.
+    initial_count
+        Initial states that count as generated.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        options: Options,
+        expander: Expander,
+        visited: Callable[[], int],
+        tallies: Callable[[], Tallies] | None = None,
+    ) -> None:
+        self.semantics = Semantics(protocol)
+        self.books = Bookkeeping(options, self._totals)
+        self.books.result.workers = expander.workers
+        self.initial_count = 0
+        self._options = options
+        self._expander = expander
+        self._learner = expander.learner
+        self._visited = visited
+        self._tallies = tallies or self._own_tallies
+        self._growth = CallGrowth()
+        parts = split(options)
+        self.python: PythonChecks | None = None
+        if parts.non_local or parts.non_local_constraints:
+            decode, identify = self._learner.decode_state, expander.identities
+            self.python = PythonChecks(
+                parts, options.action_constraints, self.semantics, decode, identify, self.books
+            )
+
+    def run(self, search: Callable[[], None]) -> Result:
+        """Run a search; return its result.
+
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        try:
+            return self.books.run(partial(self._run, search), self._notes)
+        finally:
+            self._expander.close()
+
+    def _run(self, search: Callable[[], None]) -> None:
+        with suppress(Stop):
+            search()
+        if self._learner.purity is not None:
+            self._learner.purity.call_again()
+
+    # Initial states
+
+    @cached_property
+    def starts(self) -> list[State]:
+        """The initial states."""
+        return initial_states(self.semantics, self._options.init)
+
+    def begin(self) -> Rows:
+        """Return the initial states within the constraints; `check_starts` checks them once they are counted."""
+        self.initial_count = len(self.starts)
+        rows = self._expander.encode(self.starts)
+        within = [all(self.semantics.holds(c, state) for c in self._options.constraints) for state in self.starts]
+        first: Rows = rows[np.array(within, bool)]
+        return first
+
+    def check_starts(self) -> None:
+        """Check the properties on the initial states."""
+        for state in self.starts:
+            for prop in self._options.properties:
+                if not prop.over_steps and not self.semantics.holds(prop, state):
+                    self.books.violation(prop.name, (TraceStep(state),))
+
+    # Violations
+
+    def take(self, events: Iterable[Event], trace_to: Callable[[int], Behaviour]) -> None:
+        """Turn what the kernel noted into violations.
+
+        Parameters
+        ----------
+        events
+            What it noted.
+        trace_to
+            Returns a behaviour to a state that was expanded, given by its place among these.
+        """
+        for event in events:
+            self.note(event.kind, event.mask, trace_to(event.state))
+
+    def note(self, kind: int, mask: int, trace: Behaviour) -> None:
+        """Report what an event says is violated.
+
+        Parameters
+        ----------
+        kind, mask
+            As those of an `Event`.
+        trace
+            A behaviour to the state that was expanded.
+        """
+        if kind == STUCK:
+            self.books.violation(DEADLOCK, trace)
+            return
+        transitions = list(self.semantics.transitions(trace[-1].state))
+        for prop in self._expander.properties_in(kind, mask):
+            violates = self._violates(prop, trace[-1].state, kind == BAD_STEP)
+            step = next(filter(violates, transitions), None)
+            if step is None:
+                raise AssertionError(f"the tables say that {prop.name} is violated, and no successor shows it")
+            self.books.violation(prop.name, (*trace, step_of(step)))
+
+    def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
+        if over_steps:
+            return lambda step: not self.semantics.holds_over(prop, state, step.target)
+        return lambda step: not self.semantics.holds(prop, step.target)
+
+    def behaviour(self, rows: Iterable[Any]) -> Behaviour:
+        """Return the behaviour through states, given as rows."""
+        return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
+
+    # Totals and limits
+
+    @property
+    def distinct(self) -> int:
+        """Distinct states that are within the constraints."""
+        return self._visited() - (0 if self.python is None else self.python.beyond)
+
+    def _totals(self) -> Totals:
+        actions, calls = self._tallies()
+        maximum = self._options.max_states  # the last batch may find more; they do not count
+        distinct = self.distinct if maximum is None else min(self.distinct, maximum)
+        self._growth.sample(distinct, calls)
+        return Totals(distinct, self.initial_count + sum(actions.values()), actions, calls)
+
+    def _own_tallies(self) -> Tallies:
+        learner = self._learner
+        fired = self._expander.fired.tolist()
+        return dict(zip(learner.action_names, fired, strict=True)), dict(learner.handler_calls)
+
+    def _notes(self) -> list[str]:
+        python = [] if self.python is None else self.python.notes(len(self.starts))
+        result = self.books.result
+        return python + self._growth.notes(result.distinct_states, result.handler_calls)
+
+    def batch_size(self, most: int) -> int:
+        """Return how many states to expand at once, at most `most`; few where a limit on their number is near."""
+        if self._options.max_states is None:
+            return most
+        return max(1, min(most, (self._options.max_states - self.distinct) // 8))
+
+    def has_max_states(self) -> bool:
+        """Return whether there are as many states as the search may find."""
+        return self._options.max_states is not None and self.distinct >= self._options.max_states
+
+    def stop_at_max_states(self) -> None:
+        """End the search where there are as many states as it may find."""
+        if self.has_max_states():
+            self.books.stop_at("max_states")

@@ -1,0 +1,339 @@
+"""Expands states: from rows of states to rows of their successors.
+
+A state is a row of ids: its control row, then the inbox content of each replica. A batch of rows is divided among the
+workers. Each runs the kernel, which notes what it does not find in the tables; the learner then makes that, asking the
+protocol's Python where need be, and the states concerned are expanded again. Successors stay in the workers' buffers,
+packed, until a visited set takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.tables.kernel.expand import expand_batch, find_predecessor
+from kraftcheck.explorer.tables.kernel.layout import (
+    MANY_SUCCESSORS,
+    S_CODE,
+    S_DEADLOCK,
+    S_DONE,
+    S_EVENTS,
+    S_MISSES,
+    S_RETRY,
+    S_SEEN,
+    S_STEP_SEEN,
+    STATS_SIZE,
+)
+from kraftcheck.explorer.tables.kernel.packing import pack_all
+from kraftcheck.explorer.tables.kernel.symmetry import identify_all
+from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
+from kraftcheck.explorer.tables.learning.learner import Learner
+from kraftcheck.explorer.tables.python_checks import split
+from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, roomy_packing
+from kraftcheck.explorer.tables.states.successors import Found, Successors
+from kraftcheck.explorer.tables.threads import SERIAL, Threads
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+
+Indices = NDArray[np.int64]
+
+BATCH = 1 << 15  # states that one worker expands between two looks at the clock
+SUCCESSORS = 1 << 10  # of one state, at first
+ROOM = 12  # successors a state for which the buffers have room, on the average
+STUCK, BAD_STATE, BAD_STEP = range(3)  # kinds of event
+
+
+class Event(NamedTuple):
+    """Something that the kernel noted while it expanded a state.
+
+    Attributes
+    ----------
+    state
+        The state's place among the rows that were expanded.
+    kind
+        STUCK: it has no successor. BAD_STATE, BAD_STEP: a successor, or the step to it, violates properties.
+    mask
+        Which properties: see `Expander.properties_in`.
+    """
+
+    state: int
+    kind: int
+    mask: int
+
+
+class Worker(WorkerArrays):
+    """The buffers and counters of one thread.
+
+    Attributes
+    ----------
+    fired
+        How often each action fired.
+    successors
+        What it found.
+    """
+
+    def __init__(self, actions: int) -> None:
+        super().__init__()
+        self.fired = np.zeros(actions, np.int64)
+        self.stats = np.zeros(STATS_SIZE, np.int64)
+        self.retry = np.zeros(BATCH, np.int64)
+        self.events = np.zeros((1 << 12, 3), np.int64)
+        self.misses = np.zeros((1 << 14, 5), np.int64)
+        self.succ = np.zeros((SUCCESSORS, 0), np.int32)
+        self.successors = Successors()
+
+    def begin(self, states: Rows) -> None:
+        """Make ready for the kernel, which will expand some of these states."""
+        self.states = np.ascontiguousarray(states)
+        if self.succ.shape[1] != states.shape[1] + 2:
+            self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
+        self.stats[[S_RETRY, S_MISSES, S_CODE]] = 0
+
+    def fit_retry(self, states: int) -> None:
+        """Make room for so many states to try again."""
+        if len(self.retry) < states:
+            self.retry = np.zeros(states, np.int64)
+
+    def make_room(self) -> None:
+        """Make room for a state with more successors than any before."""
+        self.succ = np.zeros((2 * len(self.succ), self.succ.shape[1]), np.int32)
+
+    def left_out(self) -> Indices:
+        """Return which states the kernel could not expand, for want of something that is noted."""
+        retry: Indices = self.retry[: int(self.stats[S_RETRY])].copy()
+        return retry
+
+
+class Expander:
+    """Finds the successors of states.
+
+    Parameters
+    ----------
+    learner
+        What is known of the protocol.
+    workers
+        Threads.
+    deadlock
+        Whether to note states without successors.
+
+    Attributes
+    ----------
+    packing
+        How successors are packed.
+    """
+
+    def __init__(self, learner: Learner, workers: int, *, deadlock: bool) -> None:
+        self.learner = learner
+        self.threads = Threads(workers)
+        self.pool = [Worker(len(learner.action_names)) for _ in range(workers)]
+        self.packing = packing([1])
+        self._deadlock = deadlock
+
+    @classmethod
+    def of(cls, protocol: Protocol, options: Options, workers: int) -> Self:
+        """Return an expander that evaluates the local properties of a search.
+
+        Parameters
+        ----------
+        protocol
+            The protocol, with its constants.
+        options
+            What is checked.
+        workers
+            Threads.
+        """
+        parts = split(options)
+        learner = Learner(
+            protocol,
+            parts.properties,
+            parts.constraints,
+            tuple(p for p in options.properties if p.over_steps),
+            options.action_constraints,
+            parts.about_messages,
+            options.view,
+            options.symmetry,
+            options.check_actions,
+        )
+        return cls(learner, workers, deadlock=options.deadlock)
+
+    @property
+    def workers(self) -> int:
+        """How many threads there are."""
+        return self.threads.count
+
+    @property
+    def width(self) -> int:
+        """Columns of a state, as many replicas as there are by now."""
+        return self.learner.width
+
+    # Rows
+
+    def encode(self, states: Iterable[State]) -> Rows:
+        """Return the rows of states."""
+        encoded = [self.learner.encode_state(state) for state in states]
+        rows = [row + [0] * (self.width - len(row)) for row in encoded]
+        return np.array(rows, np.int32).reshape(-1, self.width)
+
+    def widened(self, rows: Rows) -> Rows:
+        """Return rows with an empty inbox for every replica that they do not know."""
+        missing = self.width - rows.shape[1]
+        return np.pad(rows, ((0, 0), (0, missing))) if missing else rows
+
+    def identities(self, rows: Rows) -> Rows:
+        """Return the rows that stand for states: they themselves, or under symmetry their canonical images."""
+        rows = np.ascontiguousarray(self.widened(rows))
+        if self.learner.permutations == 1:
+            return rows
+        worker = self.pool[0]
+        images = np.zeros(rows.shape, np.int32)
+        while True:
+            worker.stats[S_MISSES] = 0
+            if not identify_all(self.learner.tables, worker, rows, images):
+                return images
+            self.learner.resolve([worker])
+
+    def packed(self, rows: Rows, layout: Packing) -> tuple[Words, Indices]:
+        """Return the packed identities of states, and the partitions that own them."""
+        return self._packed(self.identities(rows), layout)
+
+    def _packed(self, identities: Rows, layout: Packing) -> tuple[Words, Indices]:
+        words, owner = np.zeros((len(identities), layout.words + 1), np.uint64), np.zeros(len(identities), np.int64)
+        pack_all(self.learner.tables, layout, self.widened(identities), words, owner)
+        return words, owner
+
+    # Successors
+
+    def expand(self, rows: Rows, which: Indices) -> tuple[Rows, Indices]:
+        """Expand rows[which] as far as the buffers have room.
+
+        Returns the rows (wider where a replica appeared) and those of `which` that are still to be expanded.
+        """
+        rest: list[Indices] = []
+        while len(which) and not rest:
+            rows = self.widened(rows)
+            parts = [which] if len(which) <= SERIAL else np.array_split(which, self.workers)
+            workers = self.pool[: len(parts)]
+            self.fit_packing()
+            for worker, part in zip(workers, parts, strict=True):
+                worker.begin(rows)
+                worker.fit_retry(len(part))
+                room = max(len(worker.succ) + 1, len(part) * ROOM // PARTITIONS + 64)
+                worker.successors.fit(room, self.width, self.packing.words + 1)
+            self.threads.run(partial(self._run_kernel, parts), len(parts))
+            for worker, part in zip(workers, parts, strict=True):
+                left = part[worker.stats[S_DONE] :] if worker.stats[S_CODE] else part[:0]
+                if worker.stats[S_CODE] == MANY_SUCCESSORS:
+                    worker.make_room()
+                if len(left):
+                    rest.append(left)
+            which = np.concatenate([worker.left_out() for worker in workers])
+            self.learner.resolve(workers)
+        return rows, np.concatenate([which, *rest])
+
+    def _run_kernel(self, parts: list[Indices], number: int) -> None:
+        worker = self.pool[number]
+        expand_batch(
+            self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock
+        )
+
+    def load(self, rows: Rows) -> Found:
+        """Return states as if they had been found as successors."""
+        rows, identities = self.widened(rows), self.identities(rows)
+        self.fit_packing()
+        self.pool[0].successors.put(self.widened(rows), *self._packed(identities, self.packing))
+        return self.found()
+
+    def found(self) -> Found:
+        """Return the successors in the buffers."""
+        return Found([worker.successors for worker in self.pool], self.packing, self.width)
+
+    # The packing
+
+    def next_packing(self) -> Packing | None:
+        """Return another packing where an id no longer fits its field."""
+        bits = [max(1, count.bit_length()) for count in self.learner.counts()]
+        return None if self.packing.has_room_for(bits) else roomy_packing(bits)
+
+    def fit_packing(self) -> None:
+        """Pack in another way where an id no longer fits its field."""
+        new = self.next_packing()
+        if new is None:
+            return
+        for worker in self.pool:
+            if worker.successors.counts.any():
+                rows = self.widened(worker.successors.all_rows())
+                worker.successors.put(rows, *self.packed(rows, new))
+        self.packing = new
+
+    # What is noted on the way
+
+    @property
+    def fired(self) -> NDArray[np.int64]:
+        """How often each action fired, in their order."""
+        fired: Indices = np.sum([worker.fired for worker in self.pool], axis=0)
+        return fired
+
+    def note_fired(self, times: NDArray[np.int64]) -> None:
+        """Count actions that fired, given how often, in their order."""
+        self.pool[0].fired += times
+
+    def events(self) -> list[Event]:
+        """Return what the kernel noted since the last call, in the order of the states."""
+        noted: list[Event] = []
+        for worker in self.pool:
+            noted += [Event(*event) for event in worker.events[: worker.stats[S_EVENTS]].tolist()]
+            worker.stats[S_EVENTS] = 0
+        return sorted(noted)
+
+    def properties_in(self, kind: int, mask: int) -> list[Property]:
+        """Return the properties that an event says are violated."""
+        return self.learner.properties_in(mask, over_steps=kind == BAD_STEP)
+
+    def ignore(self, violated: Iterable[str]) -> None:
+        """Note no event for these properties, by name, nor for a deadlock if that is among them."""
+        names = set(violated)
+        for worker in self.pool:
+            worker.stats[S_SEEN] = self.learner.mask_of(names, over_steps=False)
+            worker.stats[S_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
+            worker.stats[S_DEADLOCK] = int(DEADLOCK in names)
+
+    def restart(self, violated: Iterable[str] = ()) -> None:
+        """Forget what was found, counted and noted; note no event for what is known to be violated."""
+        for worker in self.pool:
+            worker.fired[:] = 0
+            worker.stats[:] = 0
+            worker.successors.clear()
+        self.ignore(violated)
+
+    # The way back
+
+    def predecessor(self, rows: Rows, targets: Rows) -> int | None:
+        """Return the index of a state that leads to one of some others, or None; the first of those that are known."""
+        worker, which = self.pool[0], np.arange(len(rows))
+        while len(which):
+            rows, targets = self.widened(rows), self.widened(targets)
+            found = [self._leading_to(target, rows[which]) for target in targets]
+            known = [index for index in found if index >= 0]
+            if known:
+                return int(which[min(known)])
+            if worker.stats[S_CODE] == MANY_SUCCESSORS:
+                worker.make_room()
+            which = which[worker.left_out()]
+            self.learner.resolve([worker])
+        return None
+
+    def _leading_to(self, target: Any, rows: Rows) -> int:
+        worker = self.pool[0]
+        worker.begin(rows)
+        worker.fit_retry(len(rows))
+        return int(find_predecessor(self.learner.tables, worker, target))
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self.threads.close()

@@ -1,0 +1,265 @@
+"""Breadth first: level by level, so that the first counterexample is a shortest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.interruption import Interruption
+from kraftcheck.explorer.result import INTERRUPTED, Options, Result
+from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.checkpoints.folder import folder_of
+from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
+from kraftcheck.explorer.tables.expander import BATCH, Expander
+from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.explorer.tables.states.memory import Budget
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.spilling import SpillingSet
+from kraftcheck.explorer.tables.strategy import Strategy
+from kraftcheck.explorer.tables.threads import default_workers
+from kraftcheck.spec.language.protocol import Protocol
+
+
+class BreadthFirst:
+    """A search level by level.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    options
+        What to check and where to stop.
+    workers
+        Threads.
+    batch
+        States that one worker expands between two looks at the clock, at most.
+
+    Attributes
+    ----------
+    visited
+        The visited states.
+    levels
+        The same, level by level; the last is being built.
+    """
+
+    def __init__(self, protocol: Protocol, options: Options, workers: int, batch: int = BATCH) -> None:
+        folder, self.budget = folder_of(options), Budget.of(options.memory)
+        self.options = options
+        self.batch = batch
+        self.expander = Expander.of(protocol, options, workers)
+        self.visited = SpillingSet(self.budget, self.expander.threads, self.expander.packed, folder)
+        self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+        self.books = self.checker.books
+        self.checkpoint: SearchCheckpoint | None = None
+        if folder is not None:
+            learner, starts = self.expander.learner, self.checker.starts
+            self.checkpoint = SearchCheckpoint(folder, protocol, options, learner, starts)
+        file = None if self.checkpoint is None else self.checkpoint.states
+        self.levels = Levels(self.budget.rows, file, folder)
+        self._interruption = Interruption()
+        self._position = 0  # how many states of the last level but one are expanded into the last
+        self._between = False  # whether nothing is half done: the search stands between two batches
+        self._over = False  # whether a state was found that ends the search, once what is under way is at its end
+
+    def run(self) -> Result:
+        """Search, and return what was found.
+
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        try:
+            with self._interruption:
+                return self.checker.run(self._run)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close every file."""
+        self.visited.close()
+        self.levels.close()
+        if self.checkpoint is not None:
+            self.checkpoint.close()
+
+    def _run(self) -> None:
+        """Search until the end, and write the last checkpoint."""
+        try:
+            self._search()
+        except Stop:
+            self._settle_up()
+            raise
+        except KeyboardInterrupt:
+            self.books.note_limit(INTERRUPTED)
+            if self._between:
+                self._settle_up()
+            raise
+        else:
+            self._settle_up()
+        finally:
+            self.books.result.depth = sum(1 for count in self.levels.counts if count)
+
+    def _settle_up(self) -> None:
+        """Bring what is under way to its end."""
+        self._take(self.visited.settle())
+        if self.checkpoint is not None:
+            if self._between:
+                self.checkpoint.save(self._snapshot(), finished=self.books.result.limit is None)
+            elif self.books.result.limit is None:
+                self.checkpoint.finish()
+
+    def _search(self) -> None:
+        """Search level by level."""
+        if self.options.resume is None:
+            self._start()
+        else:
+            self._resume()
+        levels = self.levels
+        while True:
+            while self._position < levels.count(levels.depth - 1):
+                self._expand_batch()
+                self._pause()
+            self._settle()
+            if not levels.count(levels.depth):
+                break
+            self.books.result.depth = levels.depth
+            if levels.depth == self.options.max_depth:
+                self._between = True
+                self.books.stop_at("max_depth")
+            levels.begin()
+            self._position = 0
+        self._between = True
+
+    def _start(self) -> None:
+        found = self.expander.load(self.checker.begin())
+        self.levels.begin()
+        for rows in self.visited.add(found):
+            self.levels.append(rows)
+        self.checker.check_starts()
+        if self.checkpoint is not None:
+            self.checkpoint.save(self._snapshot())
+        self.checker.stop_at_max_states()
+
+    # One batch
+
+    def _expand_batch(self) -> None:
+        """Expand a piece of the last level but one."""
+        expander, workers = self.expander, self.expander.workers
+        most = workers * self.budget.batch(self.batch, expander.width, workers)
+        size = min(most, self.checker.batch_size(BATCH * workers))
+        rows = self.levels.read(self.levels.depth - 1, self._position, size)
+        count = len(rows)
+        which = np.arange(count, dtype=np.int64)
+        while len(which):
+            asked = which
+            rows, which = expander.expand(rows, which)
+            self._take(self.visited.add(expander.found()))
+            self.checker.take(expander.events(), partial(self._trace_to, rows))
+            if self.checker.python is not None:
+                expanded = np.setdiff1d(asked, which, assume_unique=True)
+                self.checker.python.check_pruned(rows, expanded, self._trace_to)
+            self._stop_if_over()
+        self._position += count
+
+    def _take(self, found: Iterable[Rows]) -> None:
+        """Take new states into the level that is being built, after checking what Python must check."""
+        python, depth = self.checker.python, self.levels.depth
+        for rows in found:
+            kept = rows
+            if python is not None and not self._over:
+                try:
+                    kept = python.admit(rows, lambda row: self.path_to(row, depth))
+                except Stop:
+                    self._over = True
+            self.levels.append(kept)
+
+    def _settle(self) -> None:
+        self._take(self.visited.settle())
+        self._stop_if_over()
+
+    def _stop_if_over(self) -> None:
+        if self._over:
+            raise Stop
+
+    def _pause(self) -> None:
+        """Do what is to be done between two batches."""
+        levels = self.levels
+        if self.checker.has_max_states():
+            self._settle()
+        self._between = True
+        self.checker.stop_at_max_states()
+        left = levels.count(levels.depth - 1) - self._position
+        self._look_around(left + levels.count(levels.depth) + self.visited.pending)
+        self._between = False
+        if self.checkpoint is not None and self.checkpoint.is_due():
+            self._settle()
+            self.checkpoint.save(self._snapshot())
+
+    def _look_around(self, frontier: int) -> None:
+        """Report, and end the search at the time limit or where the user asks for it."""
+        self.books.look_at_the_clock(frontier)
+        if self._interruption.asked:
+            raise KeyboardInterrupt
+
+    # Checkpoints
+
+    def _snapshot(self) -> Snapshot:
+        """Return the search as it stands, without candidates."""
+        self.books.tally()
+        self.levels.flush()
+        result = self.books.result
+        return Snapshot(self.levels.extents, self._position, result.actions, result.seconds, result.violations)
+
+    def _resume(self) -> None:
+        """Go on from a checkpoint; the visited set is made anew from the levels."""
+        assert self.checkpoint is not None
+        snapshot = self.checkpoint.restore()
+        self.levels.restore(snapshot.levels)
+        self._position = snapshot.position
+        self.checker.initial_count = len(self.checker.starts)
+        self.books.restore(snapshot.violations, snapshot.seconds)
+        self.books.result.depth = max(self.levels.depth - 1, 1)
+        self.expander.note_fired(np.array([snapshot.actions[name] for name in self.expander.learner.action_names]))
+        self.expander.ignore(self.books.violated)
+        self.expander.fit_packing()
+        self.visited.reserve(sum(self.levels.counts), self.expander.packing)
+        for level in range(1, self.levels.depth + 1):
+            for rows in self.levels.chunks(level, self.batch):
+                self.visited.restore(self.expander.load(rows))
+                self._look_around(0)
+        self.checkpoint.require_states(sum(self.levels.counts), self.visited.count)
+        self.visited.restored()
+
+    # Behaviours
+
+    def _trace_to(self, rows: Rows, index: int) -> Behaviour:
+        """Return a shortest behaviour to a state that is being expanded."""
+        return self.path_to(rows[index], self.levels.depth - 1)
+
+    def path_to(self, row: Any, level: int) -> Behaviour:
+        """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
+        rows = [np.asarray(row)]
+        for before in range(level - 1, 0, -1):
+            rows.append(self._predecessor(rows[-1], before))
+        return self.checker.behaviour(rows[::-1])
+
+    def _predecessor(self, target: Any, level: int) -> Any:
+        """Return the first state of a level that leads to the target."""
+        for rows in self.levels.chunks(level, self.batch):
+            index = self.expander.predecessor(rows, target[None])
+            if index is not None:
+                return rows[index]
+        raise AssertionError("a visited state has no predecessor in the level before")
+
+
+def search(protocol: Protocol, options: Options) -> Result:
+    """Search breadth first, by default with a thread for every processor."""
+    return BreadthFirst(protocol, options, options.workers or default_workers()).run()
+
+
+STRATEGY = Strategy("breadth-first search", search, ("checkpoint", "resume", "memory"))

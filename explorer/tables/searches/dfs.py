@@ -1,0 +1,175 @@
+"""Depth first, whole or bounded: one thread with a stack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.kernel.depth_first import (
+    DONE,
+    EVENT,
+    S_BASE,
+    S_DEPTH,
+    SET_FULL,
+    STACK_FULL,
+    StackArrays,
+    descend,
+)
+from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING, S_DEADLOCK, S_DONE
+from kraftcheck.explorer.tables.python_checks import PythonChecks
+from kraftcheck.explorer.tables.states.depths import DepthSet
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.strategy import Strategy
+from kraftcheck.spec.language.protocol import Protocol
+
+STATES_A_TURN = 50_000  # states expanded between two looks at the clock
+TURNS_A_LOOK = 500  # turns of one state, where Python looks at each
+
+
+class DepthFirst:
+    """A search along one path after the other.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    options
+        What to check and where to stop.
+    """
+
+    def __init__(self, protocol: Protocol, options: Options) -> None:
+        self.options = options
+        self.expander = Expander.of(protocol, options, workers=1)
+        self.visited = DepthSet(self.expander.packing)
+        self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+        self._worker = self.expander.pool[0]
+        self._path: Rows = np.zeros((0, 0), np.int32)
+        self._stack = StackArrays()
+
+    def run(self) -> Result:
+        """Search, and return what was found.
+
+        Raises
+        ------
+        Interrupted
+            Where the user interrupts it; the exception has what was found until then.
+        """
+        return self.checker.run(self._search)
+
+    def _search(self) -> None:
+        limit = self.options.max_depth or 0
+        if self.search_within(self.begin(), limit):
+            self.checker.books.stop_at("max_depth")
+
+    def begin(self) -> Rows:
+        """Return the initial states within the constraints."""
+        self.checker.books.result.depth = None
+        return self.checker.begin()
+
+    def search_within(self, starts: Rows, limit: int) -> bool:
+        """Search from the beginning; return whether something was cut off.
+
+        Parameters
+        ----------
+        starts
+            The initial states within the constraints.
+        limit
+            The most states along a path; 0 for no limit.
+        """
+        self._start(starts)
+        checker, worker = self.checker, self._worker
+        python, top, turns = checker.python, len(starts), 0
+        while True:
+            code, top = self._descend(top, limit)
+            if python is not None and worker.stats[S_BASE] >= 0:
+                top = self._check_in_python(python, int(worker.stats[S_BASE]), top)
+            checker.stop_at_max_states()
+            if code == DONE:
+                return bool(worker.stats[S_DONE] and limit)
+            if code == EVENT:
+                checker.take(self.expander.events(), self._trace_to)
+            else:
+                self._make_room(code, top)
+            turns += 1
+            if python is None or turns % TURNS_A_LOOK == 0:
+                checker.books.look_at_the_clock(top)
+
+    def _start(self, starts: Rows) -> None:
+        worker, width = self._worker, self.expander.width
+        worker.fired[:] = 0
+        worker.stats[[S_DEADLOCK, S_DONE]] = 0
+        self._path = np.zeros((1 << 10, width), np.int32)
+        stack = self._stack
+        stack.states, stack.depths = np.zeros((1 << 14, width), np.int32), np.zeros(1 << 14, np.int32)
+        stack.states[: len(starts)], stack.depths[: len(starts)] = self.expander.widened(starts)[::-1], 1
+        self.expander.identities(starts)  # which learns their images, before it is known how many ids there are
+        self.expander.fit_packing()
+        self.visited = DepthSet(self.expander.packing)
+        self.visited.add(self.expander.packed(starts, self.expander.packing)[0])
+        if self.checker.python is not None:
+            self.checker.python.forget()
+        self.checker.check_starts()
+
+    def _descend(self, top: int, limit: int) -> tuple[int, int]:
+        """Run the kernel until something stops it; return what that is, and the top of the stack."""
+        expander, worker, visited, stack = self.expander, self._worker, self.visited, self._stack
+        stack.states, self._path = expander.widened(stack.states), expander.widened(self._path)
+        worker.begin(self._path)
+        worker.stats[S_BASE] = -1
+        expander.fit_packing()
+        visited.fit(expander.packing)
+        turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_TURN)
+        code, top, visited.count = descend(
+            expander.learner.tables, worker, stack, visited, visited.packing, top, visited.count, limit,
+            self.options.deadlock, turn,
+        )  # fmt: skip
+        return int(code), int(top)
+
+    def _make_room(self, code: int, top: int) -> None:
+        """Do what the kernel needs to go on."""
+        worker, stack = self._worker, self._stack
+        if code == MISSING:
+            self.expander.learner.resolve([worker])
+        elif code == FULL:
+            worker.make_room()
+        elif code == STACK_FULL:
+            stack.states, stack.depths = _doubled(stack.states), _doubled(stack.depths)
+            if stack.depths[:top].max() + 2 >= len(self._path):
+                self._path = _doubled(self._path)
+        elif code == SET_FULL:
+            self.visited.grow(4 * len(worker.succ))
+
+    def _check_in_python(self, python: PythonChecks, base: int, top: int) -> int:
+        """Check the successors stack[base:top] of the state expanded last; return the top without those beyond."""
+        depth = int(self._worker.stats[S_DEPTH])
+        python.check_pruned(self._path, np.array([depth]), lambda _, index: self._trace_to(index))
+        if top == base:
+            return top
+        found = self._stack.states[base:top][::-1].copy()
+        kept = python.admit(found, lambda row: self.checker.behaviour([*self._path[1 : depth + 1], row]))
+        self._stack.states[base : base + len(kept)] = kept[::-1]
+        return base + len(kept)
+
+    def _trace_to(self, depth: int) -> Behaviour:
+        """Return the behaviour on the path down to a depth."""
+        return self.checker.behaviour(self._path[1 : depth + 1])
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    larger = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def search(protocol: Protocol, options: Options) -> Result:
+    """Search depth first, within `max_depth` states along a path."""
+    return DepthFirst(protocol, options).run()
+
+
+STRATEGY = Strategy("depth-first search", search)

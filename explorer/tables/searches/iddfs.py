@@ -1,0 +1,27 @@
+"""Iterative deepening: depth first within 1, 2, 3 ... states along a path; the first counterexample is shortest."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.tables.searches.dfs import DepthFirst
+from kraftcheck.explorer.tables.strategy import Strategy
+from kraftcheck.spec.language.protocol import Protocol
+
+
+def search(protocol: Protocol, options: Options) -> Result:
+    """Search within one more state along a path each time; the counts are those of the last round."""
+    rounds = DepthFirst(protocol, options)
+    return rounds.checker.run(partial(_deepen, rounds, options.max_depth))
+
+
+def _deepen(rounds: DepthFirst, most: int | None) -> None:
+    limit, starts = 1, rounds.begin()
+    while rounds.search_within(starts, limit):
+        if limit == most:
+            rounds.checker.books.stop_at("max_depth")
+        limit += 1
+
+
+STRATEGY = Strategy("iterative deepening", search)

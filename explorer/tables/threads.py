@@ -1,0 +1,41 @@
+"""The threads of a search. The kernel lets go of Python's lock, so that they run side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+SERIAL = 1 << 10  # states up to which a second thread is not worth while
+
+
+def default_workers() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Threads:
+    """Runs pieces of work side by side.
+
+    Parameters
+    ----------
+    count
+        How many threads.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+
+    def run(self, work: Callable[[int], None], pieces: int) -> None:
+        """Call `work` with each number below `pieces`, and wait until all is done."""
+        if pieces == 1 or self._pool is None:
+            for number in range(pieces):
+                work(number)
+        else:
+            list(self._pool.map(work, range(pieces)))
+
+    def close(self) -> None:
+        """Let the threads end."""
+        if self._pool is not None:
+            self._pool.shutdown()

@@ -1,0 +1,178 @@
+"""What a command line asks for, checked: a model, a configuration, an engine, options of a search."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+from kraftcheck.catalogue import Model, find_config
+from kraftcheck.engines import choose, special
+from kraftcheck.explorer.result import Options
+from kraftcheck.options import given
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
+from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
+from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.user_files import line_to_blame
+
+
+class Job(NamedTuple):
+    """A search that a command line asks for.
+
+    Attributes
+    ----------
+    model
+        The model.
+    config_name
+        What its configuration is called.
+    protocol
+        The protocol with its constants.
+    engine
+        The engine's name.
+    is_named
+        Whether the user named the engine.
+    options
+        What the search is asked for.
+    """
+
+    model: Model
+    config_name: str
+    protocol: Protocol
+    engine: str
+    is_named: bool
+    options: Options
+
+
+def job_of(model: Model, config: str | None, arguments: argparse.Namespace, others: Iterable[str] = ()) -> Job:
+    """Return what a command line asks for, checked.
+
+    Parameters
+    ----------
+    model
+        The model, the variant already chosen.
+    config
+        The configuration to take: one of the model's, a file, or None for the default.
+    arguments
+        What was read from the command line.
+    others
+        Options asked for besides those of a search that not every engine has: `graph`.
+
+    Raises
+    ------
+    InputError
+        For a configuration that does not fit the model, or an engine that cannot do what is asked.
+    """
+    config_name, content = _configuration(model, config, arguments)
+    bound, asked = bind(model.protocol, content), given(arguments)
+    if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
+        raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
+    asked["symmetry"] = _symmetry(bound, asked.get("symmetry"))
+    engine = choose(arguments.engine, asked.get("search", Options.search), special([*others, *asked]))
+    options = Options.of(bound, **asked)
+    return Job(model, config_name, bound.protocol, engine, arguments.engine is not None, options)
+
+
+def _configuration(model: Model, config: str | None, arguments: argparse.Namespace) -> tuple[str, ModelConfig]:
+    """Return what a configuration is called, and what it says with the constants of `--set`."""
+    name, content = find_config(model, config)
+    settings = getattr(arguments, "set", ())
+    return name, override(content, [parse_setting(text, content) for text in settings])
+
+
+def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
+    """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
+    if asked is None or bound.symmetry is not None:
+        return bound.symmetry if asked is not False else None
+    symmetries = bound.protocol.symmetries
+    if asked and not symmetries:
+        raise InputError(f"--symmetry: {bound.protocol.name()} has no symmetric sets")
+    return max(symmetries, key=lambda name: len(symmetries[name])) if asked else None
+
+
+def lenient_job(
+    model: Model, arguments: argparse.Namespace, *, whole_space: bool = False
+) -> tuple[Job, list[str]]:
+    """Return what a command line asks for where traces or state sets are compared, with `bind_leniently`'s warnings."""
+    config_name, content = _configuration(model, arguments.config, arguments)
+    bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space)
+    options = Options.of(bound, deadlock=False, **given(arguments))
+    return Job(model, config_name, bound.protocol, choose(None, options.search), False, options), warnings
+
+
+def bind_leniently(
+    protocol: type[Protocol], config: ModelConfig, *, whole_space: bool
+) -> tuple[BoundConfig, list[str]]:
+    """Bind a configuration to a protocol, without its properties: where traces or state sets are compared.
+
+    Parameters
+    ----------
+    protocol
+        The class, the variant already chosen.
+    config
+        What the `.cfg` says.
+    whole_space
+        Whether all reachable states are asked for, so that what bounds the search matters too: constraints and VIEW.
+
+    Returns
+    -------
+    BoundConfig
+        An instance with its constants, and where and under which symmetry a search starts.
+    list of str
+        Warnings: names of properties that the protocol does not know.
+
+    Raises
+    ------
+    InputError
+        At the first other thing that the protocol does not know.
+    """
+    known = {*protocol.properties, *protocol.temporal}
+    warnings = [
+        f"{named.position}: {protocol.name()} has no property {named.name}; nothing depends on it here"
+        for named in (*config.invariants, *config.properties)
+        if named.name not in known
+    ]
+    config = replace(config, invariants=(), properties=(), alias=None, postcondition=None)
+    if config.specification is not None and protocol.specifications.get(config.specification.name):
+        config = replace(config, specification=None)  # it asks for fairness, which no finite behaviour breaks
+    if not whole_space:
+        config = replace(config, constraints=(), action_constraints=(), view=None)
+    return bind(protocol, config), warnings
+
+
+@contextmanager
+def blaming(model: Model) -> Iterator[None]:
+    """Say of what goes wrong in a user's protocol in which line of it that is.
+
+    Parameters
+    ----------
+    model
+        The model that the user named.
+
+    Raises
+    ------
+    InputError
+        For an exception that comes from the user's file, with its line.
+    """
+    try:
+        yield
+    except ProtocolError as error:
+        place = _place(model, error.__cause__)
+        if place is None or str(model.file) in str(error):
+            raise
+        raise InputError(f"{place}: {error}") from error
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        place = _place(model, error)
+        if place is None:
+            raise
+        raise InputError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _place(model: Model, error: BaseException | None) -> str | None:
+    """Return the line of the user's file that an exception comes from; None where it does not."""
+    line = None if error is None or model.file is None else line_to_blame(error, model.file)
+    return None if line is None else f"{model.file}:{line}"

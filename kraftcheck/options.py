@@ -1,0 +1,131 @@
+"""The options that several commands have, each described once.
+
+A command names those that it has (`add`). One that is also a field of `Options` has its default there: where the user
+does not give it, it is not among the arguments, and `given` returns those that are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from kraftcheck.engines import searches
+from kraftcheck.explorer.result import Options
+
+_FIELDS = [field.name for field in fields(Options)]
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+def count(text: str) -> int:
+    """Read a number of at least 1."""
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
+    return int(text)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {text!r}")
+    return key, value
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {text!r}")
+    return seconds
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {text!r}")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def _value(metavar: str, what: str | None = None, read: Callable[[str], object] = str, **more: Any) -> dict[str, Any]:
+    return {"metavar": metavar, "help": what, "type": read, **more}
+
+
+def _flag(what: str, action: Any = "store_true", **more: Any) -> dict[str, Any]:
+    return {"help": what, "action": action, **more}
+
+
+_MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file.py:ClassName")
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "model": _MODEL,
+    "--model": _MODEL | {"required": True},
+    "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: default)"),
+    "--set": _value("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
+    "--variant": _value("NAME", "a variant of the model"),
+    "--deadlock": _flag("check for deadlock, whatever the .cfg says", argparse.BooleanOptionalAction),
+    "--symmetry": _flag("reduce by symmetry, whatever the .cfg says", argparse.BooleanOptionalAction),
+    "--continue": _flag("go on after a violation", dest="keep_going"),
+    "--check-actions": _flag("test that actions are pure"),
+    "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
+    "--engine": _value("NAME", "the engine (default: the first that can do what is asked)"),
+    "--workers": _value("N", "threads", count),
+    "--memory": _value("SIZE", "for the states, such as 4G; the rest goes to disk", _size),
+    "--master": _value("URL", "spark://HOST:PORT, yarn, ... (default: this machine)"),
+    "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),
+    "--max-states": _value("N", "distinct states", count),
+    "--max-depth": _value("N", "states along a path; 1: the initial ones alone", count),
+    "--time-limit": _value("SECONDS", read=_seconds),
+    "--checkpoint": _value("DIR", "where to keep the search's state", Path),
+    "--checkpoint-every": _value(
+        "SECONDS", f"how often it is written (default: {Options.checkpoint_every:.0f})", _seconds
+    ),
+    "--resume": _value("DIR", "go on with a search from its checkpoint", Path),
+    "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", _size, default="4G"),
+    "--json": _value("FILE", "write the result as JSON", Path),
+    "--trace": _value("FILE", "write the counterexample as TLC prints it", Path),
+    "--calls": _flag("say how often each action had to be called in Python"),
+    "--quiet": _flag("only the verdict, with warnings and counterexamples"),
+}
+CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--continue", "--check-actions")
+"""What is checked."""
+
+
+def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
+    """Add options to a command's parser, or to a group of its arguments.
+
+    Parameters
+    ----------
+    parser
+        The parser.
+    names
+        The options.
+    changes
+        What is another in this command, as `add_argument` takes it: `help`, say.
+    """
+    for name in names:
+        settings = _OPTIONS[name] | changes
+        if settings.get("dest", attribute(name)) in _FIELDS:
+            settings = {"default": argparse.SUPPRESS} | settings
+        parser.add_argument(name, **settings)
+
+
+def attribute(option: str) -> str:
+    """Return the name of the attribute that holds an option's value."""
+    return option.lstrip("-").replace("-", "_")
+
+
+def given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of `Options` that the user gives a value, with these.
+
+    Parameters
+    ----------
+    arguments
+        What was read from the command line.
+    """
+    found = {name: getattr(arguments, name) for name in _FIELDS if name in arguments}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}

@@ -1,0 +1,113 @@
+"""The files that commands write, and whether they can be written before the work begins."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kraftcheck.explorer.result import DEADLOCK, Violation
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+
+
+def require_writable(arguments: argparse.Namespace, *options: str) -> None:
+    """Check that the files that options name can be written, without changing any.
+
+    Parameters
+    ----------
+    arguments
+        What was read from the command line.
+    options
+        The options, such as `json`.
+
+    Raises
+    ------
+    InputError
+        For a file that cannot be written, or that two options name.
+    """
+    taken: dict[Path, str] = {}
+    for option in options:
+        path: Path | None = getattr(arguments, option)
+        if path is None:
+            continue
+        option = f"--{option}"
+        if path.is_dir():
+            raise InputError(f"{option} {path}: expected a file to write, found a folder")
+        other = taken.setdefault(path.resolve(), option)
+        if other != option:
+            raise InputError(f"{option} {path}: {other} writes this file too")
+        existed = path.exists()
+        try:
+            path.open("ab").close()
+        except OSError as error:
+            raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from error
+        if not existed:
+            path.unlink()
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a value as JSON that people can read too."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def require_empty_folder(option: str, path: Path) -> Path:
+    """Return a folder to write into, which is made if it is not there.
+
+    Raises
+    ------
+    InputError
+        Where it is a file, holds something already, or cannot be made.
+    """
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{option} {path}: expected a folder, found a file")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = next(path.iterdir(), None)
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from error
+    if found is not None:
+        raise InputError(f"{option} {path}: expected a folder that is new or empty, found {found.name} in it")
+    return path
+
+
+def write_counterexamples(protocol: Protocol, violations: Iterable[Violation], path: Path) -> None:
+    """Write counterexamples as TLC prints error traces, so that whatever reads TLC's output reads ours.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    violations
+        What to write, one after another. Where there is none, no file of an earlier run is left that could be taken
+        for one.
+    path
+        The file.
+    """
+    if not violations:
+        if path.is_file():
+            path.unlink()
+        return
+    from kraftcheck.spec.tla.view import StateView
+    from kraftcheck.traces.formats.tlc_log import as_text
+    from kraftcheck.traces.trace import Trace, TraceFormat, TraceState
+
+    view = StateView(protocol)
+    with path.open("w", encoding="utf-8") as file:
+        for index, violation in enumerate(violations):
+            states = [
+                TraceState(number, view.variables(step.state), step.action)
+                for number, step in enumerate(violation.trace, start=1)
+            ]
+            problem = _problem(protocol, violation.property)
+            file.writelines(as_text(Trace(file.name, index, TraceFormat.TLC_LOG, tuple(states), problem=problem)))
+
+
+def _problem(protocol: Protocol, name: str) -> str:
+    if name == DEADLOCK:
+        return "Deadlock reached."
+    if name in protocol.properties and protocol.properties[name].over_steps:
+        return f"Action property {name} is violated."
+    return f"Invariant {name} is violated."

@@ -1,0 +1,93 @@
+"""Lines of styled text: in colours on a terminal, plain elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+from kraftcheck.explorer.result import Verdict
+
+OLD, NEW, PLAIN, HEAD, ACTION, FAINT, WARNING = "old", "new", "", "head", "action", "faint", "warning"
+"""Styles. A verdict is a style too."""
+
+_RICH_STYLES = {
+    HEAD: "bold",
+    ACTION: "bold cyan",
+    FAINT: "dim",
+    OLD: "red",
+    NEW: "green",
+    WARNING: "yellow",
+    PLAIN: "",
+    Verdict.OK: "bold green",
+    Verdict.INCOMPLETE: "bold yellow",
+    Verdict.VIOLATION: "bold red",
+    Verdict.DEADLOCK: "bold red",
+}
+
+Part = tuple[str, str]
+"""A style, and text in it."""
+
+Line = list[Part]
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """Return lines without their styles."""
+    return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
+
+
+def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
+    """Print lines: with their styles on a terminal, else without.
+
+    Parameters
+    ----------
+    lines
+        The lines.
+    file
+        Where to; by default standard output.
+    """
+    file = file or sys.stdout
+    if not file.isatty():
+        for line in lines:
+            print(plain([line]), file=file)
+        file.flush()  # a log shows what is being checked before it is
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False)
+    for line in lines:
+        console.print(Text.assemble(*[(text, _RICH_STYLES[style]) for style, text in line]), soft_wrap=True)
+
+
+def print_warnings(texts: Iterable[str]) -> None:
+    """Print warnings, a line each."""
+    print_lines([(WARNING, f"Warning: {text}")] for text in texts)
+
+
+def columns(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], least: int = 0) -> Iterator[Line]:
+    """Yield the lines of a table.
+
+    Parameters
+    ----------
+    rows
+        The style and the cells of each row; one without cells is an empty line.
+    numbers
+        The columns that are aligned to the right.
+    least
+        The characters that these have at least.
+    """
+    rows = list(rows)
+    full = [cells for _, cells in rows if cells]
+    widths = [max(map(len, column), default=0) for column in zip(*full, strict=True)]
+    for style, cells in rows:
+        aligned = [
+            cell.rjust(max(width, least)) if place in numbers else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=False))
+        ]
+        yield [(style, "  ".join(aligned).rstrip())]
+
+
+def many(count: int, what: str) -> str:
+    """Return how many there are of something: "1 state", "2 states"."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

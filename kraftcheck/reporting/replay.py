@@ -1,0 +1,146 @@
+"""What became of a trace, as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
+from kraftcheck.spec.display import cut
+from kraftcheck.traces.replay.differences import Difference
+from kraftcheck.traces.replay.divergence import Divergence
+from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
+
+CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
+"""Exit codes."""
+
+LONGEST = 110
+"""Characters of a value, or of a list, that the report shows; the JSON has all."""
+
+LONGEST_PLACE = 40
+"""Characters of a place for which a table has a column; longer ones have a line of their own."""
+
+_INDENT = "    "
+
+
+
+def exit_code(verdicts: Mapping[str, int]) -> int:
+    """Return the exit code of a command, given how many traces have each verdict.
+
+    0 where all conform, 2 where nothing could be read, 1 otherwise.
+    """
+    found = {verdict for verdict, count in verdicts.items() if count}
+    if found == {ReplayVerdict.UNREADABLE}:
+        return NOTHING_READ
+    return CONFORMS if found == {ReplayVerdict.CONFORMS} else DIVERGES
+
+
+def tally(verdicts: Mapping[str, int]) -> Line:
+    """Return how many traces have each verdict, as a line."""
+    words = {"conforms": "conform", "diverges": "diverge", "unreadable": "cannot be read"}
+    parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
+    style = NEW if exit_code(verdicts) == CONFORMS else PLAIN
+    return [(HEAD, f"{sum(verdicts.values()):,} traces"), (style, f": {', '.join(parts) or 'none'}")]
+
+
+def as_json(replay: Replay) -> dict[str, Any]:
+    """Return what `--json` says of one trace."""
+    found = replay.divergence
+    result: dict[str, Any] = {
+        "file": replay.file,
+        "index": replay.index,
+        "format": replay.format,
+        "steps": replay.steps,
+        "result": replay.verdict.value,
+        "actions": list(replay.actions),
+        "diverged_at": replay.diverged_at,
+        "reason": replay.reason,
+        "violated": replay.violated,
+        "notes": list(replay.notes),
+    }
+    if found is not None:
+        result |= {
+            "kind": found.kind.value,
+            "line": found.line,
+            "action": found.action,
+            "nearest": found.nearest,
+            "differences": differences_as_json(found.differences, "trace"),
+            "enabled": {name: list(ways) for name, ways in found.enabled},
+            "why": found.why,
+        }
+    return result
+
+
+def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[dict[str, str | None]]:
+    """Return differences for JSON; `theirs` is what the file is called."""
+    return [{"path": item.path, theirs: item.trace, "protocol": item.protocol} for item in differences]
+
+
+def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
+    """Yield the lines that say what became of a trace that could be read.
+
+    Parameters
+    ----------
+    replay
+        What became of it.
+    quiet
+        Whether to leave out all but the verdict.
+    name
+        What to call it; by default its file.
+    """
+    which = name or replay.file
+    which = which if replay.index == 0 else f"{which}, trace {replay.index + 1}"
+    found = replay.divergence
+    if found is None:
+        end = f", to a violation of {replay.violated}" if replay.violated else ""
+        yield [(HEAD, which), (PLAIN, ": "), (NEW, "conforms"), (PLAIN, f", {many(replay.steps, 'step')}{end}")]
+    else:
+        place = f" at state {found.number}"
+        place += f" (line {found.line})" if replay.format and replay.format.has_lines else ""
+        yield [(HEAD, which), (PLAIN, ": "), (OLD, "diverges"), (PLAIN, place)]
+        yield [(PLAIN, f"  {found.headline}")]
+        if not quiet:
+            yield from details(found)
+    for note in replay.notes:
+        yield [(FAINT, f"  Note: {note}")]
+
+
+def details(found: Divergence) -> Iterator[Line]:
+    """Yield what differs where a trace diverges, why the action that it names is not enabled, and which are.
+
+    Parameters
+    ----------
+    found
+        Where and why it diverges.
+    """
+    if found.differences:
+        yield from table(found.differences, found.theirs)
+    if found.why is not None:
+        for line in found.why.splitlines():
+            yield [(PLAIN, f"  {line}")]
+    if found.enabled:
+        yield [(PLAIN, f"  enabled in state {found.before}")]
+        width = max(len(item.action) for item in found.enabled)
+        for item in found.enabled:
+            ways = cut("; ".join(item.ways), LONGEST)
+            yield [(PLAIN, _INDENT), (ACTION, f"{item.action:{width}}"), (PLAIN, f"  {ways}")]
+
+
+def table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[Line]:
+    """Yield differences as columns: the place, the trace (or what `theirs` calls it), the protocol."""
+    rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
+    heads = ("where", f"in the {theirs}", "by the protocol")
+    first = max(len(row[0]) for row in [heads, *rows] if len(row[0]) <= LONGEST_PLACE)
+    second = max(len(row[1]) for row in [heads, *rows])
+    yield [(FAINT, f"{_INDENT}{heads[0]:{first}}  {heads[1]:{second}}  {heads[2]}")]
+    for path, trace, protocol in rows:
+        if len(path) > LONGEST_PLACE:
+            yield [(PLAIN, f"{_INDENT}{path}")]
+            path = ""
+        yield [(PLAIN, f"{_INDENT}{path:{first}}  "), (OLD, f"{trace:{second}}"), (PLAIN, "  "), (NEW, protocol)]
+
+
+def _text(difference: Difference, value: str | None) -> str:
+    if value is None:
+        return "-"
+    return cut(f"has {value}" if difference.is_element else value, LONGEST)

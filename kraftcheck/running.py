@@ -1,0 +1,79 @@
+"""From a job to an exit code: the search with its progress, the files, the report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kraftcheck.engines import search
+from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Options, Result, Verdict
+from kraftcheck.jobs import Job
+from kraftcheck.reporting.files import write_counterexamples, write_json
+from kraftcheck.reporting.lines import print_lines
+from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.result_json import result_as_json
+from kraftcheck.reporting.summary import report
+
+EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}
+EXIT_INTERRUPTED = 130
+
+
+def exit_code(result: Result) -> int:
+    """Return the exit code that says how a search ended."""
+    return EXIT_INTERRUPTED if result.limit == INTERRUPTED else EXIT_CODES[result.verdict]
+
+
+def run_job(
+    job: Job, *, quiet: bool, waiting: str = "frontier", work: Callable[[Options], Result] | None = None
+) -> Result:
+    """Run a search, showing its progress, until it ends or the user interrupts it.
+
+    Parameters
+    ----------
+    job
+        What is asked for.
+    quiet
+        Whether to show nothing.
+    waiting
+        What there is still to do, as the progress calls it.
+    work
+        Runs the search; by default the job's engine does.
+    """
+    with Meter(quiet=quiet, waiting=waiting) as meter:
+        options = replace(job.options, report=meter.show)
+        try:
+            result = work(options) if work else search(job.engine, job.protocol, options, is_named=job.is_named)
+        except Interrupted as interrupted:
+            result = interrupted.result
+        except KeyboardInterrupt:  # before the search began
+            result = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
+    return replace(result, engine=result.engine or job.engine)
+
+
+def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
+    """Write the files that the user asks for, and print the report.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    result
+        What it found.
+    arguments
+        What was read from the command line.
+    more
+        What `--json` says besides, or otherwise, than of every search.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    if arguments.json:
+        write_json(arguments.json, result_as_json(job, result) | more)
+    if arguments.trace:
+        write_counterexamples(job.protocol, result.violations, arguments.trace)
+    print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls))
+    return exit_code(result)

@@ -1,0 +1,137 @@
+"""Reads the source of a function: the statement at a line, and the values of the names in a test."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from kraftcheck.spec.diagnosis.tracing import Names
+from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol
+
+SHOWN = 80
+"""The most characters of a value that are shown."""
+
+VALUES = (bool, int, str, ModelValue, tuple, frozenset, Symbol, Record, Map)
+
+_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.Is: ast.IsNot,
+    ast.In: ast.NotIn,
+    ast.Lt: ast.GtE,
+    ast.Gt: ast.LtE,
+}
+_OPPOSITES |= {other: one for one, other in _OPPOSITES.items()}
+
+
+class FunctionSource:
+    """The definition of a function as a syntax tree.
+
+    Parameters
+    ----------
+    definition
+        The definition.
+    """
+
+    def __init__(self, definition: ast.FunctionDef) -> None:
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self._statements: list[ast.stmt] = []
+        self._visit(definition)
+
+    def _visit(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            self.parents[child] = node
+            if isinstance(child, ast.stmt):
+                self._statements.append(child)
+            if not isinstance(child, ast.FunctionDef | ast.Lambda):
+                self._visit(child)
+
+    def at(self, line: int) -> ast.stmt | None:
+        """Return the innermost statement that a line belongs to."""
+        found = [s for s in self._statements if s.lineno <= line <= (s.end_lineno or s.lineno)]
+        return found[-1] if found else None
+
+
+def source_of_function(code: CodeType) -> FunctionSource | None:
+    """Return the source of a function, or None if it cannot be found."""
+    linecache.checkcache(code.co_filename)
+    module = _module("".join(linecache.getlines(code.co_filename)))
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
+            if first == code.co_firstlineno:
+                return FunctionSource(node)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _module(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def called(call: ast.Call) -> str | None:
+    """Return the name of the function or method that is called."""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+
+
+def negated(test: ast.expr) -> ast.expr:
+    """Return the test that is true where this one is false, as a person would write it."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        return ast.Compare(test.left, [_OPPOSITES[type(test.ops[0])]()], test.comparators)
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def equation(node: ast.expr, value: object) -> Iterator[str]:
+    """Yield `source = value`, if it is a value of the protocol's."""
+    if isinstance(value, VALUES):
+        yield f"{ast.unparse(node)} = {cut(text_of(value), SHOWN)}"
+
+
+def values_in(test: ast.AST, names: Names) -> Iterator[str]:
+    """Yield `source = value` for the longest names, attributes and subscripts in a test that have a value."""
+    if isinstance(test, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
+        try:
+            value = _value(test, names)
+        except (LookupError, AttributeError, TypeError):
+            pass
+        else:
+            if not (isinstance(test, ast.Name) and isinstance(value, Record)):
+                yield from equation(test, value)
+            if isinstance(test, ast.Subscript):
+                yield from values_in(test.slice, names)
+            return
+    if isinstance(test, ast.Call) and called(test) == "isinstance" and isinstance(test.args[0], ast.Name):
+        yield f"{test.args[0].id} is a {type(names.get(test.args[0].id)).__name__}"
+    for child in ast.iter_child_nodes(test):
+        if not (isinstance(test, ast.Call) and child is test.func):
+            yield from values_in(child, names)
+        elif isinstance(child, ast.Attribute):
+            yield from values_in(child.value, names)  # the object whose method is called
+
+
+def _value(node: ast.AST, names: Names) -> Any:
+    """Return the value of a name, attribute, subscript, sum or length. Nothing is called but `len`."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return names[node.id]
+    if isinstance(node, ast.Attribute):
+        return getattr(_value(node.value, names), node.attr)
+    if isinstance(node, ast.Subscript):
+        return _value(node.value, names)[_value(node.slice, names)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        left, right = _value(node.left, names), _value(node.right, names)
+        return left + right if isinstance(node.op, ast.Add) else left - right
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+        return len(_value(node.args[0], names))
+    raise LookupError(ast.dump(node))

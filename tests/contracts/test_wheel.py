@@ -1,0 +1,118 @@
+"""What `pip install` brings: one package, with all of its files, which works beside a user's files of any name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.support.readme import CONSOLE, difference, write_program
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("spec", "kraft_model", "explorer", "traces")
+KINDS = (".py", ".lark", ".cfg", ".typed")
+CODES = {"check": (0, 12), "simulate": (0,), "replay": (0, 1), "crosscheck": (0,), "compare": (0, 12), "models": (0,)}
+
+
+def files_of(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def pip(*arguments: object, cwd: Path | None = None) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the checkout: what a build may look at."""
+    folder = tmp_path_factory.mktemp("project") / "kraftcheck"
+    folder.mkdir()
+    for name in ("kraftcheck", *FOLDERS, "docs", "tests"):
+        left_out = shutil.ignore_patterns("__pycache__", "data")
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=left_out)
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def python(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of a new environment in which the copy is installed; what it needs is that of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    found = folder / "bin" / "python"
+    (site,) = folder.glob("lib/python*/site-packages")
+    present = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    (site / "present.pth").write_text("".join(f"{path}\n" for path in present))
+    before = files_of(checkout)
+    pip("--python", found, "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", ".", cwd=checkout)
+    assert files_of(checkout) == before
+    return found
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """Return a folder with files of somebody else's, whose names were ours once, and with the README's own."""
+    for name in ("spec.py", "traces.py", "kraft_model.py", "explorer/__init__.py", "tests/__init__.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("raise RuntimeError('this is somebody else\\'s')\n")
+    write_program(tmp_path)
+    return tmp_path
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV", "PYTEST"))}
+    environment = {**own, "COLUMNS": "100"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_wheel_has_one_package_with_all_of_its_files(checkout: Path, tmp_path: Path) -> None:
+    pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ".", cwd=checkout)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(ZipFile(wheel).namelist())
+    tops = {name.split("/")[0] for name in packed}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"kraftcheck"}
+    assert len(tops) == 2
+    own = {f"kraftcheck/{path.relative_to(ROOT / 'kraftcheck')}" for path in (ROOT / "kraftcheck").rglob("*")}
+    linked = {f"kraftcheck/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*")}
+    wanted = {name for name in own | linked if name.endswith(KINDS)}
+    assert {"kraftcheck/py.typed", "kraftcheck/spec/values.py"} <= wanted
+    assert {Path(name).suffix for name in wanted} == set(KINDS)
+    assert wanted <= packed
+    assert {name for name in packed if name.endswith((".py", ".lark", ".cfg"))} <= wanted
+
+
+def test_the_installed_command_runs_beside_files_of_the_same_names(python: Path, hostile: Path) -> None:
+    said = run([str(python), "-c", "import kraftcheck; print(kraftcheck.__file__)"], hostile)
+    assert str(python.parents[1]) in said.stdout, said
+    for start in ([str(python), "-m", "kraftcheck"], [str(python.parent / "kraftcheck")]):
+        done = run([*start, "check", "ring.py:Ring", "--engine", "reference"], hostile)
+        assert done.returncode == 12, done
+        assert done.stdout.splitlines()[0].startswith("ring.py:Ring, configuration none, engine reference"), done
+
+
+@pytest.mark.slow
+def test_the_installed_command_runs_the_readmes_examples(python: Path, hostile: Path) -> None:
+    smoke = ["check", "reconfig", "--config", "smoke", "--engine", "tables"]
+    compiled = run([str(python), "-m", "kraftcheck", *smoke], hostile)
+    assert compiled.returncode == 0, compiled
+    for command, shown in CONSOLE:
+        name, what, *arguments = shlex.split(command.replace("tests/data", str(ROOT / "tests" / "data")))
+        if what == "pipeline":
+            continue
+        shown = shown.replace("tests/data", str(ROOT / "tests" / "data"))
+        for start in ([str(python), "-m", name], [str(python.parent / name)]):
+            done = run([*start, what, *arguments], hostile)
+            assert done.returncode in CODES[what], done
+            assert difference(shown, done.stdout) is None, done

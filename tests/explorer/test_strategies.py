@@ -1,0 +1,34 @@
+"""The orders of search are found by their folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.tables import searches
+from kraftcheck.explorer.tables.engine import OPTIONS, explore
+from tests.support.tlc import bound, expected
+
+ANOTHER = '''
+from kraftcheck.explorer.tables.searches.bfs import STRATEGY as BREADTH_FIRST
+
+STRATEGY = BREADTH_FIRST._replace(title="search of another order")
+'''
+
+
+def test_every_order_is_found() -> None:
+    assert set(searches.names()) >= set(Search)
+    for name in searches.names():
+        strategy = searches.find(name)
+        assert strategy.title
+        assert set(strategy.options) <= set(OPTIONS)
+
+
+def test_one_more_file_is_one_more_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "another.py").write_text(ANOTHER)
+    monkeypatch.setattr(searches, "__path__", [*searches.__path__, str(tmp_path)])
+    assert "another" in searches.names()
+    result = explore(bound("counts/two-voters").protocol, Options(search="another", deadlock=False))
+    assert result.distinct_states == expected()["two-voters"]["distinct_states"]

@@ -1,0 +1,76 @@
+"""The kernel is compiled once, by a process of its own, while tests run that do not need it.
+
+Who compiles it holds a lock. Tests with the marker `kernel` come last, and wait for the lock.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TextIO
+
+from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.tables import engine, random_walks
+from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
+from kraftcheck.explorer.tables.kernel.native import CACHE
+from kraftcheck.files import InUseError, lock_file
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.values import ModelValue
+
+SMALL = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1)}))
+LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
+
+
+def is_compiled() -> bool:
+    """Return whether there is nothing left to compile that takes long."""
+    functions = (*compiled.KERNEL, depth_first.descend, random_walk.walk_on)
+    return all(function._cache._cache_file._load_index() for function in functions)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Have another process compile the kernel; it does not outlive this context."""
+    lock = await_lock()
+    command = [sys.executable, "-m", "tests.support.kernel"]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], pass_fds=[lock.fileno()])
+    lock.close()  # the process has it still
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@cache
+def ensure_compiled() -> None:
+    """Wait for the process that compiles the kernel; where there is none, compile what a breadth-first search needs."""
+    if not compiled.is_compiled() or LOCK.exists():
+        with await_lock():
+            if not compiled.is_compiled():
+                search_all([Search.BFS])
+
+
+def await_lock() -> TextIO:
+    """Lock the kernel's compilation, as soon as nobody else has it locked."""
+    while True:
+        try:
+            return lock_file(LOCK)
+        except InUseError:
+            time.sleep(0.1)
+
+
+def search_all(orders: Iterable[Search]) -> None:
+    """Search a small protocol in these orders: what they call is compiled."""
+    for order in orders:
+        engine.explore(SMALL, Options(search=order))
+
+
+if __name__ == "__main__":
+    search_all(Search)
+    random_walks.simulate(SMALL, Options(), random_walks.Plan(1, 5, 0), None)

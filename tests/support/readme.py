@@ -1,0 +1,25 @@
+"""The README's commands, what it shows of them, and the program that it has its reader write."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+CONSOLE: list[tuple[str, str]] = re.findall(r"^```console\n\$ (.+)\n((?:.*\n)*?)```$", README, re.MULTILINE)
+TIMES = re.compile(r"[\d.,]+ s; [\d,]+ states/s")
+
+
+def write_program(folder: Path) -> None:
+    """Write the README's protocol to `ring.py`."""
+    (program,) = re.findall(r"^```python\n((?:.*\n)*?)```$", README, re.MULTILINE)[:1]
+    (folder / "ring.py").write_text(program)
+
+
+def difference(shown: str, printed: str) -> str | None:
+    """Return what was printed, without times, if it is not what the README shows; else None."""
+    printed = "\n".join(line.rstrip() for line in printed.rstrip().split("\n")) + "\n"
+    wanted, found = TIMES.sub("TIME", shown), TIMES.sub("TIME", printed)
+    return None if doctest.OutputChecker().check_output(wanted, found, doctest.ELLIPSIS) else found

@@ -1,0 +1,119 @@
+"""Folders that runs fill batch by batch, and go on with after they were killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
+from kraftcheck.files import InUseError, lock_file, replacing
+from kraftcheck.spec.errors import InputError
+
+DONE, LOCK = "done", "lock"
+
+Note = dict[str, Any]
+
+
+class BatchFolder:
+    """An output folder, locked by this process.
+
+    It holds an identity, which says what its runs are about, and a note for each batch that is done: `done/00001.json`.
+    A batch counts with its note, and not before.
+
+    Parameters
+    ----------
+    path
+        The folder; made where it is not there.
+    identity
+        What must agree between all runs over it.
+
+    Raises
+    ------
+    InputError
+        Another run uses the folder, or it holds something else.
+    """
+
+    NOTES: ClassVar[str] = "."
+    """The folder, in this one, of the lock, the identity and the notes."""
+
+    IDENTITY: ClassVar[str]
+    """The name of the identity's file."""
+
+    OTHER: ClassVar[str]
+    """What an error says of a folder with another identity."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self.path = path
+        self.notes = path / self.NOTES
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            strangers = {entry.name for entry in path.iterdir()} - {(Path(self.NOTES) / LOCK).parts[0]}
+            if strangers and not (self.notes / self.IDENTITY).is_file():
+                raise self.error(f"expected a folder that is new or of an earlier run, found {min(strangers)} in it")
+            self.notes.mkdir(exist_ok=True)
+            self._lock = lock_file(self.notes / LOCK)
+        except InUseError as error:
+            raise self.error(f"it is in use by another run (process {error.owner})") from None
+        except OSError as error:
+            raise self.error(f"expected a folder that can be written to: {error.strerror}") from None
+        try:
+            self._require(identity)
+            (self.notes / DONE).mkdir(exist_ok=True)
+            self.clean_up()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _require(self, identity: Identity) -> None:
+        path = self.notes / self.IDENTITY
+        if not path.exists():
+            write_note(path, identity)
+        found = list(differences(read_note(path), identity))
+        if found:
+            raise self.error(f"{self.OTHER}: {'; '.join(found).replace(' in the checkpoint', ' there')}")
+
+    def clean_up(self) -> None:
+        """Prepare the folder for a run, whatever an earlier one left behind."""
+
+    def error(self, problem: str) -> InputError:
+        """Return an error about the folder."""
+        return InputError(f"--out {self.path}: {problem}")
+
+    @classmethod
+    def note_file(cls, path: Path, batch: int) -> Path:
+        """Return the file of the note of a batch, given the folder."""
+        return path / cls.NOTES / DONE / f"{batch:05}.json"
+
+    def note_files(self) -> list[Path]:
+        """Return the files of the notes of all batches that are done."""
+        return sorted((self.notes / DONE).glob("*.json"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+
+def read_note(path: Path) -> Note:
+    """Return what a note says.
+
+    Raises
+    ------
+    InputError
+        The file is no note.
+    """
+    try:
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict):
+            raise ValueError(f"found {type(found).__name__}, not an object")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
+    return found
+
+
+def write_note(path: Path, content: Note) -> None:
+    """Write a note in one go; of two processes that write the same one, the later one's counts."""
+    with replacing(path, durable=True) as new:
+        new.write_text(json.dumps(content, indent=1))

@@ -1,0 +1,142 @@
+"""The pipeline's output folder: tables in Parquet that grow by batches, and notes of what is done.
+
+    traces/batch=00001/*.parquet      one row a trace
+    steps/batch=00001/*.parquet       one row a state that conforms
+    errors/batch=00001/*.parquet      one row for what could not be read
+    coverage/*.parquet                how often each action was taken, by trace and in total
+    done/00001.json                   the files of a batch: with it, and not before, the batch counts
+    pipeline.json                     whose folder it is
+
+A killed run leaves behind only what has no note under `done/`. The next run removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from glob import glob
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftcheck.explorer.tables.checkpoints.search_identity import Identity
+from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.batch_folder import BatchFolder, read_note, write_note
+from kraftcheck.traces.pipeline.rows import COLUMNS
+
+FORMAT = 1
+COVERAGE, STAGING = "coverage", "staging"
+
+
+class InputFile(NamedTuple):
+    """A file to replay.
+
+    Attributes
+    ----------
+    path
+        Absolute, so that every executor finds it.
+    size
+        In bytes.
+    modified
+        When it was changed last, in nanoseconds.
+    """
+
+    path: str
+    size: int
+    modified: int
+
+
+def inputs_of(names: Iterable[str], out: Path) -> list[InputFile]:
+    """Return the files that arguments name: files, folders (searched through), and glob patterns.
+
+    Parameters
+    ----------
+    names
+        The arguments.
+    out
+        The output folder, whose own files are no input.
+
+    Raises
+    ------
+    InputError
+        For a name that there is no file for.
+    """
+    found: dict[str, InputFile] = {}
+    for name in names:
+        paths = list(_paths(name))
+        if not paths:
+            raise InputError(f"{name}: expected a file, a folder with files, or a pattern that some files match")
+        for path in paths:
+            absolute = path.resolve()
+            if absolute.is_relative_to(out.resolve()):
+                continue
+            status = absolute.stat()
+            found[str(absolute)] = InputFile(str(absolute), status.st_size, status.st_mtime_ns)
+    return [found[path] for path in sorted(found)]
+
+
+def _paths(name: str) -> Iterator[Path]:
+    path = Path(name)
+    if path.is_dir():
+        for folder, folders, files in os.walk(path):
+            folders[:] = sorted(f for f in folders if not f.startswith("."))
+            yield from (Path(folder, file) for file in sorted(files) if not file.startswith((".", "_")))
+    elif path.is_file():
+        yield path
+    else:
+        yield from (Path(match) for match in sorted(glob(name, recursive=True)) if Path(match).is_file())
+
+
+class PipelineFolder(BatchFolder):
+    """The output folder of the pipeline. See `BatchFolder`.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    identity
+        The model and its source, the constants, and how traces begin.
+    """
+
+    IDENTITY, OTHER = "pipeline.json", "it belongs to another run (choose another folder)"
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        super().__init__(path, {"format": FORMAT, **identity})
+
+    def clean_up(self) -> None:
+        """Make the tables' folders; remove the staging folder, and batches that have no note."""
+        self._remove(STAGING)
+        for table in COLUMNS:
+            (self.path / table).mkdir(exist_ok=True)
+            for batch in (self.path / table).glob("batch=*"):
+                if not self.note_file(self.path, int(batch.name.partition("=")[2])).exists():
+                    shutil.rmtree(batch)
+
+    def done(self) -> set[InputFile]:
+        """Return the files of all batches that are done."""
+        return {InputFile(*entry) for note in self.note_files() for entry in read_note(note)["files"]}
+
+    def next_batch(self) -> int:
+        """Return the number of the next batch."""
+        return 1 + max((int(note.stem) for note in self.note_files()), default=0)
+
+    def staging(self, name: str) -> str:
+        """Return a folder to write to, out of sight of those who read the tables."""
+        return str((self.path / STAGING / name).resolve())
+
+    def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
+        """Make the staging folders of the three tables, written in so many seconds, a batch that counts."""
+        for table in COLUMNS:
+            Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
+        note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]}
+        write_note(self.note_file(self.path, batch), note)
+        self._remove(STAGING)
+
+    def replace_coverage(self) -> None:
+        """Put the coverage in its staging folder in the place of the old one."""
+        self._remove(COVERAGE)
+        Path(self.staging(COVERAGE)).rename(self.path / COVERAGE)
+        self._remove(STAGING)
+
+    def _remove(self, name: str) -> None:
+        shutil.rmtree(self.path / name, ignore_errors=True)
