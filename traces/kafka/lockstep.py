@@ -22,12 +22,12 @@ Choose = Callable[[list[Transition]], Transition | None]
 
 
 class LockstepVerdict(StrEnum):
-    """How a walk ended."""
+    """How a walk ended; the more severe comes later."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
-    VIOLATES = "violates"
     FAILS = "fails"
+    VIOLATES = "violates"
 
 
 class Taken(NamedTuple):

@@ -315,6 +315,7 @@ public final class LockstepDriver {
         node.put("id", message.id).put("from", message.from).put("to", message.to).put("answer", message.answer);
         node.put("api", ApiKeys.forId(message.data.apiKey()).name());
         node.put("bootstrap", message.request != null && message.request.destination().id() < 0);
+        LockstepVersion.complete(message.data);
         node.set("data", json(message.data));
         if (message.answer) {
             node.put("request", message.asked);

@@ -9,8 +9,11 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.message.FetchResponseData;
+import org.apache.kafka.common.message.FetchSnapshotResponseData;
+import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.record.ControlRecordType;
 import org.apache.kafka.common.record.ControlRecordUtils;
+import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.Record;
 import org.apache.kafka.common.record.RecordBatch;
 import org.apache.kafka.common.record.Records;
@@ -43,6 +46,19 @@ final class LockstepVersion {
                 if (partition.records() instanceof Records records) {
                     for (RecordBatch batch : records.batches()) {
                         add(batch, batches);
+                    }
+                }
+            }
+        }
+    }
+
+    /** Gives an answer the empty records that a server would send in the place of none. */
+    static void complete(ApiMessage message) {
+        if (message instanceof FetchSnapshotResponseData answer) {
+            for (FetchSnapshotResponseData.TopicSnapshot topic : answer.topics()) {
+                for (FetchSnapshotResponseData.PartitionSnapshot partition : topic.partitions()) {
+                    if (partition.unalignedRecords() == null) {
+                        partition.setUnalignedRecords(MemoryRecords.EMPTY);
                     }
                 }
             }
