@@ -153,7 +153,7 @@ class SparkSearch:
         journal.parts = self._jobs.partitions()
         self.shared.clear()
         first = self._checker.begin()
-        self.expander.identified(first)  # this learns the images under symmetry
+        self.expander.identities(first)  # this learns the images under symmetry
         report = IdReport(self.ids)
         report.note(first)
         self._define(1, [list(report.definitions())])
