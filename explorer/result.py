@@ -211,6 +211,8 @@ class Result:
         Time it took.
     workers
         Threads that searched.
+    engine
+        The name of the engine that searched, where one was chosen.
     runs
         Walks made by a random simulation; None for a search.
     notes
@@ -228,6 +230,7 @@ class Result:
     limit: str | None = None
     seconds: float = 0.0
     workers: int = 1
+    engine: str = ""
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
 

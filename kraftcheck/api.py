@@ -91,7 +91,7 @@ def check(
     """
     options = _options(protocol, locals())
     name = choose(engine, search, special(changed(options)))
-    return run_search(name, protocol, options, is_named=engine is not None)[1]
+    return run_search(name, protocol, options, is_named=engine is not None)
 
 
 def simulate(

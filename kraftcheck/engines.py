@@ -115,8 +115,8 @@ def changed(options: Options) -> list[str]:
     return [field.name for field in fields(options) if getattr(options, field.name) != field.default]
 
 
-def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool = True) -> tuple[str, Result]:
-    """Run a search; return the name of the engine that did, and what it found.
+def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool = True) -> Result:
+    """Run a search; the result says which engine did.
 
     The table engine's kernel is compiled when it is used for the first time on a machine, which takes some half a
     minute. So where the user named no engine and it is not compiled yet, the reference engine may try first: a small
@@ -141,5 +141,5 @@ def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool 
             tried = reference.run(protocol, replace(options, time_limit=seconds))
             if tried.limit != "time_limit" or seconds == options.time_limit:
                 tried.notes.append("the table engine is not compiled here yet: the reference engine searched")
-                return "reference", tried
-    return engine, ENGINES[engine].run(protocol, options)
+                return replace(tried, engine="reference")
+    return replace(ENGINES[engine].run(protocol, options), engine=engine)

@@ -94,10 +94,12 @@ def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
 
 def lenient_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False
-) -> tuple[str, BoundConfig, list[str]]:
-    """Return what a configuration is called, and `bind_leniently` of what it says with the constants of `--set`."""
-    name, content = _configuration(model, arguments.config, arguments)
-    return name, *bind_leniently(model.protocol, content, whole_space=whole_space)
+) -> tuple[Job, list[str]]:
+    """Return what a command line asks for where traces or state sets are compared, with `bind_leniently`'s warnings."""
+    config_name, content = _configuration(model, arguments.config, arguments)
+    bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space)
+    options = Options.of(bound, deadlock=False, **given(arguments))
+    return Job(model, config_name, bound.protocol, choose(None, options.search), False, options), warnings
 
 
 def bind_leniently(

@@ -85,7 +85,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "SECONDS", f"how often it is written (default: {Options.checkpoint_every:.0f})", _seconds
     ),
     "--resume": _value("DIR", "go on with a search from its checkpoint", Path),
-    "--max-size": _value("SIZE", "what a file may unpack to (default: 4G)", _size),
+    "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", _size, default="4G"),
     "--json": _value("FILE", "write the result as JSON", Path),
     "--trace": _value("FILE", "write the counterexample as TLC prints it", Path),
     "--calls": _flag("say how often each action had to be called in Python"),

@@ -26,12 +26,8 @@ def exit_code(result: Result) -> int:
 
 
 def run_job(
-    job: Job,
-    *,
-    quiet: bool,
-    waiting: str = "frontier",
-    work: Callable[[Options], tuple[str, Result]] | None = None,
-) -> tuple[str, Result]:
+    job: Job, *, quiet: bool, waiting: str = "frontier", work: Callable[[Options], Result] | None = None
+) -> Result:
     """Run a search, showing its progress, until it ends or the user interrupts it.
 
     Parameters
@@ -44,33 +40,25 @@ def run_job(
         What there is still to do, as the progress calls it.
     work
         Runs the search; by default the job's engine does.
-
-    Returns
-    -------
-    tuple
-        The name of the engine that searched, and what it found.
     """
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
-            if work is not None:
-                return work(options)
-            return search(job.engine, job.protocol, options, is_named=job.is_named)
+            result = work(options) if work else search(job.engine, job.protocol, options, is_named=job.is_named)
         except Interrupted as interrupted:
-            return job.engine, interrupted.result
+            result = interrupted.result
         except KeyboardInterrupt:  # before the search began
-            return job.engine, Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
+            result = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
+    return replace(result, engine=result.engine or job.engine)
 
 
-def tell(job: Job, engine: str, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
+def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
     """Write the files that the user asks for, and print the report.
 
     Parameters
     ----------
     job
         What was asked for.
-    engine
-        The engine that searched.
     result
         What it found.
     arguments
@@ -84,7 +72,7 @@ def tell(job: Job, engine: str, result: Result, arguments: argparse.Namespace, *
         The exit code.
     """
     if arguments.json:
-        write_json(arguments.json, result_as_json(job, engine, result) | more)
+        write_json(arguments.json, result_as_json(job, result) | more)
     if arguments.trace:
         write_counterexamples(job.protocol, result.violations, arguments.trace)
     print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls))

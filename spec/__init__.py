@@ -1,7 +1,7 @@
 """The language that protocols are written in.
 
-A protocol is a class: constants, records for what a replica knows and says, and one decorated method an action.
-`kraftcheck.spec.examples.lock_service` is a complete one of a page.
+A protocol is a class: constants, records for what a replica knows and sends, and a decorated method for each action.
+`kraftcheck.spec.examples.lock_service` is a complete one that fits on a page.
 """
 
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError

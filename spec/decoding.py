@@ -1,7 +1,7 @@
-"""Reading values back from their canonical encoding, with a protocol's own classes and no others.
+"""Decodes values from their canonical encoding.
 
-An encoding names record and symbol classes by their qualified names. They are looked up in a `Lexicon`: the
-classes that can be reached from a protocol. Nothing is imported or evaluated because a file says so.
+An encoding names record and symbol classes by their qualified names. They are looked up in a `Lexicon`, which holds
+the classes of one protocol. Nothing is imported or evaluated because a file says so.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Lexicon:
     classes
         Subclasses of `Record` and `Symbol`.
     model_values
-        Model values; one that is not among them cannot be decoded, as its place in their order is not known.
+        Model values. Others cannot be decoded, since their place in the canonical order is not known.
 
     Raises
     ------
     InputError
-        Where two classes have one qualified name, so that encodings do not tell them apart.
+        If two classes have the same qualified name, so that encodings do not tell them apart.
     """
 
     def __init__(self, classes: Iterable[type] = (), model_values: Iterable[ModelValue] = ()) -> None:
@@ -59,7 +59,7 @@ class Lexicon:
         Raises
         ------
         InputError
-            Where another class has its qualified name.
+            If another class has its qualified name.
         """
         known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
         other = known.setdefault(cls.__qualname__, cls)
@@ -70,7 +70,7 @@ class Lexicon:
             )
 
     def note(self, value: Value) -> None:
-        """Add the classes and model values that a value is made of.
+        """Add the classes and model values that occur in a value.
 
         Raises
         ------
@@ -107,7 +107,7 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
     Raises
     ------
     DecodingError
-        Where the bytes are not the canonical encoding of a value, or name what the lexicon does not have.
+        If the bytes are not the canonical encoding of a value, or name something that the lexicon does not have.
     """
     reader = _ByteReader(data, lexicon)
     value = reader.value()
@@ -117,7 +117,7 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
 
 
 class _ByteReader:
-    """Reads one value after the other."""
+    """Reads values from bytes, one after another."""
 
     def __init__(self, data: bytes, lexicon: Lexicon) -> None:
         self.data = data
@@ -188,7 +188,7 @@ class _ByteReader:
         return tuple([self.value() for _ in range(self.length())])
 
     def ascending(self, read: Callable[[], T]) -> list[T]:
-        """Return the elements of a set, or the pairs of a map, which stand in the order of their encodings."""
+        """Return the elements of a set, or the pairs of a map, which are in the order of their encodings."""
         found, before = [], b""
         for _ in range(self.length()):
             start = self.at
@@ -209,7 +209,7 @@ class _ByteReader:
         return self.whole(Map, self.ascending(self.pair))
 
     def whole(self, kind: Callable[[list[T]], C], items: list[T]) -> C:
-        """Return a collection of items, which are all different: 1 and TRUE are not, in Python."""
+        """Return a collection of items, which must all differ. In Python 1 and True do not."""
         found = kind(items)
         if len(found) != len(items):
             raise self.error("expected each element once")

@@ -1,4 +1,4 @@
-"""Errors in what a user gives: the exceptions, and the wording of an unknown name."""
+"""Errors in a user's input: the exceptions, and the wording for unknown names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ConstantError(InputError):
 
 
 class ActionError(ProtocolError):
-    """An action that raises or breaks its contract; the message names the action and its input."""
+    """An action that raises or breaks its contract. The message names the action and its input."""
 
     def __init__(self, action: Any, protocol: Any, me: Any, message: Any, problem: str) -> None:
         function = action.function
@@ -51,13 +51,13 @@ def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
     Parameters
     ----------
     kind
-        What it should be the name of: "invariant".
+        What is named: "invariant".
     name
-        What was found.
+        The name that was given.
     known
-        The names that would do.
+        The names that exist.
     owner
-        Whose names these are.
+        What has these names: a model, a file. By default nothing is said of it.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
 
 
 def near_misses(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that someone who wrote `name` may have meant, the nearest first.
+    """Return the known names that are most like an unknown one, the nearest first.
 
     >>> near_misses("maxrestart", ["MaxElections", "MaxRestarts"])
     ['MaxRestarts']

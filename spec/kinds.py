@@ -1,4 +1,4 @@
-"""Whether a value is of the type that an annotation names, and how to say what that type is to a person."""
+"""Checks values against the types that annotations give, and describes types, values and mismatches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: 
 
 
 def describe_type(kind: Any) -> str:
-    """Return a few words for a type: "a set of model values" for `frozenset[ModelValue]`."""
+    """Return a short description of a type: "a set of model values" for `frozenset[ModelValue]`."""
     if kind in SCALARS:
         return SCALARS[kind]
     origin, arguments = get_origin(kind), get_args(kind)
@@ -35,7 +35,7 @@ def _plural(phrase: str) -> str:
 
 
 def describe_value(value: Value) -> str:
-    """Return a few words for what a value is, with the value where it is short."""
+    """Return a short description of a value: its kind, and the value itself, cut if it is long."""
     shown = cut(repr(value), 60)
     kind = type(value)
     if kind is bool:
@@ -48,12 +48,12 @@ def describe_value(value: Value) -> str:
 
 
 def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
-    """Say where a value is not of a type.
+    """Return where a value does not match a type.
 
     Parameters
     ----------
     value
-        What was found.
+        The value.
     kind
         A type as an annotation gives it: a scalar, a `Record`, a `Symbol` class, `frozenset[T]`, `tuple[T, ...]`,
         `tuple[A, B]`, `Map[K, V]`, a union, or `Any`.
@@ -63,7 +63,7 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     Returns
     -------
     str or None
-        "log[2].epoch: expected a number, found ...", or None where the value is of the type.
+        "log[2].epoch: expected a number, found ...". None if the value matches.
     """
     if _checker(kind)(value):
         return None
@@ -80,7 +80,7 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
 
 
 def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
-    """Yield what a value is made of if it is of the kind at its outside: each part, its type and what it is called."""
+    """Yield the parts of a record or collection, with types and names; none if the outermost type differs."""
     origin, arguments = get_origin(kind), get_args(kind)
     untyped = kind in (Any, object)
     if isinstance(value, Record) and (untyped or (isinstance(kind, type) and isinstance(value, kind))):
@@ -111,7 +111,7 @@ Check = Callable[[Any], bool]
 
 @cache
 def _checker(kind: Any) -> Check:
-    """Return a function that says whether a value is of a type."""
+    """Return a function that tells whether a value matches a type."""
     if kind is Any or kind is object:
         return _is_value
     origin, arguments = get_origin(kind), get_args(kind)
@@ -154,7 +154,7 @@ def _plain_checker(kind: Any) -> Check:
 
 
 def _has_good_fields(record: Record) -> bool:
-    """Whether every field is of its type; remembered, since records do not change."""
+    """Whether every field matches its type; memoised, since records are immutable."""
     known = record.__dict__
     if "_well_typed" in known:
         return True

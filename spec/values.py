@@ -98,7 +98,7 @@ class Record:
         Raises
         ------
         TypeError
-            For a name that is not a field.
+            If a name is not a field.
         """
         names = field_names(type(self))
         for name in changes:
@@ -222,7 +222,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     Raises
     ------
     TypeError
-        For something that is not a value.
+        If it is not a value.
     """
     kind = type(value)
     if kind is bool:
@@ -251,7 +251,7 @@ def _symbol_index(kind: type[Symbol], value: Symbol) -> int:
 
 
 def ordered(values: Iterable[T]) -> list[T]:
-    """Return values sorted in their canonical order. Actions that iterate over a set use it.
+    """Return values sorted in their canonical order. An action that iterates over a set should use it.
 
     >>> ordered(frozenset({3, 1, 2}))
     [1, 2, 3]
@@ -269,12 +269,12 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def encode(value: Value) -> bytes:
-    """Return the canonical encoding: equal values, and only those, have equal encodings.
+    """Return the canonical encoding of a value. Values have equal encodings if and only if they are equal.
 
     Raises
     ------
     TypeError
-        For something that is not a value (a list, a float, None ...).
+        If it is not a value: a list, a float, None.
     """
     kind = type(value)
     if kind is bool:
@@ -301,14 +301,14 @@ def encode(value: Value) -> bytes:
 
 
 def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
-    """Rebuild a value with `leaf` applied to every model value in it, as a symmetry's permutation does.
+    """Return a value with every model value in it replaced, as a symmetry's permutation replaces them.
 
     Parameters
     ----------
     value
         Any value.
     leaf
-        Takes a `ModelValue`, returns the value to put in its place.
+        Takes a `ModelValue` and returns the value that replaces it.
     """
     kind = type(value)
     if kind is ModelValue:

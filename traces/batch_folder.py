@@ -74,7 +74,7 @@ class BatchFolder:
             raise self.error(f"{self.OTHER}: {'; '.join(found).replace(' in the checkpoint', ' there')}")
 
     def clean_up(self) -> None:
-        """Remove what a run that was killed left behind."""
+        """Prepare the folder for a run, whatever an earlier one left behind."""
 
     def error(self, problem: str) -> InputError:
         """Return an error about the folder."""

@@ -175,12 +175,10 @@ def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None
     forms = {known.form: known for known in TraceFormat if known.form is not None}
     if form is None:
         fitting = [known for known in forms.values() if name.removesuffix(".gz").endswith(known.ending)]
-        chosen = max(fitting, key=lambda known: len(known.ending))
-    elif form in forms:
-        chosen = forms[form]
-    else:
+        form = max(fitting, key=lambda known: len(known.ending)).form or ""
+    if form not in forms:
         raise ValueError(f"expected as the form {', '.join(forms)}, found {form!r}")
-    texts = chosen.write(trace)
+    texts = forms[form].write(trace)
     opener = gzip.open if name.endswith(".gz") else open
     with cast(TextIO, opener(name, "wt", encoding="utf-8", newline="\n")) as stream:
         stream.writelines(texts)

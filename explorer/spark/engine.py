@@ -91,7 +91,7 @@ class SparkSearch:
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
         self.expander = self.tasks.tables
         learner = self.expander.learner
-        self._assigner = IdAssigner(len(learner.bounds) + len(learner.shared_names))
+        self._assigner = IdAssigner(learner.interner.base)
         self._jobs = Jobs(protocol, options, cluster, self.tasks)
         self._checker = Checker(protocol, options, self.expander, lambda: self.journal.distinct, self._tallies)
         self._books = self._checker.books

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, Kind
-from kraftcheck.explorer.tables.kernel.layout import M_CONTENTS, M_ROWS, grown
+from kraftcheck.explorer.tables.kernel.layout import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
-from kraftcheck.explorer.tables.learning.learner import Learner
+from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Hidden
@@ -70,8 +70,8 @@ class GlobalIds:
 
     Parameters
     ----------
-    learner
-        The tables that this process has learned; their columns must be laid out.
+    interner
+        The ids of this process; the columns of control rows must be laid out.
     classes
         The classes that values may have, by module and qualified name.
     values
@@ -82,24 +82,24 @@ class GlobalIds:
 
     def __init__(
         self,
-        learner: Learner,
+        interner: Interner,
         classes: dict[ClassName, type],
         values: Iterable[Value],
         hidden: Hidden | None = None,
     ) -> None:
-        self.learner = learner
+        self.interner = interner
         self.classes = classes
         self.lexicon = Lexicon()
         for value in values:
             self.lexicon.note(value)
         self.slots, self.messages, self.controls = IdMap(), IdMap(), IdMap()
         self.locals = IdMap(zero=True)  # 0: no replica
-        self.shared = [IdMap() for _ in learner.shared_names]
+        self.shared = [IdMap() for _ in interner.shared_names]
         self._contents = IdMap(zero=True)  # global ids are numbered by slot, 0 is the empty inbox
         self._contents_of: list[list[int]] = []  # the process's ids, by slot and global id
         self._arrays: tuple[States, list[States]] | None = None
         self.viewed = hidden is not None
-        hides = [] if hidden is None else hidden.columns(learner.bounds, learner.shared_names)
+        hides = [] if hidden is None else hidden.columns(interner.bounds, interner.shared_names)
         self._hidden = [column for column, is_hidden in enumerate(hides) if is_hidden]
         self._class_of: dict[tuple[int, ...], int] = {}  # by what is shown of a control row
         self._classes = np.zeros(1 << 10, np.int32)  # by global id
@@ -125,11 +125,11 @@ class GlobalIds:
             Where a value has a class that the protocol does not have.
         """
         self._arrays = None
-        learner = self.learner
+        interner = self.interner
         interned: dict[int, tuple[IdMap, Callable[[Any], int]]] = {
-            Kind.SLOT: (self.slots, learner.slot),
-            Kind.LOCAL: (self.locals, learner.local),
-            Kind.MESSAGE: (self.messages, learner.message),
+            Kind.SLOT: (self.slots, interner.slot),
+            Kind.LOCAL: (self.locals, interner.local),
+            Kind.MESSAGE: (self.messages, interner.message),
         }
         for kind, column, encoding, numbers in definitions:
             if kind == Kind.CLASS:
@@ -137,7 +137,7 @@ class GlobalIds:
             elif kind == Kind.MODEL_VALUE:
                 self.lexicon.model_values.setdefault(encoding.decode(), ModelValue(encoding.decode(), column))
             elif kind == Kind.SHARED:
-                self.shared[column].add(learner.shared_id(column, decode(encoding, self.lexicon)))
+                self.shared[column].add(interner.shared_id(column, decode(encoding, self.lexicon)))
             elif kind == Kind.CONTROL:
                 self._add_control(numbers)
             elif kind == Kind.INBOX:
@@ -156,14 +156,14 @@ class GlobalIds:
         return found
 
     def _add_control(self, numbers: tuple[int, ...]) -> None:
-        learner = self.learner
-        first, base = len(learner.bounds), len(learner.bounds) + len(learner.shared_names)
+        interner = self.interner
+        first, base = len(interner.bounds), interner.base
         shared = [ids.own[number] for ids, number in zip(self.shared, numbers[first:base], strict=True)]
-        replicas = [0] * len(learner.slots)
+        replicas = [0] * len(interner.slots)
         for slot, local in enumerate(numbers[base:]):
             replicas[self.slots.own[slot]] = self.locals.own[local]
         number = len(self.controls.own)
-        self.controls.add(learner.control_row([*numbers[:first], *shared, *replicas]))
+        self.controls.add(interner.control_row([*numbers[:first], *shared, *replicas]))
         self._classes = grown(self._classes, number + 1)
         self._classes[number] = self._class_number(numbers) if self.viewed else number
 
@@ -176,12 +176,12 @@ class GlobalIds:
         return self._class_of.setdefault(tuple(shown), len(self._class_of))
 
     def _add_inbox(self, slot: int, encoding: bytes, numbers: tuple[int, ...]) -> None:
-        learner, own_slot = self.learner, self.slots.own[slot]
+        interner, own_slot = self.interner, self.slots.own[slot]
         if encoding:
-            own = learner.content(own_slot, decode(encoding, self.lexicon))
+            own = interner.content(own_slot, decode(encoding, self.lexicon))
         else:
             messages = [self.messages.own[number] for number in numbers[::2]]
-            own = learner.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
+            own = interner.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
         self._contents.note(own, len(self._contents_of[slot]))
         self._contents_of[slot].append(own)
 
@@ -192,7 +192,7 @@ class GlobalIds:
         if self._arrays is None:
             self._arrays = np.array(self.controls.own, np.int32), [np.array(o, np.int32) for o in self._contents_of]
         controls, contents = self._arrays
-        result = np.zeros((len(states), self.learner.width), np.int32)
+        result = np.zeros((len(states), self.interner.width), np.int32)
         result[:, 0] = controls[states[:, 0]]
         for slot in range(states.shape[1] - 1):
             result[:, 1 + self.slots.own[slot]] = contents[slot][states[:, 1 + slot]]
@@ -206,11 +206,9 @@ class GlobalIds:
         self._fit()
         result = np.zeros((len(rows), self.width), np.int32)
         if self._symmetric:
-            a = self.learner.a
             least_images(
-                np.ascontiguousarray(rows), self.controls.to_global, self._contents.to_global, self.slots.to_global,
-                self._classes, a["permuted_rows"], a["permuted_contents"], a["permuted_slots"],
-                np.zeros(self.width, np.int32), result,
+                self.interner.tables, np.ascontiguousarray(rows), self.controls.to_global, self._contents.to_global,
+                self.slots.to_global, self._classes, np.zeros(self.width, np.int32), result,
             )  # fmt: skip
         else:
             result[:, 0] = self.controls.to_global[rows[:, 0]]
@@ -231,20 +229,21 @@ class GlobalIds:
 
     @property
     def _symmetric(self) -> bool:
-        return len(self.learner.group) > 1
+        return len(self.interner.group) > 1
 
     def _fit(self) -> None:
-        self.controls.fit(int(self.learner.meta[M_ROWS]))
-        self._contents.fit(int(self.learner.meta[M_CONTENTS]))
-        self.slots.fit(len(self.learner.slots))
+        contents, _, controls = self.interner.totals()
+        self.controls.fit(controls)
+        self._contents.fit(contents)
+        self.slots.fit(len(self.interner.slots))
 
     def unknown(self, rows: States, column: int) -> list[int]:
         """Return the parts of states in a column, and their images, that have no global id, by ids of this process."""
         self._fit()
-        ids, images = (self._contents, "permuted_contents") if column else (self.controls, "permuted_rows")
+        ids = self._contents if column else self.controls
         used = rows[:, column]
         new = np.unique(used[ids.to_global[used] == UNKNOWN])
         if len(new) and self._symmetric:
-            new = np.unique(self.learner.a[images][new])
+            new = np.unique(self.interner.images_of(new, column))
         found: list[int] = new.tolist()
         return found

@@ -81,29 +81,29 @@ class IdReport:
         return encode(value)
 
     def _slot(self, own: int) -> int:
-        return self._number(self._ids.slots, Kind.SLOT, own, list(self._ids.learner.slots)[own])
+        return self._number(self._ids.slots, Kind.SLOT, own, list(self._ids.interner.slots)[own])
 
     def _control(self, own: int) -> Definition:
         """Return the definition of a control row."""
-        ids, learner = self._ids, self._ids.learner
-        row = learner.a["rows"][own].tolist()
-        first, base = len(learner.bounds), len(learner.bounds) + len(learner.shared_names)
+        ids, interner = self._ids, self._ids.interner
+        row = interner.values_of_row(own)
+        first, base = len(interner.bounds), interner.base
         numbers = row[:first]
         for i, value in enumerate(row[first:base]):
-            numbers.append(self._number(ids.shared[i], Kind.SHARED, value, learner.shared_values[i][value], i))
-        for slot, local in enumerate(row[base : base + len(learner.slots)]):
+            numbers.append(self._number(ids.shared[i], Kind.SHARED, value, interner.shared_values[i][value], i))
+        for slot, local in enumerate(row[base : base + len(interner.slots)]):
             if local:
-                numbers += [self._slot(slot), self._number(ids.locals, Kind.LOCAL, local, learner.locals[local])]
+                numbers += [self._slot(slot), self._number(ids.locals, Kind.LOCAL, local, interner.locals[local])]
         return Definition(Kind.CONTROL, 0, b"", tuple(numbers))
 
     def _inbox(self, own: int) -> Definition:
         """Return the definition of an inbox content."""
-        learner = self._ids.learner
-        slot, _, start, n, _ = learner.a["contents"][own].tolist()
-        if own in learner.content_values:
-            encoding = self._encoded(learner.content_values[own])
+        interner = self._ids.interner
+        slot = interner.slot_of_content(own)
+        if own in interner.content_values:
+            encoding = self._encoded(interner.content_values[own])
             return Definition(Kind.INBOX, self._slot(slot), encoding)
         numbers: list[int] = []
-        for message, count in learner.a["content_items"][start : start + n].tolist():
-            numbers += [self._number(self._ids.messages, Kind.MESSAGE, message, learner.messages[message]), count]
+        for message, count in interner.items_of_content(own):
+            numbers += [self._number(self._ids.messages, Kind.MESSAGE, message, interner.messages[message]), count]
         return Definition(Kind.INBOX, self._slot(slot), b"", tuple(numbers))

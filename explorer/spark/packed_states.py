@@ -48,13 +48,13 @@ class StatePacking:
     def pack(self, states: States) -> Words:
         """Return the packed words of states; columns that they lack are 0."""
         words = np.zeros((len(states), self._fields.words + 1), np.uint64)
-        pack_states(states, self._fields.position, self._fields.width, words)
+        pack_states(states, self._fields, words)
         return words
 
     def unpack(self, words: Words) -> States:
         """Return the states of packed words."""
         states = np.empty((len(words), len(self._fields.position)), np.int32)
-        unpack_states(words, self._fields.position, self._fields.width, states)
+        unpack_states(words, self._fields, states)
         return states
 
     def to_bytes(self, words: Words) -> bytes:

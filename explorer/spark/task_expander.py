@@ -46,7 +46,7 @@ class TaskExpander:
         starts = initial_states(Semantics(protocol), options.init)
         self.tables.encode(starts)  # this lays out the columns
         self.ids = GlobalIds(
-            self.tables.learner,
+            self.tables.learner.interner,
             reachable_classes(protocol, starts),
             [*protocol.constant_values().values(), *starts],
             None if options.view is None else protocol.hidden(options.view),
@@ -97,15 +97,7 @@ class TaskExpander:
 
     def _images(self, row: States) -> States:
         """Return the images of a state under the symmetry group, all with the ids of this process."""
-        learner = self.tables.learner
         if self.tables.copies == 1:
             return row
         self.tables.identified(row)  # this learns them
-        images = np.zeros((len(learner.group), row.shape[1]), np.int32)
-        for g in range(len(images)):
-            images[g, 0] = learner.a["permuted_rows"][row[0, 0], g]
-            for slot, content in enumerate(row[0, 1:].tolist()):
-                if content:
-                    place = 1 + learner.a["permuted_slots"][g, slot]
-                    images[g, place] = learner.a["permuted_contents"][content, g]
-        return np.unique(images, axis=0)
+        return self.tables.learner.interner.images_of_state(row[0])

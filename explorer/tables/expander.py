@@ -18,23 +18,20 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, find_predecessor
 from kraftcheck.explorer.tables.kernel.layout import (
-    M_GROW,
-    M_MISSES,
-    M_ROWS,
     MANY_SUCCESSORS,
     S_CODE,
     S_DEADLOCK,
     S_DONE,
     S_EVENTS,
-    S_NEEDS,
+    S_MISSES,
     S_RETRY,
     S_SEEN,
     S_STEP_SEEN,
     STATS_SIZE,
 )
 from kraftcheck.explorer.tables.kernel.packing import pack_all
-from kraftcheck.explorer.tables.kernel.resolve import resolve
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
+from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.python_checks import split
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, roomy_packing
@@ -70,7 +67,7 @@ class Event(NamedTuple):
     mask: int
 
 
-class Worker:
+class Worker(WorkerArrays):
     """The buffers and counters of one thread.
 
     Attributes
@@ -82,21 +79,26 @@ class Worker:
     """
 
     def __init__(self, actions: int) -> None:
+        super().__init__()
         self.fired = np.zeros(actions, np.int64)
         self.stats = np.zeros(STATS_SIZE, np.int64)
         self.retry = np.zeros(BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
-        self.needs = np.zeros((1 << 14, 6), np.int64)
+        self.misses = np.zeros((1 << 14, 5), np.int64)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.successors = Successors()
 
-    def begin(self, width: int, states: int = 0) -> None:
-        """Make ready for the kernel, which will expand up to so many states of this width."""
-        if self.succ.shape[1] != width + 2:
-            self.succ = np.zeros((len(self.succ), width + 2), np.int32)
+    def begin(self, states: Rows) -> None:
+        """Make ready for the kernel, which will expand some of these states."""
+        self.states = np.ascontiguousarray(states)
+        if self.succ.shape[1] != states.shape[1] + 2:
+            self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
+        self.stats[[S_RETRY, S_MISSES, S_CODE]] = 0
+
+    def fit_retry(self, states: int) -> None:
+        """Make room for so many states to try again."""
         if len(self.retry) < states:
             self.retry = np.zeros(states, np.int64)
-        self.stats[[S_RETRY, S_NEEDS, S_CODE]] = 0
 
     def make_room(self) -> None:
         """Make room for a state with more successors than any before."""
@@ -104,7 +106,8 @@ class Worker:
 
     def left_out(self) -> Indices:
         """Return which states the kernel could not expand, for want of something that is noted."""
-        return self.retry[: int(self.stats[S_RETRY])].copy()
+        retry: Indices = self.retry[: int(self.stats[S_RETRY])].copy()
+        return retry
 
 
 class Expander:
@@ -132,7 +135,7 @@ class Expander:
         self.threads = Threads(workers)
         self.pool = [Worker(len(learner.action_names)) for _ in range(workers)]
         self.packing = packing([1])
-        self.copies = 2 if len(learner.group) > 1 else 1
+        self.copies = 2 if learner.permutations > 1 else 1
         self._deadlock = deadlock
 
     @classmethod
@@ -193,10 +196,10 @@ class Expander:
         worker = self.pool[0]
         result = np.zeros((len(rows), 2 * rows.shape[1]), np.int32)
         while True:
-            worker.stats[S_NEEDS] = 0
-            if not identify_all(self.learner.tables, rows, result, worker.needs, worker.stats):
+            worker.stats[S_MISSES] = 0
+            if not identify_all(self.learner.tables, worker, rows, result):
                 return result
-            self.learn(rows, [worker])
+            self.learner.resolve([worker])
 
     def packed(self, rows: Rows, layout: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
@@ -205,7 +208,7 @@ class Expander:
     def _packed(self, pairs: Rows, layout: Packing) -> tuple[Words, Indices]:
         words, owner = np.zeros((len(pairs), layout.words + 1), np.uint64), np.zeros(len(pairs), np.int64)
         column = pairs.shape[1] - self.width
-        pack_all(self.learner.tables, layout.position, layout.width, pairs, column, words, owner)
+        pack_all(self.learner.tables, layout, pairs, column, words, owner)
         return words, owner
 
     # Successors
@@ -222,10 +225,11 @@ class Expander:
             workers = self.pool[: len(parts)]
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
-                worker.begin(self.width, len(part))
+                worker.begin(rows)
+                worker.fit_retry(len(part))
                 room = max(len(worker.succ) + 1, len(part) * ROOM // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.copies, self.packing.words + 1)
-            self.threads.run(partial(self._run_kernel, rows, parts), len(parts))
+            self.threads.run(partial(self._run_kernel, parts), len(parts))
             for worker, part in zip(workers, parts, strict=True):
                 left = part[worker.stats[S_DONE] :] if worker.stats[S_CODE] else part[:0]
                 if worker.stats[S_CODE] == MANY_SUCCESSORS:
@@ -233,17 +237,14 @@ class Expander:
                 if len(left):
                     rest.append(left)
             which = np.concatenate([worker.left_out() for worker in workers])
-            self.learn(rows, workers)
+            self.learner.resolve(workers)
         return rows, np.concatenate([which, *rest])
 
-    def _run_kernel(self, rows: Rows, parts: list[Indices], number: int) -> None:
+    def _run_kernel(self, parts: list[Indices], number: int) -> None:
         worker = self.pool[number]
-        found = worker.successors
         expand_batch(
-            self.learner.tables, rows, parts[number], worker.succ, self.packing.position, self.packing.width,
-            found.rows, found.words, found.counts, worker.fired, worker.retry, worker.events, worker.needs,
-            worker.stats, self._deadlock,
-        )  # fmt: skip
+            self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock
+        )
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""
@@ -256,27 +257,11 @@ class Expander:
         """Return the successors in the buffers."""
         return Found([worker.successors for worker in self.pool], self.packing, self.width)
 
-    def learn(self, rows: Rows, workers: list[Worker]) -> None:
-        """Make what the workers found missing, asking Python where need be."""
-        learner = self.learner
-        for worker in workers:
-            done, count = 0, int(worker.stats[S_NEEDS])
-            while done < count:
-                done = int(resolve(learner.tables, worker.needs, done, count))
-                if learner.meta[M_MISSES] and (done < count or worker is workers[-1]):
-                    learner.answer(rows)
-                if learner.meta[M_GROW]:
-                    learner.grow()
-        if learner.meta[M_MISSES]:
-            learner.answer(rows)
-
     # The packing
 
     def next_packing(self) -> Packing | None:
         """Return another packing where an id no longer fits its field."""
-        learner = self.learner
-        counts = [int(learner.meta[M_ROWS]), *learner.a["slot_contents"][: self.width - 1].tolist()]
-        bits = [max(1, int(count).bit_length()) for count in counts]
+        bits = [max(1, count.bit_length()) for count in self.learner.counts()]
         return None if self.packing.has_room_for(bits) else roomy_packing(bits)
 
     def fit_packing(self) -> None:
@@ -316,15 +301,14 @@ class Expander:
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
         """Return the properties that an event says are violated."""
-        known = self.learner.step_judged if kind == BAD_STEP else self.learner.in_order
-        return [prop for bit, prop in enumerate(known) if mask >> bit & 1]
+        return self.learner.properties_in(mask, over_steps=kind == BAD_STEP)
 
     def ignore(self, violated: Iterable[str]) -> None:
         """Note no event for these properties, by name, nor for a deadlock if that is among them."""
         names = set(violated)
         for worker in self.pool:
-            for place, known in ((S_SEEN, self.learner.in_order), (S_STEP_SEEN, self.learner.step_judged)):
-                worker.stats[place] = sum(1 << bit for bit, prop in enumerate(known) if prop.name in names)
+            worker.stats[S_SEEN] = self.learner.mask_of(names, over_steps=False)
+            worker.stats[S_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
             worker.stats[S_DEADLOCK] = int(DEADLOCK in names)
 
     def restart(self, violated: Iterable[str] = ()) -> None:
@@ -348,18 +332,15 @@ class Expander:
                 return int(which[min(known)])
             if worker.stats[S_CODE] == MANY_SUCCESSORS:
                 worker.make_room()
-            asked, which = rows[which], which[worker.left_out()]
-            self.learn(asked, [worker])
+            which = which[worker.left_out()]
+            self.learner.resolve([worker])
         return None
 
     def _leading_to(self, target: Any, rows: Rows) -> int:
         worker = self.pool[0]
-        worker.begin(self.width, len(rows))
-        return int(
-            find_predecessor(
-                self.learner.tables, rows, target, worker.succ, worker.retry, worker.needs, worker.stats
-            )
-        )
+        worker.begin(rows)
+        worker.fit_retry(len(rows))
+        return int(find_predecessor(self.learner.tables, worker, target))
 
     def close(self) -> None:
         """Let the threads end."""

@@ -21,8 +21,16 @@ from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.layout import MANY_SUCCESSORS, S_CODE
-from kraftcheck.explorer.tables.kernel.random_walk import GOING, STATE_BITS, STEP_BITS, STUCK, draw_seeds, walk_on
-from kraftcheck.explorer.tables.learning.fingerprints import StableNames
+from kraftcheck.explorer.tables.kernel.random_walk import (
+    GOING,
+    STATE_BITS,
+    STEP_BITS,
+    STUCK,
+    WalkArrays,
+    draw_seeds,
+    walk_on,
+)
+from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.threads import default_workers
@@ -107,7 +115,7 @@ def check_plan(plan: Plan) -> None:
         raise InputError(f"expected at most {plan.depth:,} states for the shortest walk, found {plan.least:,}")
 
 
-class Walks:
+class Walks(WalkArrays):
     """Walks that are made together.
 
     Parameters
@@ -121,6 +129,7 @@ class Walks:
     """
 
     def __init__(self, starts: Rows, seeds: NDArray[np.uint64], depth: int) -> None:
+        super().__init__()
         count, width = starts.shape
         self.depth = depth
         self.seeds = seeds
@@ -176,9 +185,9 @@ class RandomWalks:
         self.longest = 0
         self.shown_by: dict[str, int] = {}  # the number of the first walk that violates a property
         self._tell = tell or self._walked_again
-        states = [prop.name for prop in self.learner.in_order]
+        states = [prop.name for prop in self.learner.state_properties]
         self._broken_names = states + [""] * (STATE_BITS - len(states))
-        self._broken_names += [prop.name for prop in self.learner.step_judged]
+        self._broken_names += [prop.name for prop in self.learner.step_properties]
 
     def run(self) -> Result:
         """Make the walks; return what was found on them.
@@ -213,7 +222,7 @@ class RandomWalks:
         self._first_rows = self.checker.begin()
         self.checker.initial_count = 0
         self.checker.books.result.runs = 0
-        self._names = StableNames(self.learner)
+        self._fingerprints = Fingerprints(self.learner)
 
     def _make(self) -> None:
         """Make the walks of the plan, once the search has begun."""
@@ -270,17 +279,17 @@ class RandomWalks:
     def go_on(self, walks: Walks) -> None:
         """Let every walk go on until it ends, misses something or has had its turn."""
         walks.path = self.expander.widened(walks.path)
-        self._names.update()
+        self._fingerprints.update()
         expander = self.expander
         bounds = np.linspace(0, len(walks.length), expander.workers + 1).astype(int).tolist()
         for worker in expander.pool:
-            worker.begin(expander.width)
+            worker.begin(walks.path)
         before = walks.length.copy()
         expander.threads.run(partial(self._run_walks, walks, bounds), expander.workers)
         for worker in expander.pool:
             if worker.stats[S_CODE] == MANY_SUCCESSORS:
                 worker.make_room()
-        expander.learn(walks.path, expander.pool)
+        self.learner.resolve(expander.pool)
         if self._one_by_one:
             for w in np.flatnonzero(walks.length > before).tolist():
                 self._accept_or_refuse(walks, w)
@@ -293,11 +302,7 @@ class RandomWalks:
     def _run_walks(self, walks: Walks, bounds: list[int], number: int) -> None:
         worker, (first, last) = self.expander.pool[number], bounds[number : number + 2]
         turn = 1 if self._one_by_one else max(1, STEPS_A_TURN // max(1, last - first))
-        walk_on(
-            self.learner.tables, self._names.of_rows, self._names.of_contents, walks.path, walks.taken, walks.length,
-            walks.status, walks.refused, walks.broken, walks.seeds, first, last, turn, worker.succ,
-            np.zeros(len(worker.succ), np.int64), np.zeros(len(worker.succ), np.uint64), worker.needs, worker.stats,
-        )  # fmt: skip
+        walk_on(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
 
     def _accept_or_refuse(self, walks: Walks, w: int) -> None:
         """Take back a walk's last step where it leads outside a non-local constraint: another will be chosen."""

@@ -19,8 +19,6 @@ from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.resume_hint import how_to_go_on
 from kraftcheck.reporting.summary import header
 from kraftcheck.running import run_job, tell
-from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.formats.tlc_log import state_text
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -63,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         job = job_of(model, arguments.config, arguments, ("graph",) if arguments.graph else ())
         require_writable(arguments, "json", "trace", "graph")
         if arguments.trace or arguments.graph:
+            from kraftcheck.spec.tla.view import StateView
+
             StateView(job.protocol)  # a protocol that has none is refused before the search
         if arguments.graph:
             from kraftcheck.explorer.graph import graph_writer
@@ -70,25 +70,27 @@ def run(arguments: argparse.Namespace) -> int:
             graph_writer(arguments.graph)
         if not arguments.quiet:
             print_lines(header(job))
-        engine, result = _with_graph(job, arguments) if arguments.graph else run_job(job, quiet=arguments.quiet)
-        code = tell(job, engine, result, arguments)
+        result = _with_graph(job, arguments) if arguments.graph else run_job(job, quiet=arguments.quiet)
+        code = tell(job, result, arguments)
         print_lines(how_to_go_on(arguments.words, job.options, result))
         return code
 
 
-def _with_graph(job: Job, arguments: argparse.Namespace) -> tuple[str, Result]:
+def _with_graph(job: Job, arguments: argparse.Namespace) -> Result:
     """Run the search, and write its state graph unless it is interrupted."""
     from kraftcheck.explorer.graph import explore_graph, write_graph
+    from kraftcheck.spec.tla.view import StateView
+    from kraftcheck.traces.formats.tlc_log import state_text
 
     view = StateView(job.protocol)
     graphs: list[Graph] = []
 
-    def work(options: Options) -> tuple[str, Result]:
+    def work(options: Options) -> Result:
         result, graph = explore_graph(job.protocol, options, lambda state: state_text(view.variables(state)))
         graphs.append(graph)
-        return job.engine, result
+        return result
 
-    found = run_job(job, quiet=arguments.quiet, work=work)
+    result = run_job(job, quiet=arguments.quiet, work=work)
     for graph in graphs:
         write_graph(graph, arguments.graph)
-    return found
+    return result

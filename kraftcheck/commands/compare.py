@@ -43,8 +43,6 @@ class ComparedRun(NamedTuple):
         What it is called in the table: the variant's name, as given.
     job
         What was searched.
-    engine
-        The engine that did.
     result
         What it found.
     seen_to
@@ -53,7 +51,6 @@ class ComparedRun(NamedTuple):
 
     label: str
     job: Job
-    engine: str
     result: Result
     seen_to: int | None
 
@@ -150,8 +147,8 @@ def _compare(base: Job, variants: list[tuple[str, Job]], arguments: argparse.Nam
     for name, job in variants:
         runs.append(_run(name, job, arguments))
         if runs[-1].result.limit == INTERRUPTED:
-            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
-            return Group(ComparedRun(BASE, base, base.engine, nothing, 0), runs)
+            nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, engine=base.engine)
+            return Group(ComparedRun(BASE, base, nothing, 0), runs)
     return Group(_search_base(base, runs, arguments), runs)
 
 
@@ -175,8 +172,8 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
 
 def _run(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
     with blaming(job.model):
-        engine, result = run_job(job, quiet=arguments.quiet)
-    return ComparedRun(label, job, engine, result, _seen_to(job, result))
+        result = run_job(job, quiet=arguments.quiet)
+    return ComparedRun(label, job, result, _seen_to(job, result))
 
 
 def _seen_to(job: Job, result: Result) -> int | None:
@@ -222,7 +219,7 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
         The base and its variants, searched.
     """
     for one in group.runs:
-        content = result_as_json(one.job, one.engine, one.result)
+        content = result_as_json(one.job, one.result)
         if one is not group.base:
             gained, lost = changed_actions(group.base, one)
             content |= {"actions_gained": gained, "actions_lost": lost}

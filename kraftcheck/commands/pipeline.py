@@ -12,17 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import Model, find_model
-from kraftcheck.explorer.result import Options
+from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.jobs import blaming, lenient_job
-from kraftcheck.options import add, given
+from kraftcheck.jobs import Job, blaming, lenient_job
+from kraftcheck.options import add
 from kraftcheck.reporting import replay
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, cut, print_lines, print_warnings
+from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
-from kraftcheck.spec.cfg.binding import BoundConfig
-from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
+from kraftcheck.spec.display import cut
 from kraftcheck.traces.pipeline.driver import Pipeline, Summary
 from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
 from kraftcheck.traces.replay.replayer import ReplayVerdict
@@ -66,31 +64,34 @@ def run(arguments: argparse.Namespace) -> int:
     with blaming(model):
         require_writable(arguments, "json")
         inputs = inputs_of(arguments.inputs, arguments.out)
-        _, bound, warnings = lenient_job(model, arguments)
+        job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        identity = identity_of_search(bound.protocol, Options(init=bound.init, symmetry=bound.symmetry))
+        identity = identity_of_search(job.protocol, job.options)
         names = ("model", "source", "constants", "symmetry", "start")
         with PipelineFolder(arguments.out, {name: identity[name] for name in names}) as output:
-            summary = _replay(model, arguments, bound, inputs, output)
+            summary = _replay(job, arguments, inputs, output)
     print_lines(told(summary, quiet=arguments.quiet))
     if arguments.json:
         write_json(arguments.json, as_json(summary))
     return exit_code(summary)
 
 
-def _replay(
-    model: Model, arguments: argparse.Namespace, bound: BoundConfig, inputs: list[InputFile], output: PipelineFolder
-) -> Summary:
+def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 
-    options = Options(**given(arguments))
-    cluster = Cluster(f"kraftcheck pipeline {model.name}", options.master, options.conf, model.protocol)
+    options = job.options
+    cluster = Cluster(f"kraftcheck pipeline {job.model.name}", options.master, options.conf, job.model.protocol)
     try:
         with Meter("files replayed", quiet=arguments.quiet) as meter:
-            limit = arguments.max_size or DEFAULT_LIMIT
-            return Pipeline(
-                cluster, bound.protocol, init=bound.init, symmetry=bound.symmetry, limit_bytes=limit, output=output
-            ).run(inputs, meter.reach)
+            pipeline = Pipeline(
+                cluster,
+                job.protocol,
+                init=options.init,
+                symmetry=options.symmetry,
+                limit_bytes=arguments.max_size,
+                output=output,
+            )
+            return pipeline.run(inputs, meter.reach)
     except KeyboardInterrupt:
         print("what is done counts; the same command goes on with the rest", file=sys.stderr)
         raise

@@ -17,15 +17,15 @@ from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
-from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
+from kraftcheck.traces.trace import TraceFormat
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add(parser, "model")
-    what = "a trace: a log of TLC's, what it writes with -simulate or -dumpTrace, or ITF"
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help=what)
+    formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
     add(parser, "--config", "--set", "--variant", "--max-size")
     add(parser, "--json", help="write what became of each trace as JSON")
     add(parser, "--quiet", help="only the verdicts")
@@ -53,13 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
     replays: list[Replay] = []
     with blaming(model), Meter("states replayed", quiet=arguments.quiet) as meter:
         require_writable(arguments, "json")
-        _, bound, warnings = lenient_job(model, arguments)
+        job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         replayer = Replayer(
-            bound.protocol,
-            init=bound.init,
-            symmetry=bound.symmetry,
-            limit_bytes=arguments.max_size or DEFAULT_LIMIT,
+            job.protocol,
+            init=job.options.init,
+            symmetry=job.options.symmetry,
+            limit_bytes=arguments.max_size,
             report=meter.add,
         )
         for file in arguments.traces:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,14 +98,14 @@ def _simulate(job: Job, arguments: argparse.Namespace) -> int:
     if job.engine == SPARK:
         result = _walk_on_spark(job, plan, arguments)
     else:
-        _, result = run_job(
+        result = run_job(
             job,
             quiet=arguments.quiet,
             waiting="walks left",
-            work=lambda options: (job.engine, simulate(job.protocol, options, plan, keep)),
+            work=lambda options: simulate(job.protocol, options, plan, keep),
         )
     result.runs = result.runs or 0  # None where it was interrupted before the first walk began
-    return tell(job, job.engine, result, arguments, runs=result.runs, **more)
+    return tell(job, result, arguments, runs=result.runs, **more)
 
 
 def _require_able(job: Job, arguments: argparse.Namespace) -> None:
@@ -129,6 +130,7 @@ def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Resul
     ):
         cluster = Cluster(f"kraftcheck simulate {job.model.name}", options.master, options.conf, type(protocol))
         try:
-            return CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach)
+            result = CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach)
+            return replace(result, engine=job.engine)
         finally:
             cluster.close()

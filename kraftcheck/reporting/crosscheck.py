@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger
+from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
 if TYPE_CHECKING:
@@ -89,6 +90,10 @@ class Outcome:
         """Actions whose counts differ in another way."""
         return {name: counts for name, counts in self.differing_actions.items() if name not in self.more_often}
 
+    def path_to(self, state: State) -> list[str]:
+        """Return the steps that lead to a state of ours, in words; none where our search kept no states."""
+        return [] if self.search is None else [_way(step) for step in self.search.path_to(state)]
+
 
 def as_json(model: str, protocol: Protocol, config: str, outcome: Outcome) -> dict[str, Any]:
     """Return what `--json` says.
@@ -104,6 +109,13 @@ def as_json(model: str, protocol: Protocol, config: str, outcome: Outcome) -> di
     """
     states, edges, run = outcome.states, outcome.edges, outcome.tlc
     view = StateView(protocol)
+
+    def text(state: State) -> dict[str, str]:
+        return {name: one_line(value) for name, value in view.variables(state).items()}
+
+    def ours(state: State) -> dict[str, Any]:
+        return {"path": outcome.path_to(state), "state": text(state)}
+
     return {
         "model": model,
         "configuration": config,
@@ -112,57 +124,49 @@ def as_json(model: str, protocol: Protocol, config: str, outcome: Outcome) -> di
         "depth": {"ours": outcome.result.depth, "theirs": outcome.their_depth},
         "actions": {"ours": outcome.result.actions, "theirs": outcome.their_actions},
         "states_compared": states is not None,
-        "only_ours_count": None if states is None else states.only_ours,
-        "only_theirs_count": None if states is None else states.only_theirs,
-        "only_ours": [] if states is None else [_ours(view, outcome, state) for state in states.ours_examples],
-        "only_theirs": [] if states is None else [_theirs(stranger) for stranger in states.theirs_examples],
-        "edges": None if edges is None else _edges(view, edges),
+        **_one_sided(states, ours, _stranger),
+        "edges": None if edges is None else _edges(edges, text),
         "tlc": None if run is None else {"version": run.version, "violated": run.violated, "exit_code": run.code},
         "counterexamples": [replay.as_json(found) for found in outcome.counterexamples],
         "notes": outcome.notes,
     }
 
 
-def _ours(view: StateView, outcome: Outcome, state: State) -> dict[str, Any]:
-    path = outcome.search.path_to(state) if outcome.search is not None else ()
-    return {"path": [_way(step) for step in path], "state": _text(view, state)}
-
-
-def _theirs(stranger: Stranger) -> dict[str, Any]:
-    found, divergence = stranger.found, stranger.divergence
-    reason = stranger.problem if divergence is None else divergence.reason
+def _one_sided(
+    part: StateComparison | StepComparison | None, ours: Callable[[Any], object], theirs: Callable[[Any], object]
+) -> dict[str, Any]:
+    """Return what only one side has: how many, and examples."""
     return {
-        "number": found.number,
-        "line": found.line,
-        "reason": reason,
-        "state": {name: one_line(value) for name, value in found.variables.items()},
-        "differences": [
-            {"path": item.path, "dump": item.trace, "protocol": item.protocol} for item in stranger.differences
-        ],
+        "only_ours_count": part and part.only_ours,
+        "only_theirs_count": part and part.only_theirs,
+        "only_ours": [ours(example) for example in part.ours_examples] if part else [],
+        "only_theirs": [theirs(example) for example in part.theirs_examples] if part else [],
     }
 
 
-def _edges(view: StateView, edges: StepComparison) -> dict[str, Any]:
+def _stranger(stranger: Stranger) -> dict[str, Any]:
+    found, divergence = stranger.found, stranger.divergence
+    return {
+        "number": found.number,
+        "line": found.line,
+        "reason": stranger.problem if divergence is None else divergence.reason,
+        "state": {name: one_line(value) for name, value in found.variables.items()},
+        "differences": replay.differences_as_json(stranger.differences, "dump"),
+    }
+
+
+def _edges(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> dict[str, Any]:
+    def step(found: LabelledStep) -> dict[str, Any]:
+        reason = None if found.divergence is None else found.divergence.reason
+        return {"action": found.action, "reason": reason, "before": text(found.before), "after": text(found.after)}
+
     return {
         "labelled": edges.labelled,
         "ours": edges.ours,
         "theirs": edges.theirs,
-        "only_ours_count": edges.only_ours,
-        "only_theirs_count": edges.only_theirs,
-        "only_ours": [_step(view, step) for step in edges.ours_examples],
-        "only_theirs": [_step(view, step) for step in edges.theirs_examples],
+        **_one_sided(edges, step, step),
         "initial_states_equal": not edges.initial_differ,
     }
-
-
-def _step(view: StateView, step: LabelledStep) -> dict[str, Any]:
-    reason = None if step.divergence is None else step.divergence.reason
-    states = {"before": _text(view, step.before), "after": _text(view, step.after)}
-    return {"action": step.action, "reason": reason, **states}
-
-
-def _text(view: StateView, state: State) -> dict[str, str]:
-    return {name: one_line(value) for name, value in view.variables(state).items()}
 
 
 def _way(step: TraceStep) -> str:
@@ -172,13 +176,11 @@ def _way(step: TraceStep) -> str:
     return f"{step.action}{who}" + ("" if step.message is None else f" on {type(step.message).__name__}")
 
 
-def told(protocol: Protocol, outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
+def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
     """Yield the lines that say how the two sides compare.
 
     Parameters
     ----------
-    protocol
-        The protocol with its constants.
     outcome
         What was found.
     quiet
@@ -186,26 +188,31 @@ def told(protocol: Protocol, outcome: Outcome, *, quiet: bool = False) -> Iterat
     """
     run = outcome.tlc
     if run is not None and run.violated is not None:
-        yield from _violation(outcome)
+        yield from _violation(outcome, run)
         return
     yield from _counts(outcome, quiet=quiet)
     if outcome.states is not None:
         yield from _told_states(outcome, outcome.states)
     if outcome.edges is not None:
         yield from _told_edges(outcome, outcome.edges)
-    for note in outcome.notes:
-        yield [(FAINT, f"Note: {note}")]
-    yield _verdict(outcome)
+    yield from _notes(outcome)
+    compared = [name for name, part in (("states", outcome.states), ("labelled steps", outcome.edges)) if part]
+    what = " and ".join(compared) or "numbers of states, depths and actions"
+    if outcome.equal:
+        yield [(Verdict.OK, "EQUAL"), (PLAIN, f": the same {what}")]
+    else:
+        yield [(Verdict.VIOLATION, "DIFFERENT"), (PLAIN, ": see above")]
 
 
-def _violation(outcome: Outcome) -> Iterator[Line]:
-    run = outcome.tlc
-    assert run is not None
+def _notes(outcome: Outcome) -> Iterator[Line]:
+    yield from ([(FAINT, f"Note: {note}")] for note in outcome.notes)
+
+
+def _violation(outcome: Outcome, run: TlcReport) -> Iterator[Line]:
     for found in outcome.counterexamples:
         if found.verdict is not ReplayVerdict.UNREADABLE:
             yield from replay.told(found, name="TLC's counterexample")
-    for note in outcome.notes:
-        yield [(FAINT, f"Note: {note}")]
+    yield from _notes(outcome)
     what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
     yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped; nothing else can be compared")]
 
@@ -243,66 +250,48 @@ def _told_states(outcome: Outcome, states: StateComparison) -> Iterator[Line]:
     if states.same:
         yield [(WARNING, f"{many(states.same, 'state')} of the dump that count here as one that it has already")]
     if states.only_ours:
-        yield [(OLD, f"{many(states.only_ours, 'state')} that only kraftcheck has"), (PLAIN, _some(states.only_ours))]
+        yield _title(states.only_ours, "state", "that only kraftcheck has")
         for state in states.ours_examples:
-            path = outcome.search.path_to(state) if outcome.search is not None else ()
-            yield [(PLAIN, f"{_INDENT}{len(path)} states: {' > '.join(_way(step) for step in path)}")]
+            path = outcome.path_to(state)
+            yield [(PLAIN, f"{_INDENT}{len(path)} states: {' > '.join(path)}")]
         yield []
     if states.only_theirs:
-        what = f"{many(states.only_theirs, 'state')} that only the dump has"
-        yield [(OLD, what), (PLAIN, _some(states.only_theirs))]
+        yield _title(states.only_theirs, "state", "that only the dump has")
         for stranger in states.theirs_examples:
-            yield from _told_stranger(stranger)
+            yield [(HEAD, f"{_INDENT}state {stranger.found.number} of the dump (line {stranger.found.line})")]
+            yield from _divergence(stranger.divergence)
+            if stranger.problem is not None and stranger.divergence is None:
+                yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
+            if stranger.differences:
+                yield [(PLAIN, f"{_INDENT}compared with the state of kraftcheck's that is most like it")]
+                yield from replay.table(stranger.differences, "dump")
         yield []
-
-
-def _told_stranger(stranger: Stranger) -> Iterator[Line]:
-    found = stranger.found
-    yield [(HEAD, f"{_INDENT}state {found.number} of the dump (line {found.line})")]
-    if stranger.divergence is not None:
-        yield [(PLAIN, f"{_INDENT}{stranger.divergence.headline}")]
-        yield from replay.details(stranger.divergence)
-        return
-    if stranger.problem is not None:
-        yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
-    if stranger.differences:
-        yield [(PLAIN, f"{_INDENT}compared with the state of kraftcheck's that is most like it")]
-        yield from replay.table(stranger.differences, "dump")
 
 
 def _told_edges(outcome: Outcome, edges: StepComparison) -> Iterator[Line]:
-    what = "labelled step" if edges.labelled else "step"
-    where = "between states that both have, which only"
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
-    if edges.only_ours:
-        yield [(OLD, f"{many(edges.only_ours, what)} {where} kraftcheck has"), (PLAIN, _some(edges.only_ours))]
-        for step in edges.ours_examples:
-            yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
-    if edges.only_theirs:
-        yield [(OLD, f"{many(edges.only_theirs, what)} {where} the dump has"), (PLAIN, _some(edges.only_theirs))]
-        for step in edges.theirs_examples:
-            yield [(PLAIN, f"{_INDENT}{step.action} after {_path(outcome, step.before)}")]
-            if step.divergence is not None:
-                yield [(PLAIN, f"{_INDENT}{step.divergence.headline}")]
-                yield from replay.details(step.divergence)
+    for count, who, examples in (
+        (edges.only_ours, "kraftcheck", edges.ours_examples),
+        (edges.only_theirs, "the dump", edges.theirs_examples),
+    ):
+        if count:
+            what = "labelled step" if edges.labelled else "step"
+            yield _title(count, what, f"between states that both have, which only {who} has")
+        for step in examples:
+            path = " > ".join(outcome.path_to(step.before)) or "the initial state"
+            yield [(PLAIN, f"{_INDENT}{step.action} after {path}")]
+            yield from _divergence(step.divergence)
     if edges.only_ours or edges.only_theirs:
         yield []
 
 
-def _path(outcome: Outcome, state: State) -> str:
-    path = outcome.search.path_to(state) if outcome.search is not None else ()
-    return " > ".join(_way(step) for step in path) or "the initial state"
+def _title(count: int, what: str, which: str) -> Line:
+    first = f" (the first {EXAMPLES})" if count > EXAMPLES else ""
+    return [(OLD, f"{many(count, what)} {which}"), (PLAIN, first)]
 
 
-def _some(count: int) -> str:
-    return f" (the first {EXAMPLES})" if count > EXAMPLES else ""
-
-
-def _verdict(outcome: Outcome) -> Line:
-    compared = [name for name, part in (("states", outcome.states), ("labelled steps", outcome.edges)) if part]
-    what = " and ".join(compared) or "numbers of states, depths and actions"
-    if outcome.equal:
-        return [(Verdict.OK, "EQUAL"), (PLAIN, f": the same {what}")]
-    return [(Verdict.VIOLATION, "DIFFERENT"), (PLAIN, ": see above")]
-
+def _divergence(found: Divergence | None) -> Iterator[Line]:
+    if found is not None:
+        yield [(PLAIN, f"{_INDENT}{found.headline}")]
+        yield from replay.details(found)

@@ -11,9 +11,6 @@ from typing import Any
 from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.formats.tlc_log import as_text
-from kraftcheck.traces.trace import Trace, TraceFormat, TraceState
 
 
 def require_writable(arguments: argparse.Namespace, *options: str) -> None:
@@ -93,6 +90,10 @@ def write_counterexamples(protocol: Protocol, violations: Iterable[Violation], p
         if path.is_file():
             path.unlink()
         return
+    from kraftcheck.spec.tla.view import StateView
+    from kraftcheck.traces.formats.tlc_log import as_text
+    from kraftcheck.traces.trace import Trace, TraceFormat, TraceState
+
     view = StateView(protocol)
     with path.open("w", encoding="utf-8") as file:
         for index, violation in enumerate(violations):

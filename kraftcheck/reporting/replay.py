@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, cut, many
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
+from kraftcheck.spec.display import cut
 from kraftcheck.traces.replay.differences import Difference
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
@@ -63,13 +64,16 @@ def as_json(replay: Replay) -> dict[str, Any]:
             "line": found.line,
             "action": found.action,
             "nearest": found.nearest,
-            "differences": [
-                {"path": item.path, "trace": item.trace, "protocol": item.protocol} for item in found.differences
-            ],
+            "differences": differences_as_json(found.differences, "trace"),
             "enabled": {name: list(ways) for name, ways in found.enabled},
             "why": found.why,
         }
     return result
+
+
+def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[dict[str, str | None]]:
+    """Return differences for JSON; `theirs` is what the file is called."""
+    return [{"path": item.path, theirs: item.trace, "protocol": item.protocol} for item in differences]
 
 
 def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:

@@ -12,15 +12,13 @@ from kraftcheck.reporting.summary import rate
 from kraftcheck.spec.values import ModelValue, Symbol, Value, ordered
 
 
-def result_as_json(job: Job, engine: str, result: Result) -> dict[str, Any]:
+def result_as_json(job: Job, result: Result) -> dict[str, Any]:
     """Return what `--json` says of one search.
 
     Parameters
     ----------
     job
         What was asked for.
-    engine
-        The engine that searched.
     result
         What it found.
     """
@@ -30,7 +28,7 @@ def result_as_json(job: Job, engine: str, result: Result) -> dict[str, Any]:
         "variant": job.model.protocol.variant,
         "configuration": job.config_name,
         "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
-        "engine": engine,
+        "engine": result.engine,
         "search": job.options.search,
         "workers": result.workers,
         "symmetry": job.options.symmetry,

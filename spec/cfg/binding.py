@@ -1,7 +1,7 @@
-"""From a `.cfg` to a protocol with its constants, and to what is to be checked of it.
+"""Binds a configuration to a protocol: sets its constants, and finds what is to be checked.
 
-The `.cfg` names things; the protocol says which names there are. Whatever does not fit is an `InputError` that
-names the place, what was found and what would have done.
+The `.cfg` names things, and the protocol knows which names exist. Anything that does not fit is an `InputError`, which
+names the place, what was found and what was expected.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
 from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
 from kraftcheck.spec.cfg.parsing import ConfigError
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import ConstantError, InputError, unknown
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.property import Property
@@ -22,7 +23,7 @@ TEMPORAL = "temporal properties are not checked yet"
 
 
 class BoundConfig(NamedTuple):
-    """A protocol and what a configuration asks to check of it, under the names that engines use.
+    """A configuration bound to a protocol: the protocol with its constants, and what to check of it.
 
     Attributes
     ----------
@@ -33,11 +34,11 @@ class BoundConfig(NamedTuple):
     constraints, action_constraints
         Predicates that bound the search.
     deadlock
-        Whether deadlock is to be checked: yes, unless the configuration says otherwise.
+        Whether to check for deadlock.
     symmetry, view
         Names of one of the protocol's symmetries and views, or None.
     init
-        Where the search starts: "Init" or the name of a scenario.
+        The start of the search: "Init" or the name of a scenario.
     """
 
     protocol: Protocol
@@ -56,19 +57,19 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     Parameters
     ----------
     protocol
-        The class, the variant already chosen.
+        The protocol's class, or a variant's.
     config
-        What the `.cfg` and the settings say.
+        The `.cfg` with the settings.
 
     Returns
     -------
     BoundConfig
-        An instance with its constants, and what to check.
+        The protocol with its constants, and what to check.
 
     Raises
     ------
     InputError
-        At the first thing that the protocol does not know or does not support.
+        If the protocol does not know or does not support something. The first such thing is named.
     """
     instance = bind_constants(protocol, config)
     _refuse_unsupported(config)
@@ -88,12 +89,12 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
 
 
 def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
-    """Return an instance of a protocol with the constants of a configuration; the rest of it is not looked at.
+    """Return an instance of a protocol with the constants of a configuration. The rest of it is not looked at.
 
     Raises
     ------
     InputError
-        For a constant that is unknown, missing, of the wrong kind, or does not fit with another.
+        If a constant is unknown, missing, of the wrong kind, or does not fit with another.
     """
     for replaced, named in config.substitutions.items():
         message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; expected NAME = VALUE"
@@ -119,7 +120,7 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
 
 
 def _refuse(message: str, named: Assignment | Named) -> NoReturn:
-    """Raise an error at the place of something that a configuration or a setting names."""
+    """Raise an error at the place where a configuration or a setting names something."""
     where = f"{SETTING} {named.name}" if named.position.file == SETTING else None
     raise ConfigError(message, named.position, where)
 
@@ -128,7 +129,7 @@ def _refuse(message: str, named: Assignment | Named) -> NoReturn:
 
 
 def _symbols(protocol: type[Protocol]) -> dict[str, list[Symbol]]:
-    """Return the symbols of a protocol by the name that a `.cfg` has for them; several may share one."""
+    """Return the symbols of a protocol by their name in a `.cfg`, which several may share."""
     found: dict[str, list[Symbol]] = {}
     for kind in protocol.symbols:
         for symbol in kind:
@@ -137,14 +138,14 @@ def _symbols(protocol: type[Protocol]) -> dict[str, list[Symbol]]:
 
 
 def _members(value: Value) -> Iterator[Value]:
-    """Yield the members of a set and of the sets in it; a value that is no set has none."""
+    """Yield the members of a set, and of the sets in it. Any other value has none."""
     for member in value if isinstance(value, frozenset) else ():
         yield member
         yield from _members(member)
 
 
 def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
-    """Return a constant's value with symbols for the names that are symbols of its declared type."""
+    """Return a constant's value with symbols instead of the model values that its declared type takes for symbols."""
     kinds = _symbol_types(get_type_hints(protocol).get(declared.attribute, Any))
     named = {str(symbol): symbol for kind in kinds for symbol in kind}
     return transform(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
@@ -162,14 +163,8 @@ def _not_a_constant(
     name = assignment.name
     if name in symbols or is_member:
         what = f"a name of {protocol.name()} itself" if name in symbols else "a model value here"
-        return f"{name} is {what}: expected {name} = {name}, found {name} = {_shown(assignment.value)}"
+        return f"{name} is {what}: expected {name} = {name}, found {name} = {text_of(assignment.value)}"
     return unknown("constant", name, [*protocol.constants, *protocol.accepted_constants], protocol.name())
-
-
-def _shown(value: Value) -> str:
-    if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(map(_shown, value))) + "}"
-    return str(value).upper() if type(value) is bool else repr(value)
 
 
 def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
@@ -198,7 +193,7 @@ def _refuse_unsupported(config: ModelConfig) -> None:
 def _properties(
     what: str, names: Iterable[Named], fitting: list[Property], others: list[Property], protocol: type[Protocol]
 ) -> tuple[Property, ...]:
-    """Return the properties of the given names, which must be among the fitting ones."""
+    """Return the properties of the given names, all of which must be among the fitting ones."""
     by_name = {prop.name: prop for prop in fitting}
     for named in names:
         if any(named.name == other.name for other in others):
@@ -212,7 +207,7 @@ def _properties(
 
 
 def _step_invariant(named: Named, steps: list[Property], protocol: type[Protocol]) -> Property:
-    """Return the step invariant that PROPERTY names; nothing else under PROPERTY can be checked."""
+    """Return the step invariant that PROPERTY names. Nothing else under PROPERTY can be checked."""
     for prop in steps:
         if prop.name == named.name:
             return prop

@@ -1,9 +1,9 @@
-r"""The reader of TLC's model configuration files (`.cfg`), and of settings such as `--set MaxRestarts=1`.
+r"""Reads TLC's model configuration files (`.cfg`), and settings such as `--set MaxRestarts=1`.
 
-What TLC takes is taken, with the meaning that TLC gives it: sections in any order and any number, an
-empty list of names, model values ordered by where the file first names them, a string's backslashes kept
-as they are written. Where TLC hides what is probably a slip, this reader says so: TLC lets the second of two
-assignments of a constant win and ends the file, in silence, at a character it cannot read.
+Whatever TLC accepts is accepted, with the same meaning: sections in any order and any number, empty lists of names,
+model values in the order in which the file first names them, backslashes in strings as they are written. Probable slips
+that TLC hides are errors here: of two assignments of a constant TLC silently takes the second, and it silently stops
+reading at a character that it does not know.
 
 >>> config = parse_config("CONSTANTS Hosts = {n2, n1}  MaxRestarts = 1  INVARIANT NoIllegalState", "tiny.cfg")
 >>> config.constants["MaxRestarts"].value, config.model_values, config.invariants[0].name
@@ -79,16 +79,16 @@ class ModelConfig:
     constants
         From the name of a constant to its assignment, in the file's order.
     substitutions
-        From what is replaced to its replacement: `Nat <- Small` is under `Nat`, `Nat <- [Naturals] Small`
-        under `[Naturals]Nat`.
+        From the name replaced to its replacement: `Nat <- Small` is under `Nat`, `Nat <- [Naturals] Small` under
+        `[Naturals]Nat`.
     init, next, specification, symmetry, view, alias, postcondition
         The name given, or None.
     invariants, properties, constraints, action_constraints
         The names given, each once, in the file's order.
     check_deadlock
-        What CHECK_DEADLOCK says, or None if the file does not say.
+        The value of CHECK_DEADLOCK, or None if the file has none.
     model_values
-        Every model value named so far; the place of each is its index.
+        The model values in the order in which they are first named; the place of each is its index.
     """
 
     file: str
@@ -115,7 +115,7 @@ def read_config(path: str | Path) -> ModelConfig:
     Parameters
     ----------
     path
-        The file. It is taken for gzip by its first bytes, whatever its name.
+        The file. Its first bytes tell whether it is gzip, whatever its name.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def read_config(path: str | Path) -> ModelConfig:
     InputError
         If the file is not there, cannot be read, is empty, is damaged gzip or is larger than `MAX_BYTES`.
     ConfigError
-        If what it says cannot be read (an `InputError` with a position).
+        If its text is not as expected (an `InputError` with a position).
     """
     name = str(path)
     data = _read_bytes(name).removeprefix(codecs.BOM_UTF8)
@@ -200,9 +200,8 @@ def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
     text
         The setting; VALUE is written as in a `.cfg`.
     config
-        The configuration it will be put into, by `override`: a model value that it names keeps its index there, new
-        ones get the next. Several settings may be read with the same `config`; `override` numbers them one after
-        another.
+        The configuration that the setting is to `override`. Its model values keep their indexes; new ones get the
+        next. Several settings may be read with the same `config`, since `override` numbers them in turn.
 
     Returns
     -------
@@ -221,7 +220,7 @@ def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
 
 
 def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
-    """Put settings into a configuration; a later one wins over an earlier one.
+    """Put settings into a configuration. A later setting of a constant wins over an earlier one.
 
     Parameters
     ----------
@@ -249,7 +248,7 @@ def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelCon
 
 
 class _SectionReader:
-    """Collects what the sections of one text say."""
+    """Collects the contents of a text, section by section."""
 
     def __init__(self, source: SourceText, known: Iterable[ModelValue] = ()) -> None:
         self._source = source

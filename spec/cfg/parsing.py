@@ -1,4 +1,4 @@
-"""From the text of a `.cfg` to the tree of `cfg.lark`, with errors in a person's words."""
+"""Parses the text of a `.cfg` into the tree of `cfg.lark`; words the errors for people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STRAY = re.compile(r"[\w!.]+|\S")
 
 @dataclass(frozen=True)
 class TextPosition:
-    """A place in a text, lines and columns (in characters) counted from 1."""
+    """A place in a text. Lines and columns, in characters, are counted from 1."""
 
     file: str
     line: int
@@ -53,7 +53,7 @@ class ConfigError(InputError):
     position
         Where.
     where
-        What to print for the position; by default the position itself.
+        The text to print for the position; by default the position itself.
     """
 
     def __init__(self, message: str, position: TextPosition, where: str | None = None) -> None:
@@ -67,7 +67,7 @@ class ConfigError(InputError):
 
 
 class SourceText:
-    """A text that knows the positions of its characters; `where` stands for any of them in messages."""
+    """A text that knows the positions of its characters. If `where` is given, messages show it for any position."""
 
     def __init__(self, text: str, file: str, where: str | None = None) -> None:
         self.text = text
@@ -89,10 +89,10 @@ class SourceText:
 
 
 def _blank_comments(source: SourceText) -> str:
-    """Return the text with spaces for comments, every other character at its place.
+    """Return the text with spaces for comments; every other character stays at its place.
 
-    Comments nest, which no regular expression can match; hence this pass before the lexer. It also refuses sets nested
-    so deeply that whoever walks over the value would run out of stack.
+    Comments nest, which no regular expression can match; hence this pass before the lexer. It also refuses sets that
+    are nested so deeply that walking over the value would overflow the stack.
     """
     text = source.text
     pieces: list[str] = []
@@ -177,13 +177,13 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
 
 
 def printable(text: str, size: int) -> str:
-    """Return a text cut to `size` characters, printable, for a message."""
+    """Return text for a message: cut to `size` characters, and printable."""
     shown = cut(text, size)
     return shown if shown.isprintable() else ascii(shown)[1:-1]
 
 
 def _expected(accepted: set[str], previous: Token | None) -> str:
-    """Say in a person's words which terminals could have come after `previous`."""
+    """Describe for people which terminals could have come after `previous`."""
     after_keyword = previous is not None and previous.type in _KEYWORD_TERMINALS
     choices = []
     if accepted >= _VALUE_TERMINALS:

@@ -1,1 +1,1 @@
-"""Why an action is not enabled."""
+"""Says why an action is not enabled in a state."""

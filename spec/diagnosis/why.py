@@ -30,27 +30,28 @@ from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Record, Value, ordered
 
 ENABLED = "enabled"
-SHOWN = 120  # characters of a message
+SHOWN = 120
+"""The most characters of a message that are shown."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why one candidate, an action with who would take it on which message, is not enabled; or that it is.
+    """Why an action is not enabled for one replica and one message; or that it is enabled.
 
     Attributes
     ----------
     kind
-        "enabled", "guard" (a condition of the action says no), "bound" (nothing is left of a bound), "network" (it
-        refuses a message), "no message", "no replica" (nobody could take it), "not receiving" (the replica receives
-        nothing).
+        "enabled"; "guard": a condition of the action is false; "bound": nothing is left of a bound; "network": it
+        refuses a message; "no message": none is under way; "no replica": none could take the action; "not receiving":
+        the replica receives no messages.
     text
-        The reason, for a person: "me.role is not Role.VOTER (me.role = Observer)".
+        The reason: "me.role is not Role.VOTER (me.role = Observer)".
     actor
         The id of the replica, or None.
     message
         The message, or None.
     file, line
-        Where the action says so, or None where it is not the action that does.
+        Where the action says so; None if the reason is not in the action.
     """
 
     kind: str
@@ -68,7 +69,7 @@ class Reason:
 def diagnose(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> list[Reason]:
-    """Say of every candidate of an action whether it is enabled in a state, and if not, why.
+    """Return for every replica and message whether an action is enabled in a state and, if not, why.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ def diagnose(
     Raises
     ------
     InputError
-        For an action that the protocol does not have.
+        If the protocol has no such action.
     """
     network_actions = semantics.network.own_actions()
     action = semantics.protocol.actions.get(action_name)
@@ -107,7 +108,13 @@ def diagnose(
 def diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
-    """Return `diagnose` as text: whether the action is enabled and, if not, the reasons, equal ones once."""
+    """Return the result of `diagnose` as text: the reasons, equal ones once.
+
+    Parameters
+    ----------
+    semantics, state, action_name, actor, message
+        As `diagnose` takes them.
+    """
     reasons = diagnose(semantics, state, action_name, actor, message)
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
@@ -176,7 +183,7 @@ def _deliveries(
 
 
 def _taken(semantics: Semantics, state: State, action: Action, key: Value, message: Record | None) -> Reason:
-    """Say whether one candidate is enabled, by calling the action; what is remembered of it does not say where."""
+    """Say whether an action is enabled for one replica and message. It is called anew, to see where it ends."""
     me = state.replicas[key] if key is not None else None
     context = semantics.context(state, action, {})
     code = action.function.__code__
@@ -197,7 +204,7 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
 
 
 def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
-    """Return a refusal that says in a person's words what the network refuses."""
+    """Return a refusal that says in full what the network refuses."""
     if refusal.kind != "network":
         return refusal
     for operation, sent in step.sends:
@@ -237,6 +244,6 @@ def _network(
 
 
 def _short(file: str | None) -> str:
-    """Return a file's name as seen from here."""
+    """Return a file's path, relative to the current folder if it is in it."""
     path = Path(file or "")
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,1 +1,1 @@
-"""The language that protocols are written in: actions, steps, networks, properties, and what they mean."""
+"""The language that protocols are written in: actions, steps, networks and properties, and their semantics."""

@@ -15,30 +15,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 Reads = Callable[..., Any] | Iterable[Callable[..., Any]]
 
 
-@dataclass(frozen=True)
-class Trigger:
-    """What a decorator says of an action, before the class that holds it is known."""
-
-    kind: str
-    messages: tuple[type[Record], ...]
-    reads: tuple[Projection, ...]
-    name: str | None
-
-
 def on(*messages: type[Record], reads: Reads = (), name: str | None = None) -> Callable[[F], F]:
-    """Mark a method as the handling of a message delivered to a replica: `(self, me, message, ...)`.
+    """Mark a method as an action on a message delivered to a replica: `(self, me, message, ...)`.
+
+    The annotation of `me` says which replicas may take it. Further parameters may be `shared` and the declared
+    projections.
 
     Parameters
     ----------
     messages
         The types of message that trigger it.
     reads
-        Projections of all replicas that it sees, each as a parameter of the projection's name.
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
     name
         The action's name in TLA+ and in reports; by default the method's name in camel case.
-
-    The first parameter's annotation says which replicas handle the message. Parameters after the message may be
-    `shared` and the declared projections.
     """
     return _marked("on", messages, reads, name)
 
@@ -52,7 +42,17 @@ def internal(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]:
 
 
 def internal(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
-    """Mark a method as a replica's own step, such as a timeout or a client's request: `(self, me, ...)`."""
+    """Mark a method as a replica's own action, such as a timeout or a client's request: `(self, me, ...)`.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    name
+        The action's name in TLA+ and in reports; by default the method's name in camel case.
+    """
     mark = _marked("internal", (), reads, name)
     return mark if function is None else mark(function)
 
@@ -66,14 +66,24 @@ def environment(*, reads: Reads = (), name: str | None = None) -> Callable[[F], 
 
 
 def environment(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
-    """Mark a method as a step of the environment, such as a server that starts: `(self, ...)`."""
+    """Mark a method as an action of the environment, such as the start of a server: `(self, ...)`.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    name
+        The action's name in TLA+ and in reports; by default the method's name in camel case.
+    """
     mark = _marked("environment", (), reads, name)
     return mark if function is None else mark(function)
 
 
 def _marked(kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None) -> Callable[[F], F]:
     def mark(function: F) -> F:
-        function.trigger = Trigger(kind, messages, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
+        function.action_mark = ActionMark(kind, messages, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
         return function
 
     if kind == "on" and not messages:
@@ -82,7 +92,7 @@ def _marked(kind: str, messages: tuple[type[Record], ...], reads: Reads, name: s
 
 
 def camel_case(method: str) -> str:
-    """Return an action's name for a method's: `handle_fetch` is `HandleFetch`."""
+    """Return a method's name in camel case: `HandleFetch` for `handle_fetch`."""
     return "".join(word[:1].upper() + word[1:] for word in method.split("_") if word)
 
 
@@ -112,7 +122,7 @@ class Action:
 
     @cached_property
     def asks(self) -> tuple[str, ...]:
-        """Names of the parameters after the acting replica and the message: `shared` and projections."""
+        """Names of the parameters that follow the acting replica and the message: `shared` and projections."""
         leading = {"on": 2, "internal": 1, "environment": 0}[self.kind]
         names = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
         if len(names) < leading:
@@ -123,8 +133,22 @@ class Action:
 
     @cached_property
     def actors(self) -> tuple[type[Record], ...]:
-        """Types of replica that may take it."""
+        """Types of the replicas that may take it."""
         if self.kind == "environment":
             return ()
-        assert self.asks is not None  # it is there that missing parameters are refused
+        assert self.asks is not None  # refuses missing parameters
         return record_types(self.function, self.function.__code__.co_varnames[1])
+
+
+@dataclass(frozen=True)
+class ActionMark:
+    """What an action's decorator declares."""
+
+    kind: str
+    messages: tuple[type[Record], ...]
+    reads: tuple[Projection, ...]
+    name: str | None
+
+    def made(self, method: str, function: Callable[..., Any]) -> Action:
+        """Return the action that a method of this name is."""
+        return Action(self.name or camel_case(method), self.kind, function, self.messages, self.reads)

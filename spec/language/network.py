@@ -1,7 +1,7 @@
-"""Network disciplines: what becomes of messages.
+"""Network disciplines: how messages are sent, delivered, lost and duplicated.
 
-A protocol chooses one by name. The network is kept as one inbox a destination, and every operation reads and
-writes one inbox only, so that an engine can learn it once for each content of an inbox.
+A protocol chooses one. The network is one inbox for each destination. Every operation reads and writes a single
+inbox, so that an engine can memoise it for each content of an inbox.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Inbox = Value
 
 
 class NetworkStep(NamedTuple):
-    """A step that the network takes by itself: the action's name, the message it is about, the next inbox."""
+    """A step of the network itself: the action's name, the message, the next inbox, the bounds spent."""
 
     action: str
     message: Record
@@ -25,20 +25,20 @@ class NetworkStep(NamedTuple):
 
 
 class CountingRule(NamedTuple):
-    """What an operation does to the number of copies of its message, where that is all it depends on.
+    """The effect of an operation that depends on nothing but the number of copies of its message.
 
     Attributes
     ----------
     absent
-        The count of a message that the inbox does not know; -1 where the operation is refused.
+        The count that a message unknown to the inbox gets; -1 if the operation is refused.
     change
-        What is added to the count of a message that it knows.
+        What is added to the count of a known message.
     least
-        The smallest count with which a known message is not refused.
+        The smallest count of a known message with which the operation is not refused.
     forgets
-        Whether a message whose count comes to 0 is no longer known.
+        Whether a message is no longer known once its count is 0.
     clears
-        Whether the operation takes out a whole group of messages instead (`forget`).
+        Whether the operation removes a whole group of messages instead (`forget`).
     """
 
     absent: int
@@ -49,10 +49,14 @@ class CountingRule(NamedTuple):
 
 
 NEVER = 1 << 30  # a `least` that no count reaches
+OPERATIONS = frozenset({"send", "send_once", "reply", "discard", "forget", "lose", "duplicate"})
+"""Names of the methods of a network that change an inbox."""
 
 
 class Network(ABC):
-    """How an inbox changes. Contents are values; `None` from an operation means that the network refuses it.
+    """A network discipline: how operations change an inbox.
+
+    The content of an inbox is a value. An operation that the network refuses returns None.
 
     Parameters
     ----------
@@ -69,7 +73,7 @@ class Network(ABC):
     @property
     @abstractmethod
     def empty(self) -> Inbox:
-        """The content of an inbox to which nothing was ever sent."""
+        """The content of a new inbox."""
 
     @abstractmethod
     def deliverable(self, inbox: Inbox) -> tuple[Record, ...]:
@@ -77,7 +81,7 @@ class Network(ABC):
 
     @abstractmethod
     def known(self, inbox: Inbox) -> tuple[Record, ...]:
-        """Return the messages that a property over messages ranges over, in canonical order."""
+        """Return the messages over which a property over messages ranges, in canonical order."""
 
     @abstractmethod
     def send(self, inbox: Inbox, message: Record) -> Inbox | None:
@@ -89,14 +93,14 @@ class Network(ABC):
 
     @abstractmethod
     def discard(self, inbox: Inbox, message: Record) -> Inbox | None:
-        """Return the inbox after a deliverable message was taken out."""
+        """Return the inbox after a deliverable message is consumed."""
 
     @abstractmethod
     def count(self, inbox: Inbox, message: Record) -> int:
         """Return how many copies of a message are under way."""
 
     def group(self, message: Record) -> Record | None:
-        """Return the group of messages that a message is taken out with by `forget`, or None."""
+        """Return the group of messages with which `forget` removes a message, or None."""
         return None
 
     def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
@@ -104,10 +108,10 @@ class Network(ABC):
         raise ValueError(f"{type(self).__name__} knows no groups of messages")
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the counting rule that an operation on a message follows, or None where there is none.
+        """Return the counting rule that an operation on a message follows, or None if it follows none.
 
-        It is what lets an engine keep inboxes as counts of messages and operate on them without Python. It must say
-        the same as the operation's method.
+        With a rule an engine operates on counts of messages without calling Python. The rule must agree with the
+        operation's method.
         """
         return None
 
@@ -125,29 +129,32 @@ class Network(ABC):
         return self.send(inbox, response)
 
     def apply(self, operation: str, inbox: Inbox, message: Record) -> Inbox | None:
-        """Return the inbox after the operation of the given name, or None where it is refused."""
-        if operation == "send":
-            return self.send(inbox, message)
-        if operation == "send_once":
-            return self.send_once(inbox, message)
-        if operation == "reply":
-            return self.reply(inbox, message)
-        if operation == "discard":
-            return self.discard(inbox, message)
-        if operation == "forget":
-            return self.forget(inbox, message)
-        if operation == "lose":
-            return self.lose(inbox, message)
-        if operation == "duplicate":
-            return self.duplicate(inbox, message)
-        raise ValueError(f"{operation!r} is not an operation of the network")
+        """Return the inbox after an operation.
+
+        Parameters
+        ----------
+        operation
+            Its name, one of `OPERATIONS`.
+        inbox
+            The content of the destination's inbox.
+        message
+            The message; for "forget" the group of messages.
+
+        Returns
+        -------
+        Inbox or None
+            None if the network refuses the operation.
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"{operation!r} is not an operation of the network")
+        return getattr(self, operation)(inbox, message)
 
     def own_actions(self) -> tuple[str, ...]:
         """Return the names of the actions that the network takes by itself."""
         return tuple(action for action, _, _ in self.own_operations())
 
     def own_operations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Yield (action, operation, bounds spent) of what the network may do to any deliverable message."""
+        """Yield (action, operation, bounds spent) for whatever the network may do to a deliverable message."""
         if self.loses:
             yield "LoseMessage", "lose", _bound(self.loses)
         if self.duplicates:
@@ -175,7 +182,7 @@ def _bound(name: bool | str) -> tuple[str, ...]:
 
 
 class BagWithMemory(Network):
-    """Unordered messages with delivery counts; a message once sent is remembered with count 0.
+    """Unordered messages with delivery counts. A message that was sent stays known, with count 0 if none is left.
 
     This is module MessagePassing of the TLA+ specification KRaftWithReconfig: `messages` maps every message ever
     sent to the number of copies under way.
@@ -238,12 +245,12 @@ class BagWithMemory(Network):
         return inbox.put(message, inbox[message] + 1)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Take away one copy; the message stays known."""
+        """Remove one copy; the message stays known."""
         copies = inbox.get(message, 0)
         return inbox.put(message, copies - 1) if copies > 0 else None
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule: sending adds one, or is refused after the first; discarding takes one away."""
+        """Return the rule: sending adds one, or is refused after the first; discarding removes one."""
         if operation in ("discard", "lose"):
             return CountingRule(absent=-1, change=-1, least=1)
         if operation == "duplicate":
@@ -258,15 +265,15 @@ class BagWithMemory(Network):
 
 
 class Bag(BagWithMemory):
-    """Unordered messages with delivery counts, forgotten once the last copy is consumed.
+    """Unordered messages with delivery counts. A message is forgotten once its last copy is consumed.
 
     Parameters
     ----------
     merges
-        Whether sending a message that is under way changes nothing, as in a set; only `DuplicateMessage` then adds a
-        copy. It keeps the states finite where requests are repeated.
+        Whether sending a message that is under way changes nothing, as in a set. Only `DuplicateMessage` then adds a
+        copy, and the states stay finite although requests are repeated.
     groups
-        From a message to the group that a step may `forget` it with, a record with the same `dest`, or None.
+        From a message to the group with which a step may `forget` it, a record with the same `dest`; or to None.
     """
 
     def __init__(
@@ -288,7 +295,7 @@ class Bag(BagWithMemory):
         return None if self.groups is None else self.groups(message)
 
     def forget(self, inbox: Map[Record, int], group: Record) -> Map[Record, int]:
-        """Take out every message of a group."""
+        """Remove every message of a group."""
         return Map((message, copies) for message, copies in inbox.items() if self.group(message) != group)
 
     def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
@@ -304,14 +311,14 @@ class Bag(BagWithMemory):
         return super().reply(inbox, response)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Take away one copy; with the last one the message is forgotten."""
+        """Remove one copy; after the last one the message is forgotten."""
         copies = inbox.get(message, 0)
         if copies == 0:
             return None
         return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule of a bag with memory, except that the last copy is forgotten and that messages may merge."""
+        """Return the rule of a bag with memory, but the last copy is forgotten, and messages may merge."""
         if operation == "forget":
             return CountingRule(absent=0, change=0, clears=True)
         rule = super().rule(operation, message)
@@ -329,8 +336,8 @@ class MessageSet(Network):
     Parameters
     ----------
     keeps
-        True where messages are never removed: consuming one leaves it to be delivered again, as in the textbook
-        models in which `msgs` only grows.
+        Whether messages are never removed. A consumed one may be delivered again, as in textbook models in which
+        `msgs` only grows.
     """
 
     def __init__(self, *, keeps: bool = False, loses: bool | str = False) -> None:
@@ -390,7 +397,7 @@ class MessageSet(Network):
 
 
 class Channels(Network):
-    """One first-in first-out channel for each pair of replicas: only the oldest of a sender is deliverable."""
+    """One first-in first-out channel for each pair of replicas: only a sender's oldest message is deliverable."""
 
     @property
     def empty(self) -> Map[Value, tuple[Record, ...]]:

@@ -1,8 +1,8 @@
-"""Properties: named predicates that say what they read.
+"""Properties: named predicates whose parameters say what they read.
 
-A property names as parameters what it is about: `me` (every replica), `peer` (every other replica), `message`
+The parameters are `me` (every replica), `peer` (every other replica), `message`
 (every message that the network knows), `shared`, declared projections of all replicas, or the whole `state`.
-Engines evaluate it once for each distinct value of that.
+Engines evaluate a property once for each distinct value of its parameters.
 """
 
 from __future__ import annotations
@@ -22,15 +22,6 @@ QUANTIFIED = ("me", "peer", "message")
 STEP = ("before", "after")
 
 
-@dataclass(frozen=True)
-class Marked:
-    """What a decorator says of a property, before the class that holds it is known."""
-
-    kind: str
-    reads: tuple[Projection, ...]
-    name: str | None
-
-
 @overload
 def invariant(function: F) -> F: ...
 
@@ -45,9 +36,9 @@ def invariant(function: F | None = None, *, reads: Reads = (), name: str | None 
     Parameters
     ----------
     function
-        The method, where the decorator is used without arguments.
+        The method, if the decorator is used without arguments.
     reads
-        Projections of all replicas that it sees, each as a parameter of the projection's name.
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
@@ -63,7 +54,17 @@ def constraint(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F
 
 
 def constraint(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
-    """Mark a method as a state constraint: what a `.cfg` may name under CONSTRAINT to bound a search."""
+    """Mark a method as a state constraint, which a `.cfg` may name under CONSTRAINT to bound a search.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
+    """
     return _marked("constraint", function, reads, name)
 
 
@@ -80,6 +81,13 @@ def step_invariant(function: F | None = None, *, name: str | None = None) -> Any
 
     It is evaluated on every replica that a step changes (not on one that it creates), and may also ask for the
     `shared` state before the step.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
     return _marked("step_invariant", function, (), name)
 
@@ -93,13 +101,23 @@ def action_constraint(*, name: str | None = None) -> Callable[[F], F]: ...
 
 
 def action_constraint(function: F | None = None, *, name: str | None = None) -> Any:
-    """Mark a method as an action constraint, over a replica `before` and `after` a step (ACTION_CONSTRAINT)."""
+    """Mark a method as an action constraint, which a `.cfg` may name under ACTION_CONSTRAINT to bound a search.
+
+    It is a predicate over a replica `before` and `after` a step, as a `step_invariant` is.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
+    """
     return _marked("action_constraint", function, (), name)
 
 
 def _marked(kind: str, function: F | None, reads: Reads, name: str | None) -> Any:
     def mark(function: F) -> F:
-        function.property = Marked(kind, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
+        function.property_mark = PropertyMark(kind, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
         return function
 
     return mark if function is None else mark(function)
@@ -151,6 +169,14 @@ class Property:
         return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
 
 
-def property_of(method: str, function: Callable[..., Any], marked: Marked) -> Property:
-    """Return the property that a marked method is."""
-    return Property(marked.name or camel_case(method), marked.kind, function, marked.reads)
+@dataclass(frozen=True)
+class PropertyMark:
+    """What a property's decorator declares."""
+
+    kind: str
+    reads: tuple[Projection, ...]
+    name: str | None
+
+    def made(self, method: str, function: Callable[..., Any]) -> Property:
+        """Return the property that a method of this name is."""
+        return Property(self.name or camel_case(method), self.kind, function, self.reads)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 from kraftcheck.spec.errors import ConstantError, ProtocolError
 from kraftcheck.spec.kinds import mismatch
-from kraftcheck.spec.language.action import Action, Trigger, camel_case
+from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.network import BagWithMemory, Network
-from kraftcheck.spec.language.property import Property, property_of
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Symbol, Value, field_types, ordered
@@ -20,7 +20,7 @@ MISSING: Any = object()
 
 
 class Constant:
-    """A constant of a protocol class, set in each instance. Made by `constant` and `bound`."""
+    """A constant of a protocol class, made by `constant` or `bound`. Each instance sets its value."""
 
     def __init__(self, name: str, default: Value, at_least: int | None, counter: str | None) -> None:
         self.name = name
@@ -48,9 +48,9 @@ def constant(name: str, *, default: Value = MISSING, at_least: int | None = None
     name
         Its name in the `.cfg`.
     default
-        Its value where the `.cfg` has none; without it the constant must be given.
+        Its value if the `.cfg` has none. Without a default the `.cfg` must have one.
     at_least
-        The smallest number allowed.
+        Lowest number allowed, inclusive.
     """
     return Constant(name, default, at_least, None)
 
@@ -65,31 +65,31 @@ def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
     name
         The name of the limit in the `.cfg`.
     default
-        The limit where the `.cfg` has none.
+        The limit if the `.cfg` has none. Without a default the `.cfg` must have one.
     counter
-        The TLA+ variable that counts what is spent; by default `_` and the attribute's name.
+        The TLA+ variable that counts what is spent; by default `_` and the attribute's name in camel case.
     """
     return Constant(name, default, 0, counter)
 
 
 class Hidden(NamedTuple):
-    """What a VIEW leaves out of a state's identity: shared fields and bounds, by name."""
+    """The shared fields and bounds that a VIEW leaves out of the identity of states."""
 
     shared: frozenset[str]
     bounds: frozenset[str]
 
     def columns(self, bounds: Iterable[str], shared: Iterable[str]) -> list[bool]:
-        """Return of bounds, and after them of shared fields, whether each is left out."""
+        """Return for each of the bounds, and then of the shared fields, whether it is left out."""
         return [*(name in self.bounds for name in bounds), *(name in self.shared for name in shared)]
 
 
 def hide(*names: str) -> frozenset[str]:
-    """Return a view that leaves out the named shared fields and bounds."""
+    """Return a view that leaves the named shared fields and bounds out of the identity of states."""
     return frozenset(names)
 
 
 class Protocol:
-    """An explicit-state transition system. Subclass it; see `kraftcheck.spec.examples` for complete small ones.
+    """A protocol: an explicit-state transition system. `kraftcheck.spec.examples` has complete small ones.
 
     A subclass declares constants and bounds, its `network`, how it starts (`initial`), and methods decorated as
     actions and properties. A subclass of a protocol with `variant="name"` is a variant of it.
@@ -103,16 +103,16 @@ class Protocol:
     symmetries
         From the name that SYMMETRY may use to the constants (attributes) whose members are interchangeable.
     views
-        From the name that VIEW may use to what it leaves out (`hide`).
+        From the name that VIEW may use to the view, made by `hide`.
     specifications
         From the name that SPECIFICATION may use to whether it asks for fairness.
     temporal
-        Names of temporal properties that the specification defines and kraftcheck does not check.
+        Names of temporal properties of the specification that kraftcheck does not check.
     accepted_constants
-        Names of constants of the specification that a `.cfg` may set and that make no difference here.
+        Names of constants of the specification that a `.cfg` may set without effect.
     configuration
-        For a variant, the configuration in which it shows what it changes: one of the model's by name, or a file (in
-        a user's file, relative to that). `kraftcheck compare` takes it where no other is asked for.
+        For a variant, the configuration that shows the effect of its change: the name of one of the model's, or a file
+        (relative to the user's file that names it). `kraftcheck compare` takes it if no other is given.
     """
 
     network: Network = BagWithMemory()
@@ -143,14 +143,8 @@ class Protocol:
         cls.constants = MappingProxyType(
             {**cls.constants, **{c.name: c for c in vars(cls).values() if isinstance(c, Constant)}}
         )
-        actions = dict(_inherited(cls, "trigger"))
-        cls.actions = MappingProxyType(
-            {a.name: a for a in (_action(method, getattr(cls, method), trigger) for method, trigger in actions.items())}
-        )
-        marked = dict(_inherited(cls, "property"))
-        cls.properties = MappingProxyType(
-            {p.name: p for p in (property_of(method, getattr(cls, method), m) for method, m in marked.items())}
-        )
+        cls.actions = _made(cls, "action_mark")
+        cls.properties = _made(cls, "property_mark")
 
     def __init__(self, **values: Value) -> None:
         hints = get_type_hints(type(self))
@@ -172,22 +166,32 @@ class Protocol:
 
     @classmethod
     def name(cls) -> str:
-        """Return the protocol's name in reports: that of the class, or of its base for a variant."""
+        """Return the protocol's name in reports: that of the class or, for a variant, that of its base."""
         return next(base.__name__ for base in cls.__mro__ if base.__dict__.get("variant") is None)
 
     def check_constants(self) -> None:
-        """Raise `ConstantError` where constants do not fit together. By default everything fits."""
+        """Raise `ConstantError` if constants do not fit together. By default they always do."""
 
     def initial(self) -> Iterable[State]:
         """Return the initial states; build them with `start`."""
         raise ProtocolError(f"{type(self).__name__} does not say how it starts: define initial(self)")
 
     def receives(self, me: Record, message: Record) -> bool:
-        """Return whether messages can be delivered to a replica in this state. By default always."""
+        """Return whether a message can be delivered to a replica in this state. By default it always can."""
         return True
 
     def start(self, replicas: Iterable[Record], shared: Record, messages: Iterable[Record] = ()) -> State:
-        """Return a state with these replicas (each with its `id`), this shared state and these messages sent."""
+        """Return an initial state.
+
+        Parameters
+        ----------
+        replicas
+            The replicas, each with a field `id`.
+        shared
+            The shared state.
+        messages
+            Messages that are under way, each with a field `dest`.
+        """
         by_id = Map((replica.id, replica) for replica in replicas)  # type: ignore[attr-defined]
         inboxes: Map[Any, Any] = Map()
         for message in messages:
@@ -198,7 +202,7 @@ class Protocol:
 
     @cached_property
     def bounds(self) -> dict[str, int]:
-        """The limit of each bound, by attribute name."""
+        """The limit of each bound, by the attribute's name."""
         return {c.attribute: getattr(self, c.attribute) for c in self.constants.values() if c.is_bound}
 
     def constant_values(self) -> dict[str, Value]:
@@ -210,12 +214,12 @@ class Protocol:
         return read.function(self, self.network.deliverable(source) if read.of_inbox else source)
 
     def hidden(self, view: str) -> Hidden:
-        """Return what the named view leaves out."""
+        """Return what a view leaves out, by the view's name."""
         names = self.views[view]
         return Hidden(names - set(self.bounds), names & set(self.bounds))
 
     def symmetry_sets(self, name: str) -> tuple[tuple[Value, ...], ...]:
-        """Return the sets of values that the named symmetry makes interchangeable."""
+        """Return the sets of values that a symmetry makes interchangeable, by the symmetry's name."""
         return tuple(tuple(ordered(getattr(self, attribute))) for attribute in self.symmetries[name])
 
     def checked_initial(self) -> list[State]:
@@ -224,7 +228,7 @@ class Protocol:
         Raises
         ------
         ProtocolError
-            Where there is none, or a value is not of its declared type.
+            If there is none, or a value does not match its declared type.
         """
         found = list(dict.fromkeys(self.initial()))
         if not found:
@@ -237,18 +241,16 @@ class Protocol:
         return found
 
 
-def _inherited(cls: type, mark: str) -> list[tuple[str, Any]]:
-    """Return (method, mark) for every method that the class or a base marks, in the order of first definition.
+def _made(cls: type, mark: str) -> Mapping[str, Any]:
+    """Return the actions, or the properties, that methods of a class and its bases are marked as, by name.
 
-    A method that overrides a marked one is marked as that one is, unless it has a mark of its own.
+    They are in the order of first definition. A method that overrides a marked one has its mark, unless it has one of
+    its own.
     """
-    found: dict[str, Any] = {}
+    marks: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for method, function in vars(base).items():
             if hasattr(function, mark):
-                found[method] = getattr(function, mark)
-    return list(found.items())
-
-
-def _action(method: str, function: Callable[..., Any], trigger: Trigger) -> Action:
-    return Action(trigger.name or camel_case(method), trigger.kind, function, trigger.messages, trigger.reads)
+                marks[method] = getattr(function, mark)
+    made = [found.made(method, getattr(cls, method)) for method, found in marks.items()]
+    return MappingProxyType({one.name: one for one in made})

@@ -1,6 +1,6 @@
-"""What steps do to states: which actions a state offers, which of their steps are enabled, where they lead.
+"""The meaning of the language: which actions a state offers, which of their steps are enabled, where they lead.
 
-This is the meaning of the language. The reference engine calls it directly; every other engine must agree with it.
+The reference engine calls this module for every state. Every other engine must agree with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraftcheck.spec.values import Map, Record, Value, ordered
 
 
 class Refusal(NamedTuple):
-    """Why a step that an action would take is not enabled.
+    """The reason for which a step of an action is not enabled.
 
     Attributes
     ----------
@@ -35,14 +35,14 @@ class Refusal(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A step taken: by which action, by whom, on which message, and where it leads.
+    """A step from a state to the next one.
 
     Attributes
     ----------
     action
         The action's name.
     actor
-        The id of the acting replica (for the network's own steps, of the destination), or None.
+        The id of the acting replica; of the destination for the network's own steps; None for the environment.
     message
         The delivered message, or None.
     step
@@ -59,7 +59,7 @@ class Transition(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An action with who may take it, on which message."""
+    """An action, the replica that may take it, and the delivered message."""
 
     action: Action
     actor: Any
@@ -67,7 +67,7 @@ class Candidate(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a replica may do: an action on a message, and its steps unless it reads other replicas too."""
+    """An action that a replica may take on a message, with its steps; None if they depend on other replicas."""
 
     action: Action
     message: Record | None
@@ -77,9 +77,9 @@ class Offer(NamedTuple):
 class Semantics:
     """The transitions and properties of one protocol.
 
-    Actions are pure and read little, so their outcomes are remembered: an action is called once for each distinct
-    (replica, message, what else it asks for). Equal parts of states are made identical, which makes comparing
-    states cheap.
+    Actions are pure and read little, so their outcomes are memoised: an action is called once for each distinct
+    (replica, message, whatever else it asks for). Equal parts of states are made identical, so that comparing states
+    is cheap.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Semantics:
         self._verdicts: dict[tuple[Any, ...], bool] = {}
 
     def same(self, value: Value) -> Value:
-        """Return the one object that stands for all values equal to this one."""
+        """Return the one object that represents all values equal to this one."""
         if type(value) in (bool, int):  # 1 and True are equal keys, and not the same value
             return value
         return self._same.setdefault(value, value)
@@ -123,7 +123,7 @@ class Semantics:
             yield Candidate(action, None, None)
 
     def _delivered(self, action: Action, me: Record, inbox: Value) -> list[Any]:
-        """Return the messages on which a replica may take an action; [None] for a step of its own."""
+        """Return the messages on which a replica may take an action; [None] if the action needs no message."""
         if action.kind == "environment" or not isinstance(me, action.actors):
             return []
         if action.kind == "internal":
@@ -134,7 +134,7 @@ class Semantics:
         return [m for m in messages if isinstance(m, action.messages) and self.protocol.receives(me, m)]
 
     def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[Offer, ...]:
-        """Return what a replica may do, given its local state, its inbox and the shared state; remembered."""
+        """Return what a replica may do, given its local state, its inbox and the shared state; memoised."""
         key = (me, inbox, shared)
         found = self._offers.get(key)
         if found is None:
@@ -149,7 +149,17 @@ class Semantics:
                     yield Offer(action, message, steps)
 
     def context(self, state: State, action: Action, known: dict[str, Value]) -> dict[str, Value]:
-        """Return what an action may ask for besides its replica and message; `known` keeps it for the state."""
+        """Return `shared` and the projections that an action reads, by name.
+
+        Parameters
+        ----------
+        state
+            The state.
+        action
+            The action.
+        known
+            What is known of the state already. It is added to and returned, so that actions can share it.
+        """
         known.setdefault("shared", state.shared)
         for read in action.reads:
             if read.name not in known:
@@ -171,7 +181,17 @@ class Semantics:
     def steps(
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
     ) -> tuple[Step, ...]:
-        """Return the steps that an action would take, enabled or not; remembered."""
+        """Return the steps that an action would take, enabled or not; memoised.
+
+        Parameters
+        ----------
+        action
+            The action.
+        me, message
+            The acting replica and the delivered message, or None.
+        given
+            `shared` and the projections that the action reads, by name; see `context`.
+        """
         key = (action.name, me, message, *[given[name] for name in action.asks])
         found = self._calls.get(key)
         if found is None:
@@ -182,7 +202,7 @@ class Semantics:
         return found
 
     def _hopeless(self, step: Step) -> bool:
-        """Whether a step spends more of a bound than there ever is: at bound 0 a feature costs nothing."""
+        """Whether a step spends more of a bound than its limit: with a limit of 0 a feature costs nothing."""
         bounds = self.protocol.bounds
         return any(step.spends.count(name) > bounds[name] for name in step.spends) or any(
             bounds[name] == 0 for name in step.needs
@@ -228,9 +248,18 @@ class Semantics:
                 yield Transition(taken.action, key, taken.message, Step(spends=taken.spends), target)
 
     def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | Refusal:
-        """Return the state that a step leads to, or why it is not enabled.
+        """Return the state to which a step leads, or the reason for which it is not enabled.
 
-        A step is enabled only if everything in it is: bounds have something left, and the network refuses nothing.
+        A step is enabled only if all its parts are: bounds have something left, and the network refuses nothing.
+
+        Parameters
+        ----------
+        state
+            The state before the step.
+        actor, message
+            The id of the acting replica and the delivered message, or None.
+        step
+            The step.
         """
         spent = state.spent
         if step.needs or step.spends:
@@ -271,7 +300,7 @@ class Semantics:
             return self._inboxes[key]
 
     def _with_inbox(self, inboxes: Map[Any, Any], key: Value, inbox: Value) -> Map[Any, Any]:
-        """Return the inboxes with one replaced; an inbox as if nothing was ever sent to it is left out."""
+        """Return the inboxes with one replaced, or left out if it is empty."""
         return inboxes.without(key) if inbox == self.network.empty else inboxes.put(key, inbox)
 
     def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | Refusal:
@@ -288,7 +317,7 @@ class Semantics:
     # Properties
 
     def holds(self, prop: Property, state: State) -> bool:
-        """Return whether a state property is true of a state; remembered for each distinct thing that it reads."""
+        """Return whether a state property is true of a state; memoised for each distinct input."""
         if "message" in prop.asks or "state" in prop.asks or any(read.of_inbox for read in prop.reads):
             return self._holds(prop, state)
         key = (prop.name, state.replicas, state.shared if "shared" in prop.asks else None)
@@ -321,7 +350,15 @@ class Semantics:
         return True
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
-        """Return whether a step property is true of a step, for every replica that the step changed."""
+        """Return whether a step property is true of every replica that a step changes.
+
+        Parameters
+        ----------
+        prop
+            The property.
+        before, after
+            The states before and after the step.
+        """
         kinds = prop.kinds("before")
         for key, replica in after.replicas.items():
             old = before.replicas.get(key)

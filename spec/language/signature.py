@@ -1,7 +1,7 @@
-"""What a protocol's method asks for, read from its parameters.
+"""Reads from the parameters of a protocol's method what the method depends on.
 
-A method names what it reads as parameters: `me`, `peer`, `message`, `shared`, `state`, or a projection that its
-decorator declares with `reads=`. Engines pass exactly that, so what a method does not name it cannot depend on.
+The parameters are `me`, `peer`, `message`, `shared`, `state`, or projections that the decorator declares with
+`reads=`. Engines pass exactly these, so a method cannot depend on anything else.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kraftcheck.spec.values import Record
 
 
 class Projection(NamedTuple):
-    """What others may read of each replica, or of each inbox: a named function of it.
+    """A named function of each replica, or of each inbox, that others may read.
 
     Attributes
     ----------
     name
-        The parameter by which an action or a property asks for it, as a map from the replica's id.
+        The parameter that asks for it. Its value is a map from the replica's id.
     function
         Takes the protocol and the replica (or, with `of_inbox`, the messages under way to it).
     of_inbox
@@ -33,7 +33,7 @@ class Projection(NamedTuple):
 
 
 def projection(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a method as a projection: what `reads=` may declare that an action sees of every replica.
+    """Mark a method as a projection: something of every replica that an action or a property may read.
 
     The method takes the replica, `(self, me)`, or the messages under way to it, `(self, messages)`. An engine
     evaluates it once for each distinct input.
@@ -46,7 +46,7 @@ def projection(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str) -> tuple[Projection, ...]:
-    """Return the projections of a `reads=`, which may be one or several."""
+    """Return the projections that a `reads=` lists."""
     functions = [reads] if callable(reads) else list(reads)
     for function in functions:
         if not hasattr(function, "projection"):
@@ -69,7 +69,7 @@ def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tupl
     Raises
     ------
     ProtocolError
-        For a parameter that nothing provides, naming what could be asked for.
+        If nothing provides a parameter. The message lists what a method can ask for.
     """
     names = tuple(list(inspect.signature(function).parameters)[1:])
     offered = (*allowed, *(read.name for read in reads))
@@ -88,7 +88,7 @@ def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Rec
     Raises
     ------
     ProtocolError
-        For an annotation that cannot be resolved where the method is defined.
+        If the annotation cannot be resolved.
     """
     try:
         closure = inspect.getclosurevars(function).nonlocals if hasattr(function, "__code__") else {}

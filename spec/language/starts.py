@@ -1,32 +1,31 @@
-"""Where a search starts: the protocol's initial states, or the end of a named scenario."""
+"""The states from which a search starts: the protocol's initial states, or the end of a named scenario."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import camel_case
+from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value
 
-if TYPE_CHECKING:
-    from kraftcheck.spec.language.semantics import Semantics, Transition
-
 
 class Take(NamedTuple):
-    """One step of a scenario: the action, and as much of the rest as is needed to tell it from others.
+    """One step of a scenario: an action, and as much more as tells the step from others.
 
     Attributes
     ----------
     action
         The action's name.
     actor
-        The id of who takes it, or None for anyone.
+        The id of the replica that takes it; None for any.
     message
         Fields that the delivered message must have.
     result
-        What must be true of the next state, given the acting replica's next state; for choices within an action.
+        A predicate of the acting replica's next state (without a replica: of the next state), which tells apart the
+        steps of an action that chooses.
     """
 
     action: str
@@ -38,21 +37,33 @@ class Take(NamedTuple):
 def take(
     action: str, actor: Value = None, result: Callable[[Any], bool] | None = None, **message: Value
 ) -> Take:
-    """Return one step of a scenario: `take("HandleRequestVoteRequest", n2, source=n1)`."""
+    """Return one step of a scenario: `take("HandleRequestVoteRequest", n2, source=n1)`.
+
+    Parameters
+    ----------
+    action
+        The action's name.
+    actor
+        The id of the replica that takes it; None for any.
+    result
+        A predicate of the acting replica's next state (without a replica: of the next state).
+    **message
+        Fields that the delivered message must have.
+    """
     return Take(action, actor, message, result)
 
 
 def scenario(function: Callable[..., Iterator[Take]]) -> Callable[..., Iterator[Take]]:
-    """Mark a method as a named start: it yields the steps that lead there from the initial state.
+    """Mark a method as a scenario: it yields the steps that lead from the first initial state to a named start.
 
-    A `.cfg` names it under INIT, in camel case.
+    A `.cfg` names the start under INIT, in camel case.
     """
     function.scenario = camel_case(function.__name__)  # type: ignore[attr-defined]
     return function
 
 
 def start_names(protocol: type | object) -> dict[str, str]:
-    """Return the names that INIT may use, with the methods behind them."""
+    """Return the names that INIT may use, each with its method."""
     owner = protocol if isinstance(protocol, type) else type(protocol)
     names = {"Init": "initial"}
     for method in dir(owner):
@@ -75,7 +86,7 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
     Raises
     ------
     ProtocolError
-        Where a scenario has a step that is not enabled, naming the step.
+        If a step of a scenario is not enabled. The message names the step.
     """
     states = semantics.initial()
     if init == "Init":
@@ -88,12 +99,23 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 
 def follow(semantics: Semantics, state: State, chosen: Take, where: str = "the step") -> Transition:
-    """Return the transition that a scenario's step chooses out of a state.
+    """Return the transition that a step of a scenario chooses in a state.
+
+    Parameters
+    ----------
+    semantics
+        The protocol's semantics.
+    state
+        The state.
+    chosen
+        The step.
+    where
+        What an error calls the step.
 
     Raises
     ------
     ProtocolError
-        Where none fits, or several that lead to different states do.
+        If no transition fits, or several fit that lead to different states.
     """
     fitting = [t for t in semantics.transitions(state) if _fits(chosen, t)]
     if not fitting:

@@ -8,18 +8,18 @@ from kraftcheck.spec.values import Map, Record
 
 
 class State(Record):
-    """Everything at one moment.
+    """The replicas, the messages under way, the shared state and the bounds spent, at one moment.
 
     Attributes
     ----------
     replicas
         From a replica's id to its local state.
     inboxes
-        From a destination's id to the content of its inbox, for every destination ever sent to.
+        From a destination's id to the content of its inbox; empty inboxes are left out.
     shared
         The shared state, a record.
     spent
-        From the name of a bound to how much of it is used up.
+        From the name of a bound to how much of it is spent.
     """
 
     replicas: Map[Any, Any]

@@ -1,8 +1,8 @@
-"""What an action yields: the step it would take.
+"""Steps: what an action yields.
 
-A step says what changes and what it needs: the acting replica's next state, the message consumed, the messages
-sent, the shared fields written, other replicas written or created, and the bounds it spends. It is enabled only
-if all its parts are: see `kraftcheck.spec.language.semantics`.
+A step says what it changes and what it needs: the acting replica's next state, the message consumed, the messages
+sent, the shared fields written, other replicas written or created, and the bounds spent. It is enabled only if all
+its parts are: see `kraftcheck.spec.language.semantics`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kraftcheck.spec.values import Record, Value
 class Step(Record):
     """One outcome of an action, built by chaining.
 
-    Build it with `become`, `consume` or `Step()`, then add to it; every method returns a new step.
+    Begin with `become`, `consume` or `Step()` and add to it: every method returns a new step.
 
     Attributes
     ----------
     me
-        The acting replica's next state, or the empty tuple where it does not change.
+        The acting replica's next state; the empty tuple if it does not change.
     consumes
         Whether the delivered message is taken out of the network.
     sends
@@ -31,9 +31,9 @@ class Step(Record):
     writes
         Next states of other replicas; a replica whose id is new is created.
     spends
-        Names of bounds of which one is used up, once for each time that the name stands here.
+        Names of bounds of which one is spent; a name may be listed several times.
     needs
-        Names of bounds of which something must be left, without using it.
+        Names of bounds of which something must be left. It is not spent.
     """
 
     me: Any = ()
@@ -49,7 +49,7 @@ class Step(Record):
         return self.but(sends=self.sends + tuple(("send", message) for message in messages))
 
     def send_once(self, *messages: Record) -> Step:
-        """Send messages of which none was ever sent before; otherwise the whole step is disabled."""
+        """Send messages that were never sent before. If one of them was, the whole step is disabled."""
         return self.but(sends=self.sends + tuple(("send_once", message) for message in messages))
 
     def reply(self, response: Record) -> Step:
@@ -69,11 +69,11 @@ class Step(Record):
         return self.but(writes=self.writes + replicas)
 
     def spend(self, *bounds: str) -> Step:
-        """Use up one of each named bound; the step is disabled when nothing is left."""
+        """Spend one of each named bound. The step is disabled if nothing is left."""
         return self.but(spends=self.spends + bounds)
 
     def need(self, *bounds: str) -> Step:
-        """Require that something is left of each named bound, without using it."""
+        """Require that something is left of each named bound, and do not spend it."""
         return self.but(needs=self.needs + bounds)
 
 
@@ -81,10 +81,10 @@ Steps = Iterator[Step]
 
 
 def become(me: Record) -> Step:
-    """Return the step in which the acting replica's next state is `me`; a delivered message stays."""
+    """Return the step that makes `me` the acting replica's next state. A delivered message stays under way."""
     return Step(me=me)
 
 
 def consume(me: Record) -> Step:
-    """Return the step that takes the delivered message out of the network and makes `me` the next state."""
+    """Return the step that makes `me` the acting replica's next state and consumes the delivered message."""
     return Step(me=me, consumes=True)

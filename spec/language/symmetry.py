@@ -1,4 +1,4 @@
-"""Permutations of interchangeable model values, and states under them."""
+"""Permutations of interchangeable model values, and their effect on values."""
 
 from __future__ import annotations
 

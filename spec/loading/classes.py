@@ -18,10 +18,10 @@ ClassName = tuple[str, str]
 
 
 def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[ClassName, type]:
-    """Return the record and symbol classes that can be reached from a protocol.
+    """Return the record and symbol classes that values of a protocol may have.
 
-    These are the classes of the values of its initial states, those that its actions and symbols name, those defined
-    in its modules, and those that the fields of any of them are annotated with.
+    These are the classes of the values in its initial states, of its actions' messages and actors and of its symbols,
+    the classes in its modules, and those in the annotations of all these classes' fields.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
 def _annotations(cls: type[Record]) -> list[Any]:
     try:
         return list(field_types(cls).values())
-    except NameError:  # a class defined within a function; its values say what it is made of
+    except NameError:  # a class defined within a function: its classes are found in its values
         return []
 
 
@@ -65,7 +65,7 @@ def _classes_in(annotation: Any) -> Iterator[type]:
 
 
 def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules that a protocol is made of: its classes', and what these use of the same folder.
+    """Return the modules of a protocol's classes, and the modules of the same folders that these use.
 
     Parameters
     ----------
@@ -92,6 +92,6 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
 
 
 def source_of(module: ModuleType) -> Path | None:
-    """Return the file that a module was made of, or None where there is none."""
+    """Return the source file of a module, or None if it has none."""
     name = getattr(module, "__file__", None)
     return Path(name).resolve() if isinstance(name, str) else None

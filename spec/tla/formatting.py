@@ -1,8 +1,8 @@
-"""TLA+ values as text: writing them as TLC prints them, down to the line breaks.
+"""Writes TLA+ values as TLC prints them, down to the line breaks.
 
-TLC writes a value on one line if it fits there, and otherwise one element a line, in which the same rule
-is applied again. This module lays out the same lines. Source: what TLC prints, and the description of its
-layout in ``tlc2/pprint/Format.java`` of the tlaplus repository.
+TLC writes a value on one line if it fits. Otherwise it writes each element on lines of its own, to which the same
+rule applies. Sources: what TLC prints, and the description of the layout in ``tlc2/pprint/Format.java`` of the
+tlaplus repository.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def format_value(
     """Write a value as TLC does.
 
     Sets and functions are written in TLC's order of their elements and arguments, records in the order of their
-    fields. TLC orders strings, and so records of different fields, by when it first met them; here the
-    alphabet decides.
+    fields. One thing differs: TLC orders strings, and hence records with different fields, by when it first met them;
+    here they are in alphabetical order.
 
     Parameters
     ----------
@@ -46,11 +46,12 @@ def format_value(
     indent
         Columns by which all lines but the first are indented.
     style
-        ``"tlc2.15"`` for what TLC 2.15 of 2020 prints: it spells the empty function ``<< >>``. A value does not
-        tell an empty function from an empty sequence; by itself it is written as the one, within another as the other.
+        ``"tlc2.15"`` for the style of TLC 2.15 (2020), which writes the empty function as ``<< >>``. An empty function
+        and an empty sequence are the same value; a value of its own is written as the function, one within another as
+        the sequence.
     sort
-        Whether to sort the arguments of functions. If not, they are written in the order of the `Map`, which
-        is that of the text it was read from: TLC itself does not always sort them in what ``-simulate`` writes.
+        Whether to sort the arguments of functions. Otherwise they are in the order of the `Map`, which is that of the
+        text it was read from. TLC does not always sort them itself in what ``-simulate`` writes.
 
     Returns
     -------
@@ -60,7 +61,7 @@ def format_value(
     Raises
     ------
     TypeError
-        For something that is not a value.
+        If it is not a value.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def format_value(
 
 
 def one_line(value: Value) -> str:
-    """Write a value on one line, as TLC does where there is room.
+    """Write a value on one line, as TLC does if there is room.
 
     >>> one_line((1, frozenset({"b", "a"})))
     '<<1, {"a", "b"}>>'
@@ -85,7 +86,7 @@ def one_line(value: Value) -> str:
     Raises
     ------
     TypeError
-        For something that is not a value.
+        If it is not a value.
     """
     return _Boxes(sort=True).box(value).flat
 
@@ -110,7 +111,7 @@ _ATOM = _Brackets("", "", "")
 
 
 class _Box(NamedTuple):
-    """A value with its text on one line, and with what is in it."""
+    """A value as text on one line, and its parts."""
 
     flat: str
     brackets: _Brackets = _ATOM
@@ -189,9 +190,9 @@ def _is_laid_out(flat: str) -> bool:
 
 
 def _lay_out(box: _Box, room: int, after: int, newline: str) -> str:
-    """Break a value into lines of `room` columns, with `after` columns left at the end of the last one.
+    """Break a value into lines of `room` columns, leaving `after` columns at the end of the last one.
 
-    `newline` is the end of a line and the indent of the next one.
+    `newline` ends a line and indents the next one.
     """
     brackets = box.brackets
     if brackets is _ATOM or len(box.flat) <= room - after:

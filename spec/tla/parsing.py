@@ -1,13 +1,13 @@
-"""TLA+ values as text: reading what TLC prints.
+"""Reads TLA+ values as TLC prints them.
 
-A TLA+ value becomes a value of `kraftcheck.spec.values` in the plainest way there is:
+A TLA+ value becomes a value of `kraftcheck.spec.values`:
 
 ====================  =====================================================
 TLA+                  Python
 ====================  =====================================================
 ``3``, ``TRUE``       int, bool
 ``"text"``            str
-``n1``                ``ModelValue("n1")``, or what `names` says it stands for
+``n1``                ``ModelValue("n1")``, or what `names` has for it
 ``{a, b}``, ``1..3``  frozenset
 ``<<a, b>>``          tuple
 ``[x |-> a]``         ``Map`` with str keys, in the order of the text
@@ -35,13 +35,13 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Value, encode
 
 DEEPEST = 200
-"""Levels of nesting that a value may have: hashing and ordering recurse, and Python's own limit is 1,000 calls."""
+"""The most levels of nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""
 
 LARGEST_INTERVAL = 1_000_000
-"""Elements that an interval may have: ``1..2000000000`` is fifteen characters."""
+"""The most elements of an interval: ``1..2000000000`` takes only fifteen characters."""
 
 LONGEST_NUMBER = 1_000
-"""Digits that a number may have. TLC's own numbers have ten."""
+"""The most digits of a number. TLC's own numbers have at most ten."""
 
 _BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|<<|>>|[\[({\])}]')
 _ESCAPE = re.compile(r"\\(.)")
@@ -52,18 +52,18 @@ _FOUND_WIDTH = 40
 
 
 class TlaSyntaxError(InputError):
-    """A text is not what it should be, and this says where.
+    """A text that is not as expected, and the place.
 
     Parameters
     ----------
     file
-        The name of the file, or another word for where the text comes from.
+        The name of the file, or another name for the text.
     line, column
-        The place, both from 1.
+        The place, counted from 1.
     found
-        What is there, in a person's words.
+        What is there, described for people.
     expected
-        What should be there, in a person's words.
+        What should be there, described for people.
     """
 
     def __init__(self, file: str, line: int, column: int, found: str, expected: str) -> None:
@@ -79,13 +79,13 @@ class TlaSyntaxError(InputError):
 
 
 class ValueParser:
-    """Reads values. Build one and keep it where many texts are read with the same `names`.
+    """Reads values. Building a parser is slow: use one for all texts with the same `names`.
 
     Parameters
     ----------
     names
-        What an identifier stands for, such as the model values of a `.cfg` or the symbols of a protocol.
-        An identifier that is not in it becomes a `ModelValue` of that name.
+        The values of identifiers: the model values of a `.cfg`, the symbols of a protocol. Any other identifier
+        becomes a `ModelValue` of that name.
     """
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
@@ -100,9 +100,9 @@ class ValueParser:
         Parameters
         ----------
         text
-            The value, with nothing but white space around it. Lines may end in LF or CRLF.
+            The value, surrounded by nothing but white space. Lines may end in LF or CRLF.
         where
-            What to call the place in an error: the name of the file.
+            The name of the file, for errors.
         line, column
             Where in the file the text begins.
 
@@ -114,8 +114,8 @@ class ValueParser:
         Raises
         ------
         TlaSyntaxError
-            The text is not one value; or it is too large for its own good: nested deeper than `DEEPEST`,
-            an interval of more than `LARGEST_INTERVAL` elements, a number of more than `LONGEST_NUMBER` digits.
+            If the text is not one value, or the value is too large: nested deeper than `DEEPEST`, an interval of more
+            than `LARGEST_INTERVAL` elements, a number of more than `LONGEST_NUMBER` digits.
         """
         try:
             _reject_deep(text)
@@ -150,7 +150,14 @@ def parse_value(
     column: int = 1,
     names: Mapping[str, Value] | None = None,
 ) -> Value:
-    """Read one value, as `ValueParser.parse` does.
+    """Read one value.
+
+    Parameters
+    ----------
+    text, where, line, column
+        As `ValueParser.parse` takes them.
+    names
+        As `ValueParser` takes them.
 
     >>> sorted(parse_value("{1, 2, 3}"))
     [1, 2, 3]
@@ -158,29 +165,29 @@ def parse_value(
     Raises
     ------
     TlaSyntaxError
-        The text is not one value, or it is too large for its own good.
+        If the text is not one value, or the value is too large.
     """
     parser = shared_parser() if names is None else ValueParser(names)
     return parser.parse(text, where=where, line=line, column=column)
 
 
 def quoted(text: str) -> str:
-    """Return text in quotes, cut where it is too long to be read in an error."""
+    """Return text in quotes, cut if it is too long for an error message."""
     return repr(cut(str(text), _FOUND_WIDTH))
 
 
 @cache
 def shared_parser() -> ValueParser:
-    """Return the parser without `names`, which is built once: that takes longer than reading a value."""
+    """Return the parser without `names`. It is built once, since that takes longer than reading a value."""
     return ValueParser()
 
 
 class _RejectedError(Exception):
-    """The text is well-formed and yet not a value that we take: offset, what was found, what was expected."""
+    """The text is well-formed, but its value is refused: the offset, what was found, what was expected."""
 
 
 class _Builder(Transformer[Token, Value]):
-    """Makes values of what the grammar recognises. The parser calls it as it goes, so there is no tree."""
+    """Makes values of what the grammar recognises. The parser calls it as it goes and builds no tree."""
 
     def __init__(self, names: Mapping[str, Value]) -> None:
         super().__init__()
@@ -252,7 +259,7 @@ class _Builder(Transformer[Token, Value]):
 
 
 def as_function(pairs: Mapping[Value, Value]) -> Value:
-    """Return the value that a TLA+ function is: a tuple where its domain is 1..n, otherwise a `Map`.
+    """Return the value of a TLA+ function: a tuple if its domain is 1..n, otherwise a `Map`.
 
     >>> as_function({2: "b", 1: "a"})
     ('a', 'b')
@@ -272,7 +279,7 @@ def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:
 
 
 def _reject_mixed(offset: int, values: list[Value]) -> None:
-    """Reject values that Python takes for equal and TLA+ does not: ``TRUE`` is not 1."""
+    """Reject values that are equal in Python and not in TLA+: ``TRUE`` is not 1."""
     if len({encode(value) for value in values}) > len(frozenset(values)):
         raise _RejectedError(offset, "a mixture of numbers and TRUE or FALSE", "elements that can be compared")
 

@@ -1,13 +1,13 @@
-"""Records as TLA+ has them: what their fields are called there, and values on the way there.
+"""Encodes a protocol's values as TLA+ values, and says what the fields of its records are called in TLA+.
 
-A record is a TLA+ record whose field names are the class's in camel case. A record class may say otherwise:
+A record becomes a TLA+ record whose field names are those of the class in camel case. A class may declare otherwise:
 
 ``tla_prefix``
-    What stands before every field's name: with ``"m"``, `last_log_epoch` is ``mlastLogEpoch``.
+    A prefix of every field's name: with ``"m"``, `last_log_epoch` is ``mlastLogEpoch``.
 ``tla_names``
-    From a field to its whole name, where that does not follow.
+    From a field to its whole name, if that is another.
 ``tla_constants``
-    Fields that are the same in every record of the class, such as ``mtype``, with their values.
+    Fields that all records of the class have with the same values, such as ``mtype``.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.parsing import as_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names
 
-SHOWN = 60  # characters of a value that an error quotes
-NAMED = 20  # names that an error lists
+SHOWN = 60
+"""The most characters of a value that an error quotes."""
+
+NAMED = 20
+"""The most names that an error lists."""
 
 
 def camel(name: str) -> str:
-    """Return a field's name as TLA+ has it: `last_log_epoch` is `lastLogEpoch`."""
+    """Return a field's name in TLA+: `lastLogEpoch` for `last_log_epoch`."""
     first, *rest = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
 def quoted_value(value: Value) -> str:
-    """Return a TLA+ value, or one read from JSON, as an error quotes it."""
+    """Return a TLA+ value, or one read from JSON, as text for an error message."""
     try:
         text = one_line(value)
     except TypeError:
@@ -42,14 +45,14 @@ def quoted_value(value: Value) -> str:
 
 
 def few(names: Iterable[str]) -> str:
-    """Return names that a file gives, listed as an error lists them: not too many, none too long."""
+    """Return a list of names for an error message: not too many, and none too long."""
     listed = [cut(name, SHOWN) for name in names]
     more = len(listed) - NAMED
     return ", ".join(listed[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def tla_names(cls: type[Record]) -> dict[str, str]:
-    """Return what a record class's fields are called in TLA+, by attribute."""
+    """Return the TLA+ names of a record class's fields, by attribute."""
     prefix: str = getattr(cls, "tla_prefix", "")
     given: Mapping[str, str] = getattr(cls, "tla_names", {})
     return {name: given.get(name, prefix + camel(name)) for name in field_names(cls)}
@@ -64,15 +67,15 @@ def subclasses(cls: type[Record]) -> list[type[Record]]:
 
 
 class Encoder:
-    """Makes TLA+ values of a protocol's.
+    """Encodes a protocol's values as TLA+ values.
 
     Parameters
     ----------
     messages
-        The classes of messages. One that declares no `tla_constants` gets a field `type` with its name, as
-        the textbook specifications have it.
+        The classes of messages. One without `tla_constants` gets a field `type` with its name, as in textbook
+        specifications.
     symbols
-        For each symbol the model value that stands for it.
+        The model value that represents each symbol.
     """
 
     def __init__(self, messages: Iterable[type[Record]], symbols: Mapping[Symbol, ModelValue]) -> None:
@@ -93,7 +96,7 @@ class Encoder:
         return found
 
     def encode(self, value: Value) -> Value:
-        """Return a value as `spec.tla.parsing` reads it: records and functions as maps, symbols as model values."""
+        """Return a value as `kraftcheck.spec.tla.parsing` reads it: records as maps, symbols as model values."""
         kind = type(value)
         if kind in SCALARS:
             return value
@@ -117,7 +120,7 @@ class Encoder:
 
 
 class Shape(NamedTuple):
-    """How a record class looks in TLA+."""
+    """The fields of a record class in TLA+."""
 
     cls: type[Record]
     names: dict[str, str]

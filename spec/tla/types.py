@@ -1,7 +1,7 @@
-"""TLA+ values as values of declared types: how what a trace says is read.
+"""Decodes TLA+ values, as traces hold them, into a protocol's values.
 
-What a value is follows from its place: a field's annotation, and for records the names of their fields.
-Where two classes may stand in one place, they differ in fields, constants (`tla_constants`) or types; otherwise
+The type of a value follows from its place: a field's annotation and, for records, the names of their fields. Two
+classes that may occur in one place are told apart by fields, constants (`tla_constants`) or types; if they cannot be,
 the first of them is taken.
 """
 
@@ -20,23 +20,24 @@ from kraftcheck.spec.tla.records import Encoder, Shape, few, quoted_value, subcl
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
 
 Decode = Callable[[Value], Value]
-REMEMBERED = 200_000  # values that a reader of one type knows again
+MEMOISED = 200_000
+"""The most values that the reader of a type memoises."""
 
 
 class ViewError(InputError):
-    """A state as TLA+ variables that is not one of the protocol's; the message says where, and what was expected.
+    """TLA+ variables that are no state of the protocol. The message says where, and what was expected.
 
     Attributes
     ----------
     variable
         The variable's name.
     path
-        The place: the variable with the arguments and fields that lead there, `log[n1][2].epoch`.
+        The place: the variable, and the arguments and fields that lead there, `log[n1][2].epoch`.
     found, expected
-        What is there and what should be, in a person's words.
+        What is there and what should be, described for people.
     wrong_kind
-        Whether there is another kind of value altogether, such as a number where a set should be: then this is no
-        trace of the protocol. Otherwise it is a value of the right kind that the protocol does not have there.
+        Whether it is another kind of value altogether, such as a number instead of a set: then this is no trace of
+        the protocol. Otherwise the value is of the right kind, but the protocol does not have it there.
     """
 
     def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
@@ -52,7 +53,7 @@ class ViewError(InputError):
 
 
 class MismatchError(Exception):
-    """A value is not of a type. Whoever reads its surroundings adds where it stands, from the inside outwards."""
+    """A value that is not of a type. The readers of the values around it add its place, from the inside outwards."""
 
     def __init__(self, found: str, expected: str, *, wrong_kind: bool = True) -> None:
         super().__init__(found, expected)
@@ -62,22 +63,22 @@ class MismatchError(Exception):
         self.path: list[str] = []
 
     def inside(self, place: str) -> MismatchError:
-        """Return this error as one of the value around it."""
+        """Return this error with a part of the path put before its own."""
         self.path.insert(0, place)
         return self
 
 
 class Decoder:
-    """Makes values of declared types of TLA+ values.
+    """Decodes TLA+ values into values of declared types.
 
     Parameters
     ----------
     encoder
-        The way there.
+        The encoder whose values are decoded.
     names
         The protocol's model values and symbols, by name.
     records
-        The classes that may stand where the declared type is `Record` itself.
+        The classes that may occur where the declared type is `Record` itself.
     untyped
         Whether values are those of TLC's JSON: objects and arrays, model values as strings, and keys as TLA+ text.
     """
@@ -100,7 +101,7 @@ class Decoder:
         self._of_keys = Decoder(encoder, names, self._records) if untyped else self  # text is typed once it is parsed
 
     def of(self, kind: Any) -> Decode:
-        """Return the function that reads values of a type; it raises `MismatchError` for any other."""
+        """Return the function that reads values of a type. It raises `MismatchError` for other values."""
         found = self._decoders.get(kind)
         if found is None:
             found = self._decoders[kind] = self._make(kind)
@@ -142,7 +143,7 @@ class Decoder:
         return self._model_values[name]
 
     def _name(self, value: Value) -> str | None:
-        """Return the name that a model value or a symbol is known by, None for anything else."""
+        """Return the name of a model value or a symbol; None for anything else."""
         if isinstance(value, ModelValue):
             return value.name
         return value if self._untyped and isinstance(value, str) else None
@@ -167,7 +168,7 @@ class Decoder:
                 raise MismatchError(quoted_value(value), "a set")
             return frozenset([_inside(_element, item, element, item) for item in value])
 
-        return self._remembered(decode)
+        return self._memoised(decode)
 
     def _sequence(self, kinds: tuple[Any, ...]) -> Decode:
         fixed = None if kinds[-1:] == (Ellipsis,) else [self.of(kind) for kind in kinds]
@@ -184,7 +185,7 @@ class Decoder:
             items = zip(range(1, len(value) + 1), readers, value, strict=True)
             return tuple([_inside(_argument, number, read, item) for number, read, item in items])
 
-        return self._remembered(decode)
+        return self._memoised(decode)
 
     def _map(self, key_kind: Any, kind: Any) -> Decode:
         read = self.of(kind)
@@ -193,10 +194,10 @@ class Decoder:
             pairs = self.pairs(value, text_keys=key_kind is not str)
             return Map([(self.argument(key_kind, key), _inside(_argument, key, read, item)) for key, item in pairs])
 
-        return self._remembered(decode)
+        return self._memoised(decode)
 
     def argument(self, kind: Any, key: Value) -> Value:
-        """Read an argument of a function, as `pairs` gives it."""
+        """Read an argument of a function, as `pairs` returns it."""
         try:
             return self._of_keys.of(kind)(key)
         except MismatchError as error:
@@ -204,14 +205,14 @@ class Decoder:
             raise error.inside(_argument(key)) from None
 
     def pairs(self, value: Value, *, text_keys: bool) -> list[tuple[Value, Value]]:
-        """Return the arguments and values of a function that is not read yet.
+        """Return the arguments and values of a function, which are not read yet.
 
         Parameters
         ----------
         value
-            The function; one with the domain 1..n is a sequence.
+            The function. One with the domain 1..n is a sequence.
         text_keys
-            Whether the keys of a JSON object are TLA+ text, as they are unless all are strings.
+            Whether the keys of a JSON object are TLA+ text, as they are unless all arguments are strings.
         """
         if isinstance(value, dict) and self._untyped:
             return [(self._key(key) if text_keys else key, item) for key, item in value.items()]
@@ -255,10 +256,10 @@ class Decoder:
             assert wrong is not None
             raise wrong
 
-        return self._remembered(decode)
+        return self._memoised(decode)
 
-    def _remembered(self, decode: Decode) -> Decode:
-        """Return a reader that knows a value which it has read: not by equality, since TRUE is equal to 1 in Python."""
+    def _memoised(self, decode: Decode) -> Decode:
+        """Return a memoised reader. It knows values by identity, since True equals 1 in Python."""
         if self._untyped:  # what JSON gives can change
             return decode
         known: dict[int, tuple[Value, Value]] = {}
@@ -268,24 +269,24 @@ class Decoder:
             if found is not None:
                 return found[1]
             result = decode(value)
-            if len(known) >= REMEMBERED:
+            if len(known) >= MEMOISED:
                 known.clear()
-            known[id(value)] = (value, result)  # holding the value keeps its id from being another's
+            known[id(value)] = (value, result)  # while the value is held, no other has its id
             return result
 
         return read
 
     def _later(self, kind: Any) -> Decode:
-        """Return the reader of a type that may be the one being made: records may hold records of their own class."""
+        """Return a reader of a type that may not be ready yet: a record may hold records of its own class."""
         return lambda value: self.of(kind)(value)
 
     def _shape(self, cls: type[Record]) -> Shape:
         return Shape(cls, tla_names(cls), self._encoder.constants(cls))
 
     def _classes(self, kinds: Iterable[type[Record]]) -> list[type[Record]]:
-        """Return the classes whose records may stand where one of these is declared.
+        """Return the classes whose records may occur where one of these is declared.
 
-        A class is left out if a subclass beside it looks the same in TLA+: it is there to be derived from.
+        A class is left out if a subclass in its module looks the same in TLA+: it only serves as a base.
         """
         found: dict[type[Record], None] = {}
         for kind in kinds:
@@ -304,7 +305,7 @@ class Decoder:
         return type(found) is type(wanted) and found == wanted
 
     def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape], *, wrong_kind: bool) -> MismatchError:
-        """Return the error for a record that looks like none of the classes, by the one that it looks most like."""
+        """Return the error for a record that fits no class; it names the class that is most like it."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():
@@ -339,7 +340,7 @@ class Decoder:
         return decode
 
     def _anything(self, value: Value) -> Value:
-        """Read a value of no declared type: names that the protocol knows, and nothing that is a record."""
+        """Read a value of no declared type. Known names are read; nothing becomes a record."""
         name = self._name(value)
         if name is not None:
             return self._names.get(name, value)

@@ -1,9 +1,9 @@
-"""Every protocol's states as named TLA+ variables, and back.
+"""Converts a protocol's states to named TLA+ variables and back.
 
 There is one variable for each field of the replicas' records (`current_epoch` is ``currentEpoch``, a function over the
 replicas that have the field), one for the network (``messages``), one for each field of the shared record, and
 one for each bound, which counts what is spent of it (``_elections``, unless the bound names its counter).
-What records look like, and how a protocol says otherwise, is in `kraftcheck.spec.tla.records`.
+`kraftcheck.spec.tla.records` says what records look like, and how a protocol declares otherwise.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 >>> from kraftcheck.spec.tla.formatting import one_line
@@ -40,7 +40,7 @@ KIND = "kind"
 
 
 class _Replica(NamedTuple):
-    """A class of replicas: what its fields but `id` are called, and whether its name must be told to know it."""
+    """A class of replicas: the TLA+ names of its fields but `id`, and whether a variable must tell its name."""
 
     cls: type[Record]
     names: dict[str, str]
@@ -48,7 +48,7 @@ class _Replica(NamedTuple):
 
 
 class StateView:
-    """The states of one protocol as TLA+ variables.
+    """Converts the states of one protocol to TLA+ variables and back.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ class StateView:
     Raises
     ------
     ProtocolError
-        Where the protocol has no initial state.
+        If the protocol has no initial state.
     ViewError
-        Where two variables would have one name, or the network's discipline is none that a view is known of.
+        If two variables would have the same name, or there is no view of the network's discipline.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -115,7 +115,7 @@ class StateView:
         Raises
         ------
         ViewError
-            For a replica of a class that no action's annotation and no initial state shows to be one.
+            If a replica is of a class that neither an initial state nor an action's annotation has.
         """
         encode = self._encoder.encode
         functions: dict[str, dict[Value, Value]] = {name: {} for name in self._replica_names}
@@ -152,7 +152,7 @@ class StateView:
         return as_function(counts)
 
     def encode(self, value: Value) -> Value:
-        """Return one of the protocol's values, such as a replica's id, as it stands in the variables."""
+        """Return one of the protocol's values, such as a replica's id, as the variables hold it."""
         return self._encoder.encode(value)
 
     # And back
@@ -166,13 +166,13 @@ class StateView:
             The value of every variable, by name.
         untyped
             Whether values are those of TLC's `-dumpTrace json`: model values as strings, sets and sequences as
-            lists, functions and records as dicts, keys as TLA+ text. What a value is then follows from its place.
+            lists, functions and records as dicts, keys as TLA+ text. The type of a value then follows from its place.
 
         Raises
         ------
         ViewError
-            For a variable that is missing or that the protocol does not have, and for a value that is not of
-            the type declared for its place.
+            If a variable is missing, the protocol does not have it, or a value is not of the type declared for its
+            place.
         """
         for name in self.names:
             if name not in variables:
@@ -231,11 +231,11 @@ class StateView:
         raise wrong
 
     def _ids_are_text(self) -> bool:
-        """Whether replicas are known by strings, which makes their functions records."""
+        """Whether the ids of replicas are strings, so that functions over replicas are records."""
         return all(field_types(replica.cls)["id"] is str for replica in self._replicas)
 
     def _unlike(self, key: Value, has: set[str]) -> ViewError:
-        """Return the error for an argument that not all variables of a class of replicas have."""
+        """Return the error for an argument that some variables of a class of replicas have, and others have not."""
         near = min(self._replicas, key=lambda replica: len(set(_variables_of(replica)) ^ has))
         wanted = set(_variables_of(near))
         for name in self._replica_names:
@@ -311,8 +311,8 @@ def _union(classes: Iterable[type[Record]]) -> Any:
 def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
     """Return the classes of replicas: those of the initial states, and those that may act.
 
-    A class from which others derive is taken for one that only they are of, unless an initial state has one. Two
-    classes that have the same fields and the same type of `id` are told apart by a variable ``kind``.
+    A class with subclasses in its module counts only if an initial state has a replica of it. Two classes with the
+    same fields and the same type of `id` are told apart by a variable ``kind``.
     """
     classes = dict.fromkeys(type(replica) for state in starts for replica in state.replicas.values())
     for action in protocol.actions.values():

@@ -104,8 +104,8 @@ def test_actions_gained_and_lost(run, changed, tmp_path) -> None:
 def test_a_lost_action_is_only_told_where_both_were_searched(run, changed, tmp_path) -> None:
     found, _ = compared(run, changed, "same", "--max-depth", 1, code=20, tmp_path=tmp_path)
     assert [one["limit"] for one in found] == ["max_depth", "max_depth"]
-    base = compare_command.ComparedRun("base", None, "", result(A=1, B=0), None)  # type: ignore[arg-type]
-    stopped = compare_command.ComparedRun("v", None, "", result(A=0, B=1), 3)  # type: ignore[arg-type]
+    base = compare_command.ComparedRun("base", None, result(A=1, B=0), None)  # type: ignore[arg-type]
+    stopped = compare_command.ComparedRun("v", None, result(A=0, B=1), 3)  # type: ignore[arg-type]
     assert compare_command.changed_actions(base, stopped) == (["B"], None)
     assert compare_command.changed_actions(base, stopped._replace(seen_to=None)) == (["B"], ["A"])
     assert compare_command.changed_actions(base._replace(seen_to=3), stopped) == (["B"], ["A"])

@@ -16,6 +16,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -237,13 +238,9 @@ def parse(tool: TlcTool, spec: Path) -> None:
     InputError
         It does not parse, in the parser's words.
     """
-    command = [*_java(tool, spec.parent), "tla2sany.SANY", spec.name]
-    done = subprocess.run(
-        command, cwd=spec.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        text=True, errors="replace", check=False,
-    )  # fmt: skip
-    output = done.stdout
-    if "*** Errors:" in output or "Fatal errors" in output or "***Parse Error***" in output or done.returncode:
+    with _java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
+        output, _ = process.communicate()
+    if process.returncode or any(mark in output for mark in ("*** Errors:", "Fatal errors", "***Parse Error***")):
         raise InputError(f"{spec.name}: TLC cannot parse it: {_essence(output.splitlines())}")
 
 
@@ -279,32 +276,33 @@ def run(
         It did not get that far: it could not parse the specification or the `.cfg`, or failed otherwise.
     """
     folder = spec.parent
-    command = [*_java(tool, folder), "tlc2.TLC", "-workers", str(workers), "-coverage", "1"]
-    command += ["-metadir", str(folder / "states"), "-config", config.name, *options]
+    command = ["tlc2.TLC", "-workers", str(workers), "-coverage", "1", "-metadir", str(folder / "states")]
+    command += ["-config", config.name, *options]
     if dump is not None:
         command += ["-dump", "dot,actionlabels", str(dump)]
     result = TlcReport(folder / "tlc.log")
-    process = subprocess.Popen(
-        [*command, spec.name], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        text=True, errors="replace",
-    )  # fmt: skip
-    try:
+    with _java(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
         assert process.stdout is not None
-        with result.log.open("w", encoding="utf-8") as log:
-            errors = list(_errors(_kept(process.stdout, log.write), result, report))
+        errors = list(_errors(_kept(process.stdout, log.write), result, report))
         result.code = process.wait()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
     if not result.complete and result.violated is None:
         raise InputError(_failure(spec.name, result.code, errors))
     return result
 
 
-def _java(tool: TlcTool, folder: Path) -> list[str]:
+@contextmanager
+def _java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a program of TLC's in a folder, and see that it has ended."""
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
-    return [tool.java, *options, "-cp", tool.class_path]
+    process = subprocess.Popen(
+        [tool.java, *options, "-cp", tool.class_path, *arguments], cwd=folder, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()  # which does nothing to one that has ended
 
 
 def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:

@@ -66,9 +66,8 @@ class StateText:
             self._text.append(text)
             self._size += len(text)
             if self._size > LONGEST_VALUE:
-                raise TraceError(
-                    self._file, number, 1, "one that is longer", f"a value of at most {LONGEST_VALUE:,} characters"
-                )
+                expected = f"a value of at most {LONGEST_VALUE:,} characters"
+                raise TraceError(self._file, number, 1, "one that is longer", expected)
             return True
         conjunct = _CONJUNCT.match(text)
         if conjunct is None:
@@ -85,11 +84,9 @@ class StateText:
         """Read the value whose lines were taken last, if there is one."""
         if self._name is None:
             return
-        text = "\n".join(self._text) if len(self._text) > 1 else self._text[0]
         line, column = self._begins
-        value, fingerprint = self._cache.read(text, where=self._file, line=line, column=column)
-        self.variables[self._name] = value
-        self._fingerprints[self._name] = fingerprint
+        found = self._cache.read("\n".join(self._text), where=self._file, line=line, column=column)
+        self.variables[self._name], self._fingerprints[self._name] = found
         self._name = None
 
     @property
@@ -149,11 +146,10 @@ class StateText:
         if self._names is None:
             self._names = self.variables.keys()
         names = self._names
-        if missing := names - self.variables.keys():
-            found, expected = f"a state without '{min(missing)}'", "all the variables of the first state"
-            raise TraceError(self._file, self.line, 1, found, expected)
-        if more := self.variables.keys() - names:
-            found, expected = f"a state with '{min(more)}'", "only the variables of the first state"
+        missing, more = names - self.variables.keys(), self.variables.keys() - names
+        if missing or more:
+            found = f"a state without '{min(missing)}'" if missing else f"a state with '{min(more)}'"
+            expected = f"{'all' if missing else 'only'} the variables of the first state"
             raise TraceError(self._file, self.line, 1, found, expected)
         return self.state(number, label)
 

@@ -167,12 +167,8 @@ class Pipeline:
         return spark.createDataFrame(spark.sparkContext.parallelize(dealt, tasks), "path string")
 
     def _table(self, name: str) -> DataFrame:
-        spark = self._cluster.spark
-        folder = self._output.path / name
-        ddl = f"file string, {COLUMNS[name]}"
-        if not folder.is_dir():
-            return spark.createDataFrame([], ddl)
-        return spark.read.schema(f"{ddl}, batch int").parquet(str(folder.resolve()))
+        reader = self._cluster.spark.read.schema(f"file string, {COLUMNS[name]}, batch int")
+        return reader.parquet(str((self._output.path / name).resolve()))
 
     def _summary(self, files: int, new_files: int) -> Summary:
         from pyspark.sql import functions as f

@@ -104,9 +104,10 @@ class PipelineFolder(BatchFolder):
         super().__init__(path, {"format": FORMAT, **identity})
 
     def clean_up(self) -> None:
-        """Remove the staging folder, and batches that have no note."""
+        """Make the tables' folders; remove the staging folder, and batches that have no note."""
         self._remove(STAGING)
         for table in COLUMNS:
+            (self.path / table).mkdir(exist_ok=True)
             for batch in (self.path / table).glob("batch=*"):
                 if not self.note_file(self.path, int(batch.name.partition("=")[2])).exists():
                     shutil.rmtree(batch)
@@ -126,7 +127,6 @@ class PipelineFolder(BatchFolder):
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Make the staging folders of the three tables, written in so many seconds, a batch that counts."""
         for table in COLUMNS:
-            (self.path / table).mkdir(exist_ok=True)
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
         note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]}
         write_note(self.note_file(self.path, batch), note)

@@ -17,7 +17,7 @@ from typing import Any
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, encode, field_names
+from kraftcheck.spec.values import Map, Value, encode, field_names
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000
@@ -136,14 +136,10 @@ class FileReplayer:
 
 def name_of(state: State) -> bytes:
     """Return a name of a state that is the same everywhere: a hash of the names of its parts."""
-    whole = blake2b(digest_size=NAME_BYTES)
-    for kind, part in (("replicas", state.replicas), ("inboxes", state.inboxes)):
-        whole.update(kind.encode())
-        for name in sorted(starmap(_digest, part.items())):
-            whole.update(name)
-    whole.update(_digest("shared", state.shared))
-    whole.update(_digest("spent", state.spent))
-    return whole.digest()
+    names = [b"replicas", *sorted(starmap(_digest, state.replicas.items()))]
+    names += [b"inboxes", *sorted(starmap(_digest, state.inboxes.items()))]
+    names += [_digest("shared", state.shared), _digest("spent", state.spent)]
+    return blake2b(b"".join(names), digest_size=NAME_BYTES).digest()
 
 
 @lru_cache(maxsize=100_000)
@@ -161,13 +157,10 @@ def changed(before: State, after: State) -> Iterator[str]:
     """
     for key, replica in after.replicas.items():
         old = before.replicas.get(key)
-        if old is replica:
-            continue
-        if old is None or type(old) is not type(replica):
+        if type(old) is not type(replica):
             yield text_of(key)
-            continue
-        for name in _fields_that_differ(old, replica):
-            yield f"{text_of(key)}.{name}"
+        elif old is not replica:
+            yield from (f"{text_of(key)}.{name}" for name in _fields_that_differ(old, replica))
     yield from (text_of(key) for key in before.replicas if key not in after.replicas)
     for key in {**before.inboxes, **after.inboxes}:
         if before.inboxes.get(key) != after.inboxes.get(key):
@@ -178,7 +171,7 @@ def changed(before: State, after: State) -> Iterator[str]:
     yield from (name for name, used in spent.items() if before.spent.get(name) != used)
 
 
-def _fields_that_differ(one: Record, other: Record) -> Iterator[str]:
+def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
     return (name for name in field_names(type(other)) if getattr(one, name, None) != getattr(other, name))
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kraftcheck.explorer.result import Options, Violation
 from kraftcheck.explorer.tables.checkpoints.folder import STATES, Checkpoint
-from kraftcheck.explorer.tables.checkpoints.interned_values import FILES, Dictionary
+from kraftcheck.explorer.tables.checkpoints.interned_values import FILES, InternedValues
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
 from kraftcheck.explorer.tables.checkpoints.traces import decode_trace, encode_trace, value_of
 from kraftcheck.explorer.tables.learning.learner import Learner
@@ -79,7 +79,7 @@ class SearchCheckpoint:
         self._folder = Checkpoint(folder, identity, resume=resume, names=(STATES, *FILES))
         self._learner = learner
         self._starts = starts
-        self._values = Dictionary(learner, self._folder.files, reachable_classes(protocol, starts))
+        self._values = InternedValues(learner.interner, self._folder.files, reachable_classes(protocol, starts))
         self._every = options.checkpoint_every
         self._last = time.monotonic()
 
@@ -118,7 +118,7 @@ class SearchCheckpoint:
             Where the checkpoint does not fit together.
         """
         noted = dict(self._folder.noted)
-        self._learner.shape(type(self._starts[0].shared))
+        self._learner.interner.shape(type(self._starts[0].shared))
         try:
             self._values.load(noted.pop("ids"))
             length = sum(rows * columns * ID_BYTES for level in noted["levels"] for rows, columns in level)

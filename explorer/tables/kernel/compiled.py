@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraftcheck.explorer.tables.kernel.expand import expand_batch
-from kraftcheck.explorer.tables.kernel.resolve import resolve
+from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 
 KERNEL: tuple[Any, ...] = (expand_batch, resolve)
 """What takes longest to compile; the rest is called by it, or small."""

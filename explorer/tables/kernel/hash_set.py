@@ -1,24 +1,22 @@
 """A set of packed words: Robin Hood hashing with quotients."""
 
-# ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.directory import contents_of, row_info_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.packing import hash_words, pack
+from kraftcheck.explorer.tables.kernel.packing import hash_words
 
 MAX_LOAD = 0.8
 AHEAD = 16  # entries looked up together
 MAX_DISPLACEMENT = 254
 
 
-
 @inlined
 def base_place(h: Any, capacity: Any) -> Any:
+    """Return the place that a hash falls to."""
     return np.int64(((h & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
 
 
@@ -136,23 +134,30 @@ def insert_rows(
     return last, count, new_n, touched
 
 
+@inlined
+def read_entry(keys: Any, places: Any, at: Any, words: Any, n: Any) -> None:
+    """Write the packed words of the entry at a place, the rest included."""
+    stored, capacity = words.shape[1] - 1, len(places)
+    for w in range(stored):
+        words[n, w] = keys[at, w]
+    home = at - (np.int64(places[at]) - 1)
+    if home < 0:
+        home += capacity
+    rest = home - base_place(hash_words(words, n), capacity)
+    if rest < 0:
+        rest += capacity
+    words[n, stored] = np.uint64(rest)
+
+
 @jit
 def entries(keys: Any, places: Any, words: Any) -> Any:
     """Write the packed words of every entry of a partition, the rest included; return how many there are."""
     keys, places, words = bare(keys), bare(places), bare(words)
-    stored, capacity, n = words.shape[1] - 1, len(places), 0
-    for at in range(capacity):
+    n = 0
+    for at in range(len(places)):
         if places[at] == 0:
             continue
-        for w in range(stored):
-            words[n, w] = keys[at, w]
-        home = at - (np.int64(places[at]) - 1)
-        if home < 0:
-            home += capacity
-        rest = home - base_place(hash_words(words, n), capacity)
-        if rest < 0:
-            rest += capacity
-        words[n, stored] = np.uint64(rest)
+        read_entry(keys, places, at, words, n)
         n += 1
     return n
 
@@ -180,27 +185,6 @@ def mark(keys: Any, places: Any, words: Any, known: Any) -> None:
         at = locate(keys, places, words, i, home_of(words, i, capacity))
         if at >= 0:
             known[at] = 1
-
-
-@jit
-def sift(
-    t: Any, position: Any, width: Any, rows: Any, identity: Any, which: Any, keys: Any, places: Any, known: Any,
-    fresh: Any, words: Any,
-) -> Any:  # fmt: skip
-    """Find which of rows[which] are not known; write their numbers and their packed words, return how many.
-
-    All are entries of the partition; what identifies a row stands from column `identity` on.
-    """
-    contents, row_info = contents_of(t), row_info_of(t)
-    position, width, rows, which, known = bare(position), bare(width), bare(rows), bare(which), bare(known)
-    keys, places, fresh, words = bare(keys), bare(places), bare(fresh), bare(words)
-    capacity, n = len(places), 0
-    for i in which:
-        pack(row_info, contents, position, width, rows, i, identity, words, n)
-        if not known[locate(keys, places, words, n, home_of(words, n, capacity))]:
-            fresh[n] = i
-            n += 1
-    return n
 
 
 @jit

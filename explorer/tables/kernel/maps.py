@@ -1,6 +1,5 @@
 """Maps of integers to integers: arrays of pairs with open addressing; a key of -1 is free."""
 
-
 from __future__ import annotations
 
 from typing import Any

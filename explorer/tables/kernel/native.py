@@ -1,10 +1,4 @@
-"""Compiled functions: how they are compiled, cached on disk, and given memory that they do not own.
-
-Numba counts references to arrays, with atomic instructions, wherever one is given to an inlined function or handed on
-in a tuple. In a loop over states that costs more than the work, and worse where several threads share the tables. So
-the kernel sees *bare* arrays: the same memory, without an owner. The learner keeps it, and the kernel finds it through
-a *directory*, an array of three numbers for each table: address, rows, columns.
-"""
+"""Compiled functions: how they are compiled, cached on disk, and given memory that they do not own."""
 
 from __future__ import annotations
 
@@ -16,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
-from numba import njit, types
 from numba.core import cgutils as llvm_utilities
 from numba.core import imputils
 from numba.extending import intrinsic
@@ -25,9 +17,8 @@ from numba.extending import intrinsic
 cgutils: Any = llvm_utilities  # what Numba exports without annotations
 impl_ret_untracked: Any = imputils.impl_ret_untracked
 _numba: Any = numba
-carray, config = _numba.carray, _numba.config
+config = _numba.config
 
-ENTRY = 3  # numbers that the directory holds for each table
 _FOLDER = "kraftcheck"
 
 
@@ -56,12 +47,14 @@ def jit(function: Callable[..., Any]) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = CACHE
     try:
-        return njit(cache=True, nogil=True, boundscheck=False)(function)
+        return _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
     finally:
         config.CACHE_DIR = before
 
 
-inlined = njit(inline="always")
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a function that only compiled ones call, into each of them."""
+    return _numba.njit(forceinline=True, boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def _bare(context: Any, array: Any) -> Any:
@@ -78,52 +71,3 @@ def _bare(context: Any, array: Any) -> Any:
 
 
 bare: Any = intrinsic(_bare)
-
-
-def _pointer(context: Any, address: Any) -> Any:
-    """Return the pointer that a number is the address of."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
-
-    return types.voidptr(types.int64), generate
-
-
-pointer: Any = intrinsic(_pointer)
-
-
-def table(number: int, kind: Any, columns: int) -> Any:
-    """Return a compiled function that finds a table in a directory, given the directory's address.
-
-    Parameters
-    ----------
-    number
-        Its place in the directory.
-    kind
-        Its NumPy type.
-    columns
-        0 for a table of one dimension, -1 where the directory says how many there are.
-    """
-    first, last = ENTRY * number, ENTRY * (number + 1)
-    if columns == 0:
-
-        @inlined
-        def find_table(directory: Any) -> Any:
-            entry = carray(pointer(directory), last, np.int64)
-            return carray(pointer(entry[first]), entry[first + 1], kind)
-
-    elif columns < 0:
-
-        @inlined
-        def find_table(directory: Any) -> Any:
-            entry = carray(pointer(directory), last, np.int64)
-            return carray(pointer(entry[first]), (entry[first + 1], entry[first + 2]), kind)
-
-    else:
-
-        @inlined
-        def find_table(directory: Any) -> Any:
-            entry = carray(pointer(directory), last, np.int64)
-            return carray(pointer(entry[first]), (entry[first + 1], columns), kind)
-
-    return find_table

@@ -1,13 +1,12 @@
 """States as packed words: the bits of their ids side by side."""
 
-# ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.directory import contents_of, row_info_of
+from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.layout import C_NUMBER, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
@@ -15,9 +14,16 @@ from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 PARTITION_BITS = 6
 
 
+class PackingArrays(Arrays):
+    """Where the bits of each field of a packed state stand."""
+
+    position = array(np.int32)  # first bit of each field
+    width = array(np.int32)  # bits of each field
+
 
 @inlined
 def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> None:
+    """Set the bits of a field, which are 0."""
     w, s = position >> 6, position & 63
     words[place, w] |= value << np.uint64(s)
     if s + width > 64:
@@ -26,6 +32,7 @@ def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> N
 
 @inlined
 def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
+    """Return the value of a field."""
     w, s = position >> 6, position & 63
     value = words[place, w] >> np.uint64(s)
     if s + width > 64:
@@ -49,58 +56,60 @@ def owner_of(words: Any, place: Any) -> Any:
 
 
 @inlined
-def pack(
-    row_info: Any, contents: Any, position: Any, width: Any, states: Any, at: Any, column: Any, words: Any, place: Any
-) -> None:
+def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
     """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
-    for f in range(len(position)):
+    for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
-        value = np.uint64(row_info[field, R_IDENTITY] if f == 0 else contents[field, C_NUMBER])
-        put_bits(words, place, position[f], width[f], value)
+        value = np.uint64(t.row_info[field, R_IDENTITY] if f == 0 else t.contents[field, C_NUMBER])
+        put_bits(words, place, packing.position[f], packing.width[f], value)
 
 
 @jit
-def pack_all(
-    t: Any, position: Any, width: Any, states: Any, column: Any, words: Any, owner: Any
-) -> None:
+def pack_all(t: Any, packing: Any, states: Any, column: Any, words: Any, owner: Any) -> None:
     """Write the packed identity of each state, which stands from a column on, and the partition that owns it."""
-    contents, row_info = contents_of(t), row_info_of(t)
-    position, width, states = bare(position), bare(width), bare(states)
-    words, owner = bare(words), bare(owner)
+    states, words, owner = bare(states), bare(words), bare(owner)
     for i in range(len(states)):
-        pack(row_info, contents, position, width, states, i, column, words, i)
+        pack(t, packing, states, i, column, words, i)
         owner[i] = owner_of(words, i)
 
 
 @jit
-def repack(words: Any, position: Any, width: Any, again: Any, new_position: Any, new_width: Any, owner: Any) -> None:
+def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
     """Write packed words anew with other fields, and the partition that owns each."""
     words, again, owner = bare(words), bare(again), bare(owner)
-    position, width, new_position, new_width = bare(position), bare(width), bare(new_position), bare(new_width)
     for i in range(len(words)):
-        for f in range(len(position)):
-            put_bits(again, i, new_position[f], new_width[f], take_bits(words, i, position[f], width[f]))
+        repack_one(words, i, old, again, i, new)
         owner[i] = owner_of(again, i)
 
 
+@inlined
+def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) -> None:
+    """Write one state's packed words anew; fields that are new are empty."""
+    for w in range(again.shape[1]):
+        again[to, w] = np.uint64(0)
+    for f in range(len(old.position)):
+        value = take_bits(words, place, old.position[f], old.width[f])
+        put_bits(again, to, new.position[f], new.width[f], value)
+
+
 @jit
-def pack_states(states: Any, position: Any, width: Any, words: Any) -> None:
+def pack_states(states: Any, packing: Any, words: Any) -> None:
     """Write the packed words of states; the words must be zero."""
-    states, position, width, words = bare(states), bare(position), bare(width), bare(words)
+    states, words = bare(states), bare(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
-            put_bits(words, i, position[f], width[f], np.uint64(states[i, f]))
+            put_bits(words, i, packing.position[f], packing.width[f], np.uint64(states[i, f]))
 
 
 @jit
-def unpack_states(words: Any, position: Any, width: Any, states: Any) -> None:
+def unpack_states(words: Any, packing: Any, states: Any) -> None:
     """Write the states of packed words."""
-    states, position, width, words = bare(states), bare(position), bare(width), bare(words)
+    states, words = bare(states), bare(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
-            states[i, f] = take_bits(words, i, position[f], width[f])
+            states[i, f] = take_bits(words, i, packing.position[f], packing.width[f])
 
 
 @jit

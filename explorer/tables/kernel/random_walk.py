@@ -1,52 +1,44 @@
-"""Random walks."""
+"""Random walks: at each step one of the successors, drawn from a hash of the walk's seed and the step's number."""
 
-# ruff: noqa: D103 - the functions are documented where their contract is not plain from the name
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.directory import contents_of, row_info_of
+from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.layout import (
-    BAD,
-    C_BAD,
-    FULL,
-    MANY_SUCCESSORS,
-    MISSING,
-    OK,
-    PRUNED,
-    R_BAD,
-    R_FLAGS,
-    S_CODE,
-    STEP_BAD,
-    STEP_PRUNED,
-)
+from kraftcheck.explorer.tables.kernel.layout import FULL, MANY_SUCCESSORS, MISSING, OK, S_CODE
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.worker import verdict
 
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
 GOING, LONG_ENOUGH, STUCK, CUT_OFF = 0, 1, 2, 3  # how a walk stands; the last: every successor is pruned
 
 
+class WalkArrays(Arrays):
+    """Walks that are made together."""
+
+    taken = array(np.int32, -1)  # walk, place: the action that led there
+    broken = array(np.int32, -1)  # walk, property: the first place at which it is violated, or -1
+    length = array(np.int64)
+    status = array(np.int64)
+    refused = array(np.int64)  # successors of the last state that Python has refused
+    seeds = array(np.uint64)
+
 
 @jit
-def walk_on(
-    t: Any, of_rows: Any, of_contents: Any, path: Any, taken: Any, length: Any, status: Any, refused: Any, broken: Any,
-    seeds: Any, first: Any, last: Any, turn: Any, succ: Any, order: Any, keys: Any, needs: Any, stats: Any,
-) -> None:  # fmt: skip
-    """Go on with walks `first` to `last` by up to `turn` steps each; what is missing is noted in `needs`.
+def walk_on(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last: Any, turn: Any) -> None:
+    """Go on with walks `first` to `last` by up to `turn` steps each, or to a cache miss.
 
-    `path[w * depth + i]` is state `i` of walk `w`, `taken[w, i]` the action that led there, `broken[w, p]` the first
-    place at which property `p` is violated, or -1.
+    The worker's states are those along the walks: state i of walk w stands at w * depth + i.
     """
-    contents, row_info = contents_of(t), row_info_of(t)
-    of_rows, of_contents, path, taken = bare(of_rows), bare(of_contents), bare(path), bare(taken)
-    length, status, refused, broken = bare(length), bare(status), bare(refused), bare(broken)
-    seeds, succ, order, keys, needs, stats = bare(seeds), bare(succ), bare(order), bare(keys), bare(needs), bare(stats)
-    depth, columns = taken.shape[1], path.shape[1]
-    stats[S_CODE] = OK
+    path, taken, length, status, refused = worker.states, walks.taken, walks.length, walks.status, walks.refused
+    succ, depth = worker.succ, walks.taken.shape[1]
+    own_order, own_keys = np.zeros(len(succ), np.int64), np.zeros(len(succ), np.uint64)
+    order, keys = bare(own_order), bare(own_keys)
+    worker.stats[S_CODE] = OK
     for w in range(first, last):
         for _ in range(turn):
             if status[w] == GOING and length[w] >= depth:
@@ -54,21 +46,23 @@ def walk_on(
             if status[w] != GOING:
                 break
             at = w * depth + length[w] - 1
-            n = expand(t, path, at, succ, needs, stats)
+            n = expand(t, worker, at)
             if n == MISSING:
                 break
             if n == FULL:
-                stats[S_CODE] = MANY_SUCCESSORS
+                worker.stats[S_CODE] = MANY_SUCCESSORS
                 return
-            fitting = sort_successors(row_info, of_rows, of_contents, succ, n, columns, order, keys)
+            fitting = sort_successors(t, fingerprints, succ, n, order, keys)
             if fitting <= refused[w]:
                 status[w] = STUCK if n == 0 else CUT_OFF
                 break
-            k = choose(seeds[w], length[w], order, fitting, refused[w])
-            for c in range(columns):
+            k = choose(walks.seeds[w], length[w], order, fitting, refused[w])
+            for c in range(path.shape[1]):
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
-            note_broken(row_info, contents, succ, k, columns, broken, w, length[w])
+            bad, over, _ = verdict(t, succ, k)
+            note_broken(walks.broken, w, length[w], 0, STATE_BITS, bad)
+            note_broken(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
 
 
@@ -81,19 +75,17 @@ def draw_seeds(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> N
 
 
 @inlined
-def sort_successors(
-    row_info: Any, of_rows: Any, of_contents: Any, succ: Any, n: Any, columns: Any, order: Any, keys: Any
-) -> Any:
-    """Write the numbers of the successors that are not pruned, in a stable order; return how many there are."""
+def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
+    """Write the numbers of the successors that are not pruned, by their fingerprints; return how many there are."""
     fitting = 0
     for k in range(n):
-        if succ[k, 1] & STEP_PRUNED or row_info[succ[k, 2], R_FLAGS] & PRUNED:
+        if verdict(t, succ, k)[2]:
             continue
-        name = of_rows[succ[k, 2]]
-        for c in range(3, 2 + columns):
+        total = fingerprints.rows[succ[k, 2]]
+        for c in range(3, succ.shape[1]):
             if succ[k, c] != 0:
-                name += of_contents[succ[k, c]]
-        key = mix(name ^ mix(np.int64(succ[k, 0]) + 1))
+                total += fingerprints.contents[succ[k, c]]
+        key = mix(total ^ mix(np.int64(succ[k, 0]) + 1))
         j = fitting
         while j > 0 and keys[j - 1] > key:
             keys[j], order[j] = keys[j - 1], order[j - 1]
@@ -114,18 +106,8 @@ def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
 
 
 @inlined
-def note_broken(
-    row_info: Any, contents: Any, succ: Any, k: Any, columns: Any, broken: Any, w: Any, place: Any
-) -> None:
-    bad = row_info[succ[k, 2], R_BAD] if row_info[succ[k, 2], R_FLAGS] & BAD else np.int64(0)
-    for c in range(3, 2 + columns):
-        bad |= contents[succ[k, c], C_BAD]
-    over = np.int64(succ[k, 1]) >> 2 if succ[k, 1] & STEP_BAD else np.int64(0)
-    if bad:
-        for p in range(STATE_BITS):
-            if bad >> p & 1 and broken[w, p] < 0:
-                broken[w, p] = place
-    if over:
-        for p in range(STEP_BITS):
-            if over >> p & 1 and broken[w, STATE_BITS + p] < 0:
-                broken[w, STATE_BITS + p] = place
+def note_broken(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
+    """Note where a walk violates properties, unless it did before."""
+    for p in range(bits if mask else 0):
+        if mask >> p & 1 and broken[w, first + p] < 0:
+            broken[w, first + p] = place

@@ -1,44 +1,36 @@
 """The image of a state that stands for its orbit."""
 
-
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.directory import (
-    meta_of,
-    permuted_contents_of,
-    permuted_rows_of,
-    permuted_slots_of,
-    row_info_of,
-)
-from kraftcheck.explorer.tables.kernel.layout import M_PERMUTATIONS, NEED_IMAGES, NEED_IMAGES_OF, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.layout import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.notes import need
+from kraftcheck.explorer.tables.kernel.worker import miss
 
 
 @inlined
 def canonical(
-    permutations: Any, row_info: Any, permuted_rows: Any, permuted_contents: Any, permuted_slots: Any, states: Any,
-    at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any, needs: Any, stats: Any,
-) -> Any:  # fmt: skip
+    t: Any, worker: Any, states: Any, at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any
+) -> Any:
     """Write the least of a state's images under the symmetry group to best[place, to:]; False where one is not known.
 
     The state stands in states[at, column:]; `image` has room for as many columns.
     """
-    row = row_info[states[at, column], R_IDENTITY]
+    permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
+    row = t.row_info[states[at, column], R_IDENTITY]
     known = True
     if permuted_rows[row, 0] < 0:
-        need(needs, stats, NEED_IMAGES, row, 0, 0, 0, 0)
+        miss(worker, MISS_ROW_IMAGES, row, 0, 0, 0)
         known = False
     for c in range(1, columns):
         content = np.int64(states[at, column + c])
         if known and content != 0 and permuted_contents[content, 0] < 0:
-            need(needs, stats, NEED_IMAGES_OF, content, 0, 0, 0, 0)
+            miss(worker, MISS_CONTENT_IMAGES, content, 0, 0, 0)
             known = False
-    for g in range(permutations if known else 0):
+    for g in range(t.meta[M_PERMUTATIONS] if known else 0):
         image[0] = permuted_rows[row, g]
         if g > 0 and image[0] > best[place, to]:
             continue
@@ -58,12 +50,9 @@ def canonical(
 
 
 @jit
-def identify_all(t: Any, states: Any, out: Any, needs: Any, stats: Any) -> Any:
+def identify_all(t: Any, worker: Any, states: Any, out: Any) -> Any:
     """Write each state's canonical image beside it; the number of states whose images are not known."""
-    meta, row_info = meta_of(t), row_info_of(t)
-    permuted_rows, permuted_contents = permuted_rows_of(t), permuted_contents_of(t)
-    permuted_slots = permuted_slots_of(t)
-    states, out, needs, stats = bare(states), bare(out), bare(needs), bare(stats)
+    states, out = bare(states), bare(out)
     columns = states.shape[1]
     own_image = np.zeros(columns, np.int32)
     image = bare(own_image)
@@ -71,19 +60,15 @@ def identify_all(t: Any, states: Any, out: Any, needs: Any, stats: Any) -> Any:
     for i in range(len(states)):
         for c in range(columns):
             out[i, c] = states[i, c]
-        if not canonical(
-            meta[M_PERMUTATIONS], row_info, permuted_rows, permuted_contents, permuted_slots, states, i, 0, columns,
-            out, i, columns, image, needs, stats,
-        ):  # fmt: skip
+        if not canonical(t, worker, states, i, 0, columns, out, i, columns, image):
             unknown += 1
     return unknown
 
 
 @jit
 def least_images(
-    rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, permuted_rows: Any, permuted_contents: Any,
-    permuted_slots: Any, image: Any, least: Any,
-) -> None:  # fmt: skip
+    t: Any, rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, image: Any, least: Any
+) -> None:
     """Write for each state the least of its images under the symmetry group, by ids that are the same everywhere.
 
     `rows` and the images of their parts have the ids of this process; `controls`, `contents` and `slots` say what these
@@ -91,9 +76,8 @@ def least_images(
     first is what a view shows: `classes` numbers that by control row.
     """
     rows, controls, contents, slots, least = bare(rows), bare(controls), bare(contents), bare(slots), bare(least)
-    classes = bare(classes)
-    permuted_rows, permuted_contents = bare(permuted_rows), bare(permuted_contents)
-    permuted_slots, image = bare(permuted_slots), bare(image)
+    classes, image = bare(classes), bare(image)
+    permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
     for i in range(len(rows)):
         least_shown = np.int64(0)
         for g in range(permuted_rows.shape[1]):

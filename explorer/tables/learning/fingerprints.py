@@ -1,7 +1,7 @@
-"""Names of states that do not depend on the order in which values were discovered: sums of hashes of their parts.
+"""Fingerprints of states, which do not depend on the order in which values were discovered.
 
-A state's row of ids depends on what was learned before. Its stable name does not, nor on the process; equal states have
-equal names. It is what a random walk orders successors by, so that a walk can be made again.
+A state's row of ids depends on what was learned before. Its fingerprint does not, nor on the process; equal states have
+equal ones. A random walk orders successors by it, so that a walk can be made again.
 """
 
 from __future__ import annotations
@@ -12,68 +12,61 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.fingerprint import name_contents, name_rows
+from kraftcheck.explorer.tables.kernel.fingerprint import (
+    FingerprintArrays,
+    fingerprint_contents,
+    fingerprint_rows,
+)
 from kraftcheck.explorer.tables.kernel.layout import M_CONTENTS, M_ROWS, grown
-from kraftcheck.explorer.tables.learning.interner import Vocabulary
+from kraftcheck.explorer.tables.learning.growing_tables import widened
+from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.spec.values import Value, encode
 
-Hashes = NDArray[np.uint64]
 
-
-class StableNames:
-    """The names of the parts of states, kept up to date as more is learned.
+class Fingerprints(FingerprintArrays):
+    """The fingerprints of the parts of states, kept up to date as more is learned.
 
     Parameters
     ----------
-    vocabulary
-        What is known of the protocol's values.
+    learner
+        What is known of the protocol.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
-        self.of_rows: Hashes = np.zeros(1 << 10, np.uint64)
-        self.of_contents: Hashes = np.zeros(1 << 10, np.uint64)
-        self._of_locals: Hashes = np.zeros(1 << 8, np.uint64)
-        self._of_messages: Hashes = np.zeros(1 << 8, np.uint64)
-        self._of_slots: Hashes = np.zeros(1 << 4, np.uint64)
-        self._of_shared: Hashes = np.zeros((max(1, len(vocabulary.shared_names)), 1 << 6), np.uint64)
-        self._locals, self._messages, self._slots, self._rows, self._contents = 1, 0, 0, 0, 1
-        self._shared = [0] * len(vocabulary.shared_names)
+    def __init__(self, learner: Learner) -> None:
+        super().__init__()
+        self._interner = learner.interner
+        self._known = {"locals": 1, "messages": 0, "slots": 0, "rows": 0, "contents": 1}
+        self._shared = [0] * len(self._interner.shared_names)
+        self.shared = np.zeros((max(1, len(self._shared)), 1 << 6), np.uint64)
 
     def update(self) -> None:
-        """Name what was learned since the last time."""
-        known, a = self._vocabulary, self._vocabulary.a
-        self._of_locals, self._locals = _named(self._of_locals, known.locals, self._locals)
-        self._of_messages, self._messages = _named(self._of_messages, known.messages, self._messages)
-        self._of_slots, self._slots = _named(self._of_slots, list(known.slots), self._slots)
-        for column, values in enumerate(known.shared_values):
-            if len(values) > self._of_shared.shape[1]:
-                self._of_shared = np.pad(self._of_shared, ((0, 0), (0, len(values))))
+        """Make the fingerprints of what was learned since the last time."""
+        interner, meta = self._interner, self._interner.tables.meta
+        for name, values in (("locals", interner.locals), ("messages", interner.messages), ("slots", interner.slots)):
+            first = self._fit(name, len(values))
+            for number, value in enumerate([*values][first:], first):
+                getattr(self, name)[number] = fingerprint(value)
+        for column, values in enumerate(interner.shared_values):
+            if len(values) > self.shared.shape[1]:
+                self.shared = widened(self.shared, 2 * len(values))
             for number in range(self._shared[column], len(values)):
-                self._of_shared[column, number] = name_of((column, values[number]))
+                self.shared[column, number] = fingerprint((column, values[number]))
             self._shared[column] = len(values)
-        rows, contents = int(known.meta[M_ROWS]), int(known.meta[M_CONTENTS])
-        self.of_rows = grown(self.of_rows, rows)
-        name_rows(
-            known.meta, a["rows"], self._of_shared, self._of_slots, self._of_locals, self._rows, rows, self.of_rows
-        )
-        self.of_contents = grown(self.of_contents, contents)
-        name_contents(
-            a["contents"], a["content_items"], self._of_messages, self._contents, contents, self.of_contents
-        )
-        for content in range(self._contents, contents):
-            if content in known.content_values:  # more than counts: queues
-                self.of_contents[content] = name_of(known.content_values[content])
-        self._rows, self._contents = rows, contents
+        fingerprint_rows(interner.tables, self, self._fit("rows", int(meta[M_ROWS])), meta[M_ROWS])
+        first = self._fit("contents", int(meta[M_CONTENTS]))
+        fingerprint_contents(interner.tables, self, first, meta[M_CONTENTS])
+        for content in range(first, int(meta[M_CONTENTS])):
+            if content in interner.content_values:  # more than counts: queues
+                self.contents[content] = fingerprint(interner.content_values[content])
+
+    def _fit(self, name: str, count: int) -> int:
+        """Make room for the fingerprints of so many; return how many of them are made."""
+        array: NDArray[Any] = getattr(self, name)
+        setattr(self, name, grown(array, count))
+        made, self._known[name] = self._known[name], count
+        return made
 
 
-def name_of(value: Value) -> int:
+def fingerprint(value: Value) -> int:
     """Return the hash of a value's canonical encoding."""
     return int.from_bytes(blake2b(encode(value), digest_size=8).digest(), "little")
-
-
-def _named(names: Hashes, values: list[Any], first: int) -> tuple[Hashes, int]:
-    names = grown(names, len(values))
-    for number in range(first, len(values)):
-        names[number] = name_of(values[number])
-    return names, len(values)

@@ -1,64 +1,47 @@
-"""What the engine knows of a protocol, as integer tables, and how it learns more.
+"""Learns a protocol as integer tables.
 
 Values become dense ids. A handler is called once for each distinct input that it really reads; what it yields becomes
-outcome rows. The kernel notes what it misses; `Learner.answer` answers a batch of misses at once.
+outcomes. The kernel notes its cache misses, and `Learner.resolve` makes what is missing. What is above sees no array
+of this: the tables are an opaque handle, which the kernel's functions take.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kraftcheck.explorer.purity import PurityTest
-from kraftcheck.explorer.tables.kernel.layout import (
-    INBOX_VIEW,
-    KEY_LIMIT,
-    KIND,
-    LEAF,
-    M_MISSES,
-    M_NETWORK_STEPS,
-    M_PROPERTIES,
-    M_STEP_PROPERTIES,
-    ME,
-    MISS_OPERATION,
-    MISS_PATH,
-    MISS_ROOTS,
-    MISSING,
-    MOST_PROPERTIES,
-    MOST_STEP_PROPERTIES,
-    PEER,
-    REFUSED,
-    SHARED,
-    UNKNOWN,
-    VIEW,
-    grown,
-)
-from kraftcheck.explorer.tables.learning.interner import WHOLE, Vocabulary, within
-from kraftcheck.explorer.tables.learning.reads import LocalReader, Path, Question, SharedReader
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.arrays import Arrays
+from kraftcheck.explorer.tables.kernel.layout import MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
+from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
+from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
+from kraftcheck.explorer.tables.learning.interner import Interner, within
+from kraftcheck.explorer.tables.learning.outcomes import Outcomes
+from kraftcheck.explorer.tables.learning.reads import SharedReader
+from kraftcheck.explorer.tables.learning.recording import Recording
+from kraftcheck.explorer.tables.learning.tries import Impure, Tries
+from kraftcheck.explorer.tables.learning.views import InboxViews
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import call_action, evaluate_property
+from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.signature import Projection
+from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Map, Record, Value
+from kraftcheck.spec.values import Value
 
 
 class Root(NamedTuple):
     """What a trie decides: an action on a message by a replica, or a property."""
 
-    action: Action | None
-    me: Value
-    message: Value
-    prop: Property | None
+    owner: Action | Property
+    me: Value = None
+    message: Value = None
 
 
-class Learner(Vocabulary):
+class Learner:
     """Learns one protocol.
 
     Parameters
@@ -77,6 +60,17 @@ class Learner(Vocabulary):
         Names of one of the protocol's views and symmetries, or None.
     check_actions
         Whether to call handlers twice and compare.
+
+    Attributes
+    ----------
+    interner
+        The ids of the protocol's values.
+    state_properties, step_properties
+        Properties of states and of steps, in the order of their bits in masks.
+    action_names
+        The actions, in the order of their numbers.
+    handler_calls
+        How often the handler of each action was called.
     """
 
     def __init__(
@@ -91,95 +85,135 @@ class Learner(Vocabulary):
         symmetry: str | None = None,
         check_actions: bool = False,
     ) -> None:
-        self.judged = (*properties, *constraints)
-        self.step_judged = (*step_properties, *action_constraints)
-        within(len(self.judged) + len(message_properties), MOST_PROPERTIES, "properties of states")
-        within(len(self.step_judged), MOST_STEP_PROPERTIES, "properties of steps")
-        self.in_order = (*self.judged, *message_properties)
-        super().__init__(protocol, tuple(enumerate(self.in_order))[len(self.judged) :], view, symmetry)
+        local = (*properties, *constraints)
+        self.state_properties = (*local, *message_properties)
+        self.step_properties = (*step_properties, *action_constraints)
+        within(len(self.state_properties), MOST_PROPERTIES, "properties of states")
+        within(len(self.step_properties), MOST_STEP_PROPERTIES, "properties of steps")
+        self.protocol = protocol
+        self.interner = Interner(protocol, tuple(enumerate(self.state_properties))[len(local) :], view, symmetry)
         self.purity = PurityTest(protocol) if check_actions else None
-        self.actions = list(protocol.actions.values())
-        self.action_names = [*protocol.actions, *self.network.own_actions()]
+        self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.action_index = {name: i for i, name in enumerate(self.action_names)}
         self.handler_calls: Counter[str] = Counter()
-        self.deltas: dict[tuple[Any, ...], int] = {}
-        self.roots: dict[int, Root] = {}
-        self.branches: dict[tuple[int, int], int] = {}
-        self.reads_replicas: set[int] = set()
-        for i, prop in enumerate(self.judged):
+        self._inbox_views = InboxViews(self.interner.tables, self.interner.decode_content)
+        self._tries = Tries(self.interner, self._inbox_views)
+        self._outcomes = Outcomes(self.interner)
+        self._roots: dict[int, Root] = {}
+        self._reads_replicas: set[int] = set()
+        self.interner.slot_added = self._forget_replicas
+        tables = self.interner.tables
+        for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
-            self._set("properties", i, (self._property_root(prop), kind, int(i >= len(properties))))
-        for i, prop in enumerate(self.step_judged):
-            self._set("step_properties", i, (self._property_root(prop), int(i >= len(step_properties))))
-        self.meta[M_PROPERTIES] = len(self.judged)
-        self.meta[M_STEP_PROPERTIES] = len(self.step_judged)
-        self._delta((), ())
-        own = list(self.network.own_operations())
-        self.meta[M_NETWORK_STEPS] = len(own)
-        for j, (name, _, spends) in enumerate(own):
-            outcome = self._outcome(self.action_index[name], 0, False, [])
-            self._set("network_steps", j, (outcome, self._delta((), self._spending(Step(spends=spends)))))
+            tables.append("properties", (self._root(Root(prop)), kind, int(i >= len(properties))))
+        for i, prop in enumerate(self.step_properties):
+            tables.append("step_properties", (self._root(Root(prop)), int(i >= len(step_properties))))
+        own = list(protocol.network.own_operations())
+        for name, _, spends in own:
+            self._outcomes.add_network_step(self.action_index[name], spends)
+        tables.meta[layout.M_PROPERTIES] = len(local)
+        tables.meta[layout.M_STEP_PROPERTIES] = len(self.step_properties)
+        tables.meta[layout.M_NETWORK_STEPS] = len(own)
 
-    def _property_root(self, prop: Property) -> int:
-        node = self._node()
-        self.roots[node] = Root(None, None, None, prop)
-        if prop.reads:
-            self.reads_replicas.add(node)
-        return node
+    @property
+    def tables(self) -> Arrays:
+        """What the kernel's functions take."""
+        return self.interner.tables
 
-    def slot_added(self) -> None:
-        """Forget what was learned of all replicas: it does not cover the new slot."""
-        for node in self.reads_replicas:
-            self._forget(node)
+    @property
+    def width(self) -> int:
+        """Columns of a state's row."""
+        return self.interner.width
 
-    def _forget(self, root: int) -> None:
-        for (node, answer), _ in list(self.branches.items()):
-            if node == root:
-                del self.branches[node, answer]
-                self._put("branches", node << 32 | answer, int(MISSING))
-        self.a["nodes"][root, KIND] = UNKNOWN
+    @property
+    def permutations(self) -> int:
+        """Elements of the symmetry group."""
+        return len(self.interner.group)
 
-    # Answers
+    def counts(self) -> list[int]:
+        """Return how many ids each column of a state's row has."""
+        return self.interner.counts()
 
-    def answer(self, states: NDArray[np.int32]) -> None:
-        """Answer every miss that the kernel noted.
+    def encode_state(self, state: State) -> list[int]:
+        """Return a state's row of ids."""
+        return self.interner.encode_state(state)
+
+    def decode_state(self, row: Any) -> State:
+        """Return the state of a row."""
+        return self.interner.decode_state(row)
+
+    def mask_of(self, names: set[str], *, over_steps: bool) -> int:
+        """Return the mask of the properties of these names, of states or of steps."""
+        properties = self.step_properties if over_steps else self.state_properties
+        return sum(1 << bit for bit, prop in enumerate(properties) if prop.name in names)
+
+    def properties_in(self, mask: int, *, over_steps: bool) -> list[Property]:
+        """Return the properties of states, or of steps, that a mask stands for."""
+        properties = self.step_properties if over_steps else self.state_properties
+        return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
+
+    def resolve(self, workers: Sequence[WorkerArrays]) -> None:
+        """Make what workers missed, asking Python where need be.
 
         Parameters
         ----------
-        states
-            The rows that were being expanded; a miss that depends on inboxes names one of them.
+        workers
+            The workers; all were expanding the same states.
         """
-        n = int(self.meta[M_MISSES])
-        asked = dict.fromkeys(map(tuple, self.a["misses"][:n].tolist()))
-        self.meta[M_MISSES] = 0
+        tables = self.interner.tables
+        for worker in workers:
+            done, count = 0, int(worker.stats[layout.S_MISSES])
+            while done < count:
+                done = int(resolve(tables, worker, done, count))
+                if done < count:
+                    self._answer(worker)
+                    tables.grow()
+        self._answer(workers[-1])
+
+    # Answers
+
+    def _answer(self, worker: WorkerArrays) -> None:
+        tables = self.interner.tables
+        asked = dict.fromkeys(map(tuple, tables.asked[: tables.meta[layout.M_ASKED]].tolist()))
+        tables.meta[layout.M_ASKED] = 0
         for kind, a, b, c, d, e in asked:
-            if kind == MISS_ROOTS:
+            if kind == layout.ASK_ROOTS:
                 self._answer_roots(a, b)
-            elif kind == MISS_PATH:
-                self._answer_path(a, b, c, d, e, states)
-            elif kind == MISS_OPERATION:
+            elif kind == layout.ASK_PATH:
+                self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, 1:].tolist())
+            elif kind == layout.ASK_OPERATION:
                 self._answer_operation(a, b)
 
     def _answer_roots(self, local: int, number: int) -> None:
-        me = self.locals[local]
-        message = self.messages[number - 1] if number else None
+        me = self.interner.locals[local]
+        message = self.interner.messages[number - 1] if number else None
         nodes = []
-        for action in self.actions:
+        for action in self.protocol.actions.values():
             if not self._applies(action, me, message):
                 continue
             steps = self._call_alone(action, me, message)
             if steps is None:
-                node = self._node()
-                self.roots[node] = Root(action, me, message, None)
-                if action.reads:
-                    self.reads_replicas.add(node)
+                node = self._root(Root(action, me, message))
                 nodes.append(~node if any(read.of_inbox for read in action.reads) else node)
             elif steps:
-                node = self._node()
-                self._leaf(node, action, me, steps)
+                node = self._tries.node()
+                self._set_outcomes(node, action, me, steps)
                 nodes.append(node)
-        index = self._append("lists", (self._extend("list_nodes", nodes), len(nodes)))
-        self._put("roots", local << 32 | number, index)
+        tables = self.interner.tables
+        index = tables.append("lists", (tables.extend("list_nodes", nodes), len(nodes)))
+        tables.put("roots", local << 32 | number, index)
+
+    def _root(self, about: Root) -> int:
+        node = self._tries.node()
+        self._roots[node] = about
+        if about.owner.reads:
+            self._reads_replicas.add(node)
+        return node
+
+    def _forget_replicas(self) -> None:
+        """Forget what was learned of all replicas: it does not cover a new one."""
+        for node in self._reads_replicas:
+            self._tries.forget(node)
 
     def _applies(self, action: Action, me: Any, message: Any) -> bool:
         if me is None:
@@ -194,9 +228,9 @@ class Learner(Vocabulary):
         """Return the steps of an action that reads nothing else, or None where it does."""
         if action.reads:
             return None
-        assert self.shared_type is not None
+        assert self.interner.shared_type is not None
         try:
-            return self._call(action, me, message, {"shared": SharedReader(self.shared_type, _refuse)})
+            return self._call(action, me, message, {"shared": SharedReader(self.interner.shared_type, _refuse)})
         except Reads:
             return None
 
@@ -215,223 +249,39 @@ class Learner(Vocabulary):
             and not any(bounds[name] == 0 for name in step.needs)
         )
 
-    def _answer_path(
-        self, root: int, row: int, me: int, peer: int, index: int, states: NDArray[np.int32], slot: int = -1
-    ) -> None:
-        about = self.roots[root]
-        if self._resolved(root, row, me, peer, index, states):
-            return
-        path: Path = []
-        seen: set[Question] = set()
+    def _set_outcomes(self, node: int, action: Action, me: Any, steps: tuple[Step, ...]) -> None:
+        first = self._outcomes.add(self.action_index[action.name], me, steps)
+        self._tries.set_leaf(node, first, len(steps))
 
-        def note(question: Question, answer: int) -> None:
-            if question not in seen:
-                seen.add(question)
-                path.append((question, answer))
-
-        control = self.a["rows"][row].tolist()
-        given = self._projections(about, control, index, states, note)
-        first = len(self.bounds)
-
-        def read_shared(name: str) -> Value:
-            column = self.shared_names.index(name)
-            note((SHARED, first + column, 0), control[first + column])
-            return self.shared_values[column][control[first + column]]
-
-        assert self.shared_type is not None
-        given["shared"] = SharedReader(self.shared_type, read_shared)
-        if about.action is not None:
-            steps = self._call(about.action, about.me, about.message, given)
-            leaf = self._insert(root, path, about)
-            self._leaf(leaf, about.action, about.me, steps)
+    def _answer_path(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
+        if self._tries.has_leaf(root, row, me, peer, inboxes):
+            return  # another question of the same batch had the same answer
+        owner, actor, message = self._roots[root]
+        recording = Recording(self.interner, self._inbox_views, row, inboxes or [])
+        if isinstance(owner, Action):
+            steps = self._call(owner, actor, message, recording.given(owner))
+            self._set_outcomes(self._leaf(root, recording), owner, actor, steps)
         else:
-            assert about.prop is not None
-            holds = self._judge(about.prop, me, peer, given, note)
-            leaf = self._insert(root, path, about)
-            self.a["nodes"][leaf] = LEAF, int(holds), 0, 0
+            holds = recording.holds(owner, me, peer)
+            self._tries.set_leaf(self._leaf(root, recording), int(holds))
 
-    def _judge(
-        self, prop: Property, me: int, peer: int, given: dict[str, Value], note: Callable[[Question, int], None]
-    ) -> bool:
-        names = {ME: "before", PEER: "after"} if prop.over_steps else {ME: "me", PEER: "peer"}
-        for role, local in ((ME, me), (PEER, peer)):
-            name = names[role]
-            if name not in prop.asks:
-                continue
-            record = self.locals[local]
-            if "peer" not in prop.asks and not prop.over_steps:
-                note((VIEW, WHOLE, role), self._answer_of(WHOLE, local))
-                given[name] = record
-            else:
-                given[name] = LocalReader(record, self._noter(role, local, note))
-                kind = self._add_view(("class", ""), lambda r: type(r).__qualname__)
-                note((VIEW, kind, role), self._answer_of(kind, local))
-            if not isinstance(record, prop.kinds(name)):
-                return True
-        return evaluate_property(self.protocol, prop, given)
-
-    def _noter(
-        self, role: int, local: int, note: Callable[[Question, int], None]
-    ) -> Callable[[str | None], None]:
-        def read(name: str | None) -> None:
-            view = WHOLE if name is None else self._add_view(("field", name), lambda r: getattr(r, name, ()))
-            note((VIEW, view, role), self._answer_of(view, local))
-
-        return read
-
-    def _answer_of(self, view: int, local: int) -> int:
-        return int(self.a["views"][view, local])
-
-    def _projections(
-        self,
-        about: Root,
-        control: list[int],
-        index: int,
-        states: NDArray[np.int32],
-        note: Callable[[Question, int], None],
-    ) -> dict[str, Value]:
-        owner = about.action or about.prop
-        assert owner is not None
-        given: dict[str, Value] = {}
-        base = len(self.bounds) + len(self.shared_names)
-        for read in owner.reads:
-            if read.name not in owner.asks:
-                continue
-            values = {}
-            for key, slot in self.slots.items():
-                local = control[base + slot]
-                if read.of_inbox:
-                    number = self._inbox_view(read)
-                    content = int(states[index][1 + slot]) if 1 + slot < states.shape[1] else 0
-                    note((INBOX_VIEW, number, slot), self._inbox_answer(number, content))
-                    if local:
-                        inbox = self.decode_content(content)
-                        values[key] = read.function(self.protocol, self.network.deliverable(inbox))
-                    continue
-                view = self._add_view(("projection", read.name), _projecting(self.protocol, read))
-                note((VIEW, view, slot), self._answer_of(view, local))
-                if local:
-                    values[key] = read.function(self.protocol, self.locals[local])
-            given[read.name] = Map(values)
-        return given
-
-    def _inbox_view(self, read: Projection) -> int:
-        found = self.inbox_views.get(read.name)
-        if found is None:
-            found = self.inbox_views[read.name] = len(self.inbox_view_list)
-            self.inbox_view_list.append((read, {}))
-            table = self.a["inbox_views"]
-            if found >= len(table):
-                self.a["inbox_views"] = grown(table, found + 1, -1)
-        return found
-
-    def _inbox_answer(self, number: int, content: int) -> int:
-        table = self.a["inbox_views"]
-        if table[number, content] < 0:
-            read, ids = self.inbox_view_list[number]
-            value = read.function(self.protocol, self.network.deliverable(self.decode_content(content)))
-            table[number, content] = ids.setdefault((type(value), value), len(ids))
-        return int(table[number, content])
+    def _leaf(self, root: int, recording: Recording) -> int:
+        owner, actor, message = self._roots[root]
+        try:
+            return self._tries.insert(root, recording.path)
+        except Impure:
+            problem = "is not pure: on the same input it read something else than before"
+            if isinstance(owner, Action):
+                raise ActionError(owner, self.protocol, actor, message, problem) from None
+            raise AssertionError(f"property {owner.name} {problem}") from None
 
     def _answer_operation(self, content: int, op: int) -> None:
-        name, message = self.operation_names[op]
-        after = self.network.apply(name, self.decode_content(content), self.messages[message])
-        slot = int(self.a["operations"][op, 0])
-        result = int(REFUSED) if after is None else self.content(slot, after)
-        self._put("operated", content << 24 | op, result)
-
-    # Tries
-
-    def _node(self) -> int:
-        return self._append("nodes", (UNKNOWN, 0, 0, 0))
-
-    def _resolved(
-        self, root: int, row: int, me: int, peer: int, index: int, states: NDArray[np.int32]
-    ) -> bool:
-        """Whether the trie leads to a leaf by now: another miss of the same batch may have answered this one."""
-        base = len(self.bounds) + len(self.shared_names)
-        node: int | None = root
-        while node is not None:
-            kind, a, b, _ = self.a["nodes"][node].tolist()
-            if kind in (UNKNOWN, LEAF):
-                return bool(kind == LEAF)
-            if kind == SHARED:
-                answer = int(self.a["rows"][row, a])
-            elif kind == VIEW:
-                local = me if b == ME else peer if b == PEER else int(self.a["rows"][row, base + b])
-                answer = self._answer_of(a, local)
-            elif index < 0:
-                return False
-            else:
-                answer = self._inbox_answer(a, int(states[index][1 + b]) if 1 + b < states.shape[1] else 0)
-            node = self.branches.get((node, answer))
-        return False
-
-    def _insert(self, root: int, path: Path, about: Root) -> int:
-        """Lay a path of questions and answers; return the node at its end."""
-        node = root
-        for (kind, a, b), answer in path:
-            current = self.a["nodes"][node].tolist()
-            if current[KIND] == UNKNOWN:
-                self.a["nodes"][node] = kind, a, b, 0
-            elif current[:3] != [kind, a, b]:
-                self._impure(about)
-            child = self.branches.get((node, answer))
-            if child is None:
-                child = self.branches[node, answer] = self._node()
-                self._put("branches", node << 32 | answer, child)
-            node = child
-        if self.a["nodes"][node, KIND] not in (UNKNOWN, LEAF):
-            self._impure(about)
-        return node
-
-    def _impure(self, about: Root) -> None:
-        problem = "is not pure: on the same input it read something else than before"
-        if about.action is not None:
-            raise ActionError(about.action, self.protocol, about.me, about.message, problem)
-        raise AssertionError(f"property {about.prop and about.prop.name} {problem}")
-
-    # Outcomes
-
-    def _leaf(self, node: int, action: Action, me: Any, steps: tuple[Step, ...]) -> None:
-        made = [self._made(action, me, step) for step in steps]
-        start = self.used["outcomes"]
-        for outcome in made:
-            self._outcome(*outcome)
-        self.a["nodes"][node] = LEAF, start, 0, len(made)
-
-    def _made(self, action: Action, me: Any, step: Step) -> tuple[int, int, bool, list[int]]:
-        operations = [self.operation(name, self.message(message)) for name, message in step.sends]
-        assigned: dict[int, int] = {}
-        written = [*step.writes] if step.me == () or step.me == me else [step.me, *step.writes]
-        slots = [(self.slot(replica.id), self.local(replica)) for replica in written]
-        base, first = len(self.bounds) + len(self.shared_names), len(self.bounds)
-        for slot, local in slots:
-            assigned[base + slot] = local
-        for name, value in step.puts:
-            column = self.shared_names.index(name)
-            assigned[first + column] = self.shared_id(column, value)
-        delta = self._delta(tuple(sorted(assigned.items())), self._spending(step))
-        return self.action_index[action.name], delta, step.consumes, operations
-
-    def _spending(self, step: Step) -> tuple[tuple[int, int], ...]:
-        amounts = Counter(step.spends)
-        spent = [(self.bounds.index(name), amount) for name, amount in amounts.items()]
-        return tuple(sorted(spent + [(self.bounds.index(name), 0) for name in step.needs]))
-
-    def _delta(self, assigned: tuple[tuple[int, int], ...], spending: tuple[tuple[int, int], ...]) -> int:
-        found = self.deltas.get((assigned, spending))
-        if found is None:
-            found = self.deltas[assigned, spending] = len(self.deltas)
-            within(found, KEY_LIMIT, "different changes")
-            first = self._extend("assignments", assigned)
-            spent = self._extend("spendings", spending)
-            self._set("deltas", found, (first, len(assigned), spent, len(spending)))
-        return found
-
-    def _outcome(self, action: int, delta: int, consumes: bool, operations: list[int]) -> int:
-        first = self._extend("outcome_operations", operations)
-        return self._append("outcomes", (action, delta, int(consumes), first, len(operations)))
+        interner = self.interner
+        name, message = interner.operations[op]
+        after = interner.network.apply(name, interner.decode_content(content), interner.messages[message])
+        slot = int(interner.tables.operations[op, 0])
+        result = int(REFUSED) if after is None else interner.content(slot, after)
+        interner.tables.put("operated", content << 24 | op, result)
 
 
 class Reads(BaseException):
@@ -440,7 +290,3 @@ class Reads(BaseException):
 
 def _refuse(name: str) -> Value:
     raise Reads
-
-
-def _projecting(protocol: Protocol, read: Projection) -> Callable[[Record], Value]:
-    return lambda record: read.function(protocol, record)

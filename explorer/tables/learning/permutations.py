@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 from kraftcheck.explorer.identity import Permutation
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values
 
 Rebuild = Callable[[Value], Value]
@@ -94,3 +96,55 @@ def _remembering(permutation: Permutation) -> Rebuild:
         return type(value)(*map(image, field_values(value)))
 
     return image
+
+
+class Orbits:
+    """Interns the images of values, and notes which is which.
+
+    Parameters
+    ----------
+    images
+        The images under the group.
+    tables
+        Where they are noted.
+    """
+
+    def __init__(self, images: Images, tables: GrowingTables) -> None:
+        self._images = images
+        self._tables = tables
+        self._waiting: dict[tuple[str, int], list[tuple[int, Value]]] = {}
+
+    def note(
+        self, name: str, index: int, value: Value, intern: Callable[[Any], int], first: int = 0, apart: int = 1
+    ) -> None:
+        """Note the ids of a value's images under every permutation `g`, in rows `first + g * apart` of a table.
+
+        The whole orbit is interned and noted at once; while it is, `intern` comes here again for its members.
+
+        Parameters
+        ----------
+        name
+            The table.
+        index, value
+            The value, and its id.
+        intern
+            Returns the id of such a value.
+        first, apart
+            Which rows.
+        """
+        order = self._images.order
+        if order == 1:
+            return
+        orbit = self._waiting.get((name, first))
+        if orbit is not None:
+            orbit.append((index, value))
+            return
+        orbit = self._waiting[name, first] = [(index, value)]
+        under = {number: [intern(image(member)) for image in self._images.generators] for number, member in orbit}
+        del self._waiting[name, first]
+        table = self._tables.fit_columns(name, max(under) + 1)
+        for number in under:
+            numbers = [number] * order
+            for g, generator, before in self._images.products:
+                numbers[g] = under[numbers[before]][generator]
+            table[first : first + apart * order : apart, number] = numbers

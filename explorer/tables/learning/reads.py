@@ -7,9 +7,6 @@ from typing import Any
 
 from kraftcheck.spec.values import Record, Value, field_names
 
-Question = tuple[int, int, int]  # kind of node, and its two arguments
-Path = list[tuple[Question, int]]  # questions with the ids of their answers
-
 
 class SharedReader:
     """Reads like the shared record, and notes each field when it is first read.

@@ -18,6 +18,7 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     S_DEPTH,
     SET_FULL,
     STACK_FULL,
+    StackArrays,
     descend,
 )
 from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING, S_DEADLOCK, S_DONE
@@ -49,8 +50,7 @@ class DepthFirst:
         self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
         self._worker = self.expander.pool[0]
         self._path: Rows = np.zeros((0, 0), np.int32)
-        self._stack: Rows = np.zeros((0, 0), np.int32)
-        self._depths = np.zeros(0, np.int32)
+        self._stack = StackArrays()
 
     def run(self) -> Result:
         """Search, and return what was found.
@@ -105,8 +105,9 @@ class DepthFirst:
         worker.fired[:] = 0
         worker.stats[[S_DEADLOCK, S_DONE]] = 0
         self._path = np.zeros((1 << 10, width), np.int32)
-        self._stack, self._depths = np.zeros((1 << 14, width), np.int32), np.zeros(1 << 14, np.int32)
-        self._stack[: len(starts)], self._depths[: len(starts)] = self.expander.widened(starts)[::-1], 1
+        stack = self._stack
+        stack.states, stack.depths = np.zeros((1 << 14, width), np.int32), np.zeros(1 << 14, np.int32)
+        stack.states[: len(starts)], stack.depths[: len(starts)] = self.expander.widened(starts)[::-1], 1
         self.expander.identified(starts)  # which learns their images, before it is known how many ids there are
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
@@ -117,31 +118,29 @@ class DepthFirst:
 
     def _descend(self, top: int, limit: int) -> tuple[int, int]:
         """Run the kernel until something stops it; return what that is, and the top of the stack."""
-        expander, worker, visited = self.expander, self._worker, self.visited
-        self._stack, self._path = expander.widened(self._stack), expander.widened(self._path)
-        worker.begin(expander.width)
+        expander, worker, visited, stack = self.expander, self._worker, self.visited, self._stack
+        stack.states, self._path = expander.widened(stack.states), expander.widened(self._path)
+        worker.begin(self._path)
         worker.stats[S_BASE] = -1
         expander.fit_packing()
         visited.fit(expander.packing)
-        image = np.zeros((2, expander.width), np.int32)
-        layout, turn = visited.packing, 1 if self.checker.python else self.checker.batch_size(STATES_A_TURN)
+        turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_TURN)
         code, top, visited.count = descend(
-            expander.learner.tables, self._stack, self._depths, top, self._path, worker.succ, image, layout.position,
-            layout.width, layout.words, visited.keys, visited.places, visited.count, limit, worker.fired,
-            worker.events, worker.needs, worker.stats, self.options.deadlock, turn,
+            expander.learner.tables, worker, stack, visited, visited.packing, top, visited.count, limit,
+            self.options.deadlock, turn,
         )  # fmt: skip
         return int(code), int(top)
 
     def _make_room(self, code: int, top: int) -> None:
         """Do what the kernel needs to go on."""
-        worker = self._worker
+        worker, stack = self._worker, self._stack
         if code == MISSING:
-            self.expander.learn(self._path, [worker])
+            self.expander.learner.resolve([worker])
         elif code == FULL:
             worker.make_room()
         elif code == STACK_FULL:
-            self._stack, self._depths = _doubled(self._stack), _doubled(self._depths)
-            if self._depths[:top].max() + 2 >= len(self._path):
+            stack.states, stack.depths = _doubled(stack.states), _doubled(stack.depths)
+            if stack.depths[:top].max() + 2 >= len(self._path):
                 self._path = _doubled(self._path)
         elif code == SET_FULL:
             self.visited.grow(4 * len(worker.succ))
@@ -152,9 +151,9 @@ class DepthFirst:
         python.check_pruned(self._path, np.array([depth]), lambda _, index: self._trace_to(index))
         if top == base:
             return top
-        found = self._stack[base:top][::-1].copy()
+        found = self._stack.states[base:top][::-1].copy()
         kept = python.admit(found, lambda row: self.checker.behaviour([*self._path[1 : depth + 1], row]))
-        self._stack[base : base + len(kept)] = kept[::-1]
+        self._stack.states[base : base + len(kept)] = kept[::-1]
         return base + len(kept)
 
     def _trace_to(self, depth: int) -> Behaviour:

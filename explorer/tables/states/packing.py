@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.layout import Ints
-from kraftcheck.explorer.tables.kernel.packing import PARTITION_BITS, repack
+from kraftcheck.explorer.tables.kernel.packing import PARTITION_BITS, PackingArrays, repack
 
 Rows = NDArray[np.int32]
 Words = NDArray[np.uint64]
@@ -18,10 +17,10 @@ PARTITIONS = 1 << PARTITION_BITS
 REST_BITS = 9  # of a packed state that the smallest partition can express by place
 
 
-class Packing(NamedTuple):
+class Packing(PackingArrays):
     """Where the bits of each field of a state's identity stand.
 
-    Attributes
+    Parameters
     ----------
     position
         First bit of each field; the control row comes last, so that its high bits are what is left over.
@@ -31,9 +30,9 @@ class Packing(NamedTuple):
         Whole words that are stored; what lies beyond them is the rest.
     """
 
-    position: Ints
-    width: Ints
-    words: int
+    def __init__(self, position: NDArray[np.int32], width: NDArray[np.int32], words: int) -> None:
+        super().__init__()
+        self.position, self.width, self.words = position, width, words
 
     def has_room_for(self, bits: list[int]) -> bool:
         """Return whether there is a field for each of these ids, given how many bits they need."""
@@ -78,7 +77,6 @@ def repacked_words(words: Words, old: Packing, new: Packing) -> Iterator[tuple[i
     """
     again: Any = np.zeros((len(words), new.words + 1), np.uint64)
     owner = np.zeros(len(words), np.int64)
-    fields = len(old.position)
-    repack(words, old.position, old.width, again, new.position[:fields], new.width[:fields], owner)
+    repack(words, old, again, new, owner)
     for partition, mine in by_owner(owner):
         yield partition, again[mine]

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.tables.kernel.worker import SuccessorArrays
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, by_owner
 
 
-class Successors:
+class Successors(SuccessorArrays):
     """What one worker has found and nobody has looked up yet.
 
     Attributes
@@ -24,8 +25,9 @@ class Successors:
     """
 
     def __init__(self) -> None:
-        self.rows: Rows = np.zeros((PARTITIONS, 0, 0), np.int32)
-        self.words: Words = np.zeros((PARTITIONS, 0, 0), np.uint64)
+        super().__init__()
+        self.rows = np.zeros((PARTITIONS, 0, 0), np.int32)
+        self.words = np.zeros((PARTITIONS, 0, 0), np.uint64)
         self.counts = np.zeros(PARTITIONS, np.int64)
 
     def fit(self, room: int, width: int, copies: int, stored: int) -> None:

@@ -1,0 +1,143 @@
+"""Groups of arrays that Python owns and compiled functions read as attributes.
+
+Numba counts references to arrays, with atomic instructions, wherever one is handed on. In a loop over states that costs
+more than the work, and worse where several threads share the tables. So a compiled function is given a whole group as
+one pointer, to a *directory* of addresses and shapes, and reads `group.name` as a *bare* array: the same memory,
+without an owner. The group keeps its arrays alive, and must not be given others while compiled code runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.core import cgutils, extending, imputils, types
+from numba.core.datamodel import models
+from numba.core.typing import templates
+from numba.np import arrayobj, numpy_support
+
+_extending: Any = extending  # what Numba exports without annotations
+_lower_attribute: Any = imputils.lower_getattr_generic
+_infer_attribute: Any = templates.infer_getattr
+_AttributeTemplate: Any = templates.AttributeTemplate
+_PrimitiveModel: Any = models.PrimitiveModel
+_Type: Any = types.Type
+_arrays: Any = arrayobj
+_ir: Any = vars(cgutils)["ir"]
+_NUMBER = _ir.IntType(64)
+
+MOST_DIMENSIONS = 3
+ENTRY = 1 + MOST_DIMENSIONS  # numbers in the directory for each array: its address, then its shape
+
+
+class Declared(NamedTuple):
+    """A declared array: its place in the directory, the type of its numbers, its dimensions (-1: any length)."""
+
+    number: int
+    kind: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+def array(kind: type[np.generic], *shape: int) -> Any:
+    """Declare an array of a group.
+
+    Parameters
+    ----------
+    kind
+        The NumPy type of its numbers.
+    shape
+        Its dimensions but the first; -1 where a length may change.
+    """
+    return Declared(0, np.dtype(kind), (-1, *shape))
+
+
+class Arrays:
+    """A group of arrays. A subclass declares each by `array`; its own subclasses declare no more."""
+
+    declared: dict[str, Declared]
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Declared)}
+        if own:
+            cls.declared = {name: value._replace(number=number) for number, (name, value) in enumerate(own.items())}
+
+    def __init__(self) -> None:
+        self.directory = np.zeros((len(self.declared), ENTRY), np.int64)
+        self.address = self.directory.ctypes.data
+        for name, declared in self.declared.items():
+            setattr(self, name, np.zeros([max(length, 0) for length in declared.shape], declared.kind))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        declared = self.declared.get(name)
+        if declared is not None:
+            if value.dtype != declared.kind or value.ndim != len(declared.shape) or not value.flags.c_contiguous:
+                expected = f"expected a contiguous array of {declared.kind} {declared.shape}"
+                raise TypeError(f"{name}: {expected}, found {value.dtype} {value.shape}")
+            self.directory[declared.number, : 1 + value.ndim] = value.ctypes.data, *value.shape
+        object.__setattr__(self, name, value)
+
+
+class ArraysType(_Type):  # type: ignore[misc]
+    """The type of a group in compiled code."""
+
+    def __init__(self, declaring: type[Arrays]) -> None:
+        self.declaring = declaring
+        super().__init__(f"{declaring.__module__}.{declaring.__qualname__}")
+
+
+@_extending.typeof_impl.register(Arrays)  # type: ignore[untyped-decorator]
+def _type_of(group: Arrays, _context: Any) -> Any:
+    declaring = next(cls for cls in type(group).__mro__ if "declared" in cls.__dict__)
+    return ArraysType(declaring)
+
+
+@_extending.register_model(ArraysType)
+class _Pointer(_PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _NUMBER.as_pointer())
+
+
+@_extending.unbox(ArraysType)  # type: ignore[untyped-decorator]
+def _unbox(_kind: Any, group: Any, c: Any) -> Any:
+    address = c.pyapi.object_getattr_string(group, "address")
+    number = c.pyapi.long_as_longlong(address)
+    c.pyapi.decref(address)
+    return _extending.NativeValue(c.builder.inttoptr(number, _NUMBER.as_pointer()))
+
+
+def _array_type(declared: Declared) -> Any:
+    return types.Array(numpy_support.from_dtype(declared.kind), len(declared.shape), "C")
+
+
+@_infer_attribute
+class _Attributes(_AttributeTemplate):  # type: ignore[misc]
+    key = ArraysType
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:
+        declared = kind.declaring.declared.get(name)
+        return None if declared is None else _array_type(declared)
+
+
+@_lower_attribute(ArraysType)  # type: ignore[untyped-decorator]
+def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
+    """Make a bare array of an entry in the directory, which does not change while compiled code runs."""
+    declared = kind.declaring.declared[name]
+
+    def number(place: int) -> Any:
+        at = builder.gep(directory, [_ir.Constant(_NUMBER, ENTRY * declared.number + place)])
+        loaded = builder.load(at)
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return loaded
+
+    result = context.make_array(_array_type(declared))(context, builder)
+    size = _ir.Constant(_NUMBER, declared.kind.itemsize)
+    shape = [
+        number(1 + axis) if length < 0 else _ir.Constant(_NUMBER, length)
+        for axis, length in enumerate(declared.shape)
+    ]
+    strides = [size]
+    for length in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length))
+    data = builder.inttoptr(number(0), result.data.type)
+    _arrays.populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    return result._getvalue()

@@ -1,0 +1,1 @@
+"""Makes what is missing in the tables, between batches."""

@@ -1,0 +1,52 @@
+"""Notes what only Python can answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING
+from kraftcheck.explorer.tables.kernel.maps import crowded, find, store
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
+
+
+@inlined
+def full(t: Any, what: Any) -> Any:
+    """Note what must grow before the kernel can go on."""
+    t.meta[layout.M_GROW] |= what
+    return FULL
+
+
+@jit
+def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """Note what Python must answer."""
+    n = t.meta[layout.M_ASKED]
+    if n >= len(t.asked):
+        return full(t, layout.GROW_ASKED)
+    t.asked[n, 0] = kind
+    t.asked[n, 1] = a
+    t.asked[n, 2] = b
+    t.asked[n, 3] = c
+    t.asked[n, 4] = d
+    t.asked[n, 5] = e
+    t.meta[layout.M_ASKED] = n + 1
+    return MISSING
+
+
+@jit
+def ask_roots(t: Any, local: Any, message: Any) -> Any:
+    """Return the list of handlers of a replica for a message (0: its own steps), asking Python once."""
+    key = (np.int64(local) << 32) | np.int64(message)
+    found = find(t.roots, key)
+    if found >= 0:
+        return found
+    if found == MISSING:
+        if crowded(t.meta, layout.M_ROOTS, t.roots):
+            return np.int64(FULL)
+        if ask(t, layout.ASK_ROOTS, local, message, 0, 0, 0) == FULL:
+            t.meta[layout.M_ROOTS] -= 1
+            return np.int64(FULL)
+        store(t.roots, key, np.int64(-2))
+    return np.int64(MISSING)

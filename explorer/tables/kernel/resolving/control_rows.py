@@ -1,0 +1,109 @@
+"""Control rows: interned, and their images under symmetry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.layout import FULL
+from kraftcheck.explorer.tables.kernel.maps import mix
+from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.resolving.asking import full
+
+
+@jit
+def row_hash(t: Any, row: Any) -> Any:
+    """Return the hash of a control row."""
+    h = np.uint64(1469598103934665603)
+    for c in range(t.rows.shape[1]):
+        h = mix(h ^ np.uint64(t.rows[row, c])) + np.uint64(0x9E3779B97F4A7C15)
+    return h
+
+
+@jit
+def intern_row(t: Any, fresh: Any) -> Any:
+    """Return the id of the control row written at `fresh`, the first free place; it may be there already."""
+    if fresh + 2 >= t.rows.shape[0] or (fresh + 2) * 2 > len(t.row_table):
+        return full(t, layout.GROW_ROWS)
+    mask = np.int64(len(t.row_table) - 1)
+    i = np.int64(row_hash(t, fresh)) & mask
+    columns = t.rows.shape[1]
+    while t.row_table[i] != -1:
+        other = t.row_table[i]
+        same = True
+        for c in range(columns):
+            if t.rows[other, c] != t.rows[fresh, c]:
+                same = False
+                break
+        if same:
+            return np.int64(other)
+        i = (i + 1) & mask
+    t.row_table[i] = fresh
+    t.row_info[fresh, layout.R_FLAGS] = 0
+    t.row_info[fresh, layout.R_BAD] = 0
+    t.row_info[fresh, layout.R_START] = -1
+    t.row_info[fresh, layout.R_IDENTITY] = fresh
+    t.permuted_rows[fresh, 0] = -1
+    t.meta[layout.M_ROWS] = fresh + 1
+    return np.int64(fresh)
+
+
+@jit
+def set_identity(t: Any, row: Any) -> Any:
+    """Set which control row stands for this one when states are compared: the one without what a VIEW hides."""
+    hides = False
+    fresh = t.meta[layout.M_ROWS]
+    if fresh + 2 >= t.rows.shape[0]:
+        return full(t, layout.GROW_ROWS)
+    for c in range(t.rows.shape[1]):
+        hides |= t.hidden[c] != 0
+        t.rows[fresh, c] = 0 if t.hidden[c] != 0 else t.rows[row, c]
+    if hides:
+        found = intern_row(t, fresh)
+        if found == FULL:
+            return FULL
+        t.row_info[row, layout.R_IDENTITY] = found
+    return 0
+
+
+@jit
+def rehash_rows(t: Any) -> None:
+    """Enter every control row into an emptied table."""
+    mask = np.int64(len(t.row_table) - 1)
+    for row in range(t.meta[layout.M_ROWS]):
+        i = np.int64(row_hash(t, row)) & mask
+        while t.row_table[i] != -1:
+            i = (i + 1) & mask
+        t.row_table[i] = row
+
+
+@jit
+def make_row_images(t: Any, row: Any) -> Any:
+    """Make the images of a control row under every permutation, and theirs: an orbit is closed."""
+    if t.permuted_rows[row, 0] >= 0:
+        return np.int64(0)
+    base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
+    bounds = t.meta[layout.M_BOUNDS]
+    for g in range(t.meta[layout.M_PERMUTATIONS] - 1, -1, -1):
+        fresh = t.meta[layout.M_ROWS]
+        if fresh + 2 >= t.rows.shape[0]:
+            return full(t, layout.GROW_ROWS)
+        for c in range(t.rows.shape[1]):
+            t.rows[fresh, c] = 0
+        for c in range(bounds):
+            t.rows[fresh, c] = t.rows[row, c]
+        for c in range(bounds, base):
+            t.rows[fresh, c] = t.permuted_shared[g * (base - bounds) + c - bounds, t.rows[row, c]]
+            if t.hidden[c]:
+                t.rows[fresh, c] = 0
+        for s in range(slots):
+            local = t.rows[row, base + s]
+            if local != 0:
+                t.rows[fresh, base + t.permuted_slots[g, s]] = t.permuted_locals[g, local]
+        image = intern_row(t, fresh)
+        if image == FULL:
+            return FULL
+        t.permuted_rows[row, g] = image
+    return np.int64(0)

@@ -1,0 +1,179 @@
+"""Inbox contents: interned, what becomes of them by an operation, and their images under symmetry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING, REFUSED
+from kraftcheck.explorer.tables.kernel.maps import find, is_full, mix, store
+from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.resolving.asking import ask, full
+
+LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
+CLEARS = np.int64(-3)  # the same: a group of messages is taken out
+
+
+@jit
+def make_operated(t: Any, inbox: Any, op: Any) -> Any:
+    """Return the inbox content after an operation; REFUSED, MISSING or FULL."""
+    key = (np.int64(inbox) << 24) | np.int64(op)
+    found = find(t.operated, key)
+    if found != MISSING:
+        return found
+    if is_full(t.meta[layout.M_OPERATIONS], t.operated):
+        return full(t, layout.GROW_MAP)
+    if t.operations[op, 2] == LEARNED:
+        return np.int64(ask(t, layout.ASK_OPERATION, inbox, op, 0, 0, 0))
+    result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
+    if result == FULL:
+        return np.int64(FULL)
+    t.meta[layout.M_OPERATIONS] += 1
+    store(t.operated, key, result)
+    return result
+
+
+@jit
+def counted(t: Any, inbox: Any, op: Any) -> Any:
+    """Apply a counting rule to an inbox content and return the content that results."""
+    message = t.operations[op, 1]
+    start, n = t.contents[inbox, layout.C_START], t.contents[inbox, layout.C_N]
+    free = t.meta[layout.M_CONTENT_ITEMS]
+    if free + n + 2 >= len(t.content_items):
+        return full(t, layout.GROW_CONTENTS)
+    written = 0
+    seen = False
+    for k in range(start, start + n):
+        m, c = t.content_items[k, 0], t.content_items[k, 1]
+        if not seen and m > message:
+            seen = True
+            if t.operations[op, 2] < 0:
+                return np.int64(REFUSED)
+            t.content_items[free + written, 0] = message
+            t.content_items[free + written, 1] = t.operations[op, 2]
+            written += 1
+        if m == message:
+            seen = True
+            if c < t.operations[op, 4]:
+                return np.int64(REFUSED)
+            c += t.operations[op, 3]
+            if c == 0 and t.operations[op, 5]:
+                continue
+        t.content_items[free + written, 0] = m
+        t.content_items[free + written, 1] = c
+        written += 1
+    if not seen:
+        if t.operations[op, 2] < 0:
+            return np.int64(REFUSED)
+        t.content_items[free + written, 0] = message
+        t.content_items[free + written, 1] = t.operations[op, 2]
+        written += 1
+    return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
+
+
+@jit
+def cleared(t: Any, inbox: Any, op: Any) -> Any:
+    """Take a group of messages out of an inbox content and return the content that results."""
+    group = t.operations[op, 1] + 1
+    start, n = t.contents[inbox, layout.C_START], t.contents[inbox, layout.C_N]
+    free = t.meta[layout.M_CONTENT_ITEMS]
+    if free + n + 2 >= len(t.content_items):
+        return full(t, layout.GROW_CONTENTS)
+    written = 0
+    for k in range(start, start + n):
+        if t.messages[t.content_items[k, 0], 2] != group:
+            t.content_items[free + written, 0] = t.content_items[k, 0]
+            t.content_items[free + written, 1] = t.content_items[k, 1]
+            written += 1
+    return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
+
+
+@jit
+def intern_content(t: Any, slot: Any, n: Any) -> Any:
+    """Return the id of the inbox content whose items stand behind the last one; it may be there already."""
+    if n == 0:
+        return np.int64(0)
+    free = t.meta[layout.M_CONTENT_ITEMS]
+    fresh = t.meta[layout.M_CONTENTS]
+    if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
+        return full(t, layout.GROW_CONTENTS)
+    mask = np.int64(len(t.content_table) - 1)
+    i = np.int64(content_hash(t, slot, free, n)) & mask
+    while t.content_table[i] != -1:
+        other = t.content_table[i]
+        if t.contents[other, layout.C_SLOT] == slot and t.contents[other, layout.C_N] == n:
+            start = t.contents[other, layout.C_START]
+            same = True
+            for k in range(n):
+                if (
+                    t.content_items[start + k, 0] != t.content_items[free + k, 0]
+                    or t.content_items[start + k, 1] != t.content_items[free + k, 1]
+                ):
+                    same = False
+                    break
+            if same:
+                return np.int64(other)
+        i = (i + 1) & mask
+    t.content_table[i] = fresh
+    t.contents[fresh, layout.C_SLOT] = slot
+    t.slot_contents[slot] += 1
+    t.contents[fresh, layout.C_NUMBER] = t.slot_contents[slot]
+    t.contents[fresh, layout.C_START] = free
+    t.contents[fresh, layout.C_N] = n
+    bad = 0
+    for k in range(free, free + n):
+        bad |= t.messages[t.content_items[k, 0], 1]
+    t.contents[fresh, layout.C_BAD] = bad
+    t.permuted_contents[fresh, 0] = -1
+    t.meta[layout.M_CONTENT_ITEMS] = free + n
+    t.meta[layout.M_CONTENTS] = fresh + 1
+    return np.int64(fresh)
+
+
+@jit
+def content_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
+    """Return the hash of an inbox content."""
+    h = np.uint64(slot)
+    for k in range(start, start + n):
+        h = mix(h ^ np.uint64(t.content_items[k, 0])) + np.uint64(t.content_items[k, 1]) * np.uint64(0x9E3779B97F4A7C15)
+    return mix(h)
+
+
+@jit
+def rehash_contents(t: Any) -> None:
+    """Enter every inbox content that follows counting rules into an emptied table."""
+    mask = np.int64(len(t.content_table) - 1)
+    for content in range(1, t.meta[layout.M_CONTENTS]):
+        start, n = t.contents[content, layout.C_START], t.contents[content, layout.C_N]
+        i = np.int64(content_hash(t, t.contents[content, layout.C_SLOT], start, n)) & mask
+        while t.content_table[i] != -1:
+            i = (i + 1) & mask
+        t.content_table[i] = content
+
+
+@jit
+def make_content_images(t: Any, content: Any) -> Any:
+    """Make the images of an inbox content under every permutation."""
+    if t.permuted_contents[content, 0] >= 0:
+        return np.int64(0)
+    start, n = np.int64(t.contents[content, layout.C_START]), np.int64(t.contents[content, layout.C_N])
+    for g in range(t.meta[layout.M_PERMUTATIONS] - 1, -1, -1):
+        free = t.meta[layout.M_CONTENT_ITEMS]
+        if free + n + 2 >= len(t.content_items):
+            return full(t, layout.GROW_CONTENTS)
+        for k in range(n):
+            message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
+            j = k
+            while j > 0 and t.content_items[free + j - 1, 0] > message:
+                t.content_items[free + j, 0] = t.content_items[free + j - 1, 0]
+                t.content_items[free + j, 1] = t.content_items[free + j - 1, 1]
+                j -= 1
+            t.content_items[free + j, 0] = message
+            t.content_items[free + j, 1] = count
+        image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, layout.C_SLOT]]), n)
+        if image == FULL:
+            return FULL
+        t.permuted_contents[content, g] = image
+    return np.int64(0)

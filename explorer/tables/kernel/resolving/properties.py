@@ -1,0 +1,86 @@
+"""Evaluates local properties: once for each control row, and for each step between two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.layout import (
+    BAD,
+    FULL,
+    JUDGED,
+    KIND,
+    LEAF,
+    MISSING,
+    PRUNED,
+    STEP_BAD,
+    STEP_PRUNED,
+    A,
+)
+from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.resolving.asking import ask
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import set_identity
+from kraftcheck.explorer.tables.kernel.tries import walk_to
+
+
+@jit
+def judge(t: Any, row: Any) -> Any:
+    """Evaluate the properties of a control row; 0, MISSING or FULL."""
+    base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
+    bad = np.int64(0)
+    flags = JUDGED
+    result = np.int64(0)
+    for p in range(t.meta[layout.M_PROPERTIES]):
+        kind = t.properties[p, 1]
+        outer = slots if kind >= 1 else 1
+        inner = slots if kind == 2 else 1
+        for s in range(outer):
+            me = np.int64(t.rows[row, base + s]) if kind >= 1 else np.int64(0)
+            if kind >= 1 and me == 0:
+                continue
+            for q in range(inner):
+                peer = np.int64(t.rows[row, base + q]) if kind == 2 else np.int64(0)
+                if kind == 2 and (peer == 0 or q == s):
+                    continue
+                root = np.int64(t.properties[p, 0])
+                leaf = walk_to(t, root, row, me, peer)
+                if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
+                    result = MISSING
+                    if ask(t, layout.ASK_PATH, root, row, me, peer, -1) == FULL:
+                        return FULL
+                elif t.nodes[leaf, A] == 0:
+                    if t.properties[p, 2]:
+                        flags |= PRUNED
+                    else:
+                        flags |= BAD
+                        bad |= np.int64(1) << np.int64(p)
+    if result == 0:
+        if set_identity(t, row) == FULL:
+            return FULL
+        t.row_info[row, layout.R_BAD] = bad
+        t.row_info[row, layout.R_FLAGS] = flags
+    return result
+
+
+@jit
+def judge_step(t: Any, row: Any, target: Any) -> Any:
+    """Evaluate the step properties over every slot that differs; the step's flags, MISSING or FULL."""
+    flags = np.int64(0)
+    base = t.meta[layout.M_SLOT_BASE]
+    missing = False
+    for p in range(t.meta[layout.M_STEP_PROPERTIES]):
+        for s in range(t.meta[layout.M_SLOTS]):
+            before, after = np.int64(t.rows[row, base + s]), np.int64(t.rows[target, base + s])
+            if before == after or before == 0 or after == 0:
+                continue
+            root = np.int64(t.step_properties[p, 0])
+            leaf = walk_to(t, root, row, before, after)
+            if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
+                missing = True
+                if ask(t, layout.ASK_PATH, root, row, before, after, -1) == FULL:
+                    return np.int64(FULL)
+            elif t.nodes[leaf, A] == 0:
+                flags |= STEP_PRUNED if t.step_properties[p, 1] else (STEP_BAD | (np.int64(1) << (p + 2)))
+    return np.int64(MISSING) if missing else flags

@@ -1,0 +1,66 @@
+"""The tables: everything that is known of a protocol, as arrays of integers.
+
+Numbers are ids: of local states, messages, inbox contents, shared values, and of *control rows*. A control row holds
+the bounds spent, the shared fields and the local state of every slot (replica); a state is a control row's id with the
+id of each slot's inbox content. Id 0 of a local state is "no replica here", id 0 of an inbox content is "empty".
+
+A map is an array of pairs (key, value); a key of -1 is free. The columns of the other tables are named in `layout.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+
+
+class Tables(Arrays):
+    """Everything that the kernel reads, and what it notes for Python."""
+
+    meta = array(np.int64)
+
+    nodes = array(np.int32, 4)  # of tries: kind, two arguments, outcomes
+    branches = array(np.int64, 2)  # (node, answer) -> node
+    roots = array(np.int64, 2)  # (local id, message id + 1) -> list of nodes
+    lists = array(np.int32, 2)  # start, length
+    list_nodes = array(np.int32)
+    views = array(np.int32, -1)  # by local state: the answer to each question about it
+    inbox_views = array(np.int32, -1)  # by inbox content, -1 where not known yet
+
+    outcomes = array(np.int32, 5)  # action, delta, whether the message is consumed, start and number of operations
+    outcome_operations = array(np.int32)
+    deltas = array(np.int32, 4)  # start and number of assignments, start and number of spendings
+    assignments = array(np.int32, 2)  # column of a control row, value
+    spendings = array(np.int32, 2)  # column, amount
+    limits = array(np.int32)  # of each bound
+    network_steps = array(np.int32, 2)  # outcome, delta
+    network_operations = array(np.int32, -1)  # of each step, by message
+
+    operations = array(np.int32, 6)  # slot, message, count where absent, change, least count, whether 0 is forgotten
+    messages = array(np.int32, 3)  # operation that discards it, invariants that it violates, group it is forgotten with
+    operated = array(np.int64, 2)  # (inbox, operation) -> inbox or -1
+    contents = array(np.int32, 5)  # slot, number within the slot, start and number of items, invariants violated
+    content_items = array(np.int32, 2)  # message, count
+    content_table = array(np.int32)  # hash table of contents
+    slot_contents = array(np.int32)  # number of contents of each slot
+
+    rows = array(np.int32, -1)  # control rows
+    row_table = array(np.int32)  # hash table of control rows
+    row_info = array(np.int64, 5)  # flags, invariants violated, identity, start and number of steps
+    row_items = array(np.int32, 3)  # outcome or root, target or -1, step flags or slot
+    hidden = array(np.int32)  # columns of a control row that a VIEW leaves out
+    changed = array(np.int64, 2)  # (control row, delta) -> control row with flags
+    bundles = array(np.int64, 2)  # (local, inbox) -> start and number of the bundle's items
+    bundle_items = array(np.int32, 3)  # outcome or node, whether a node, inbox without the message
+
+    properties = array(np.int32, 3)  # root, kind, whether a constraint
+    step_properties = array(np.int32, 2)  # root, whether a constraint
+
+    permuted_rows = array(np.int32, -1)  # control row, by permutation; -1 where not known yet
+    permuted_contents = array(np.int32, -1)  # inbox content, by permutation
+    permuted_slots = array(np.int32, -1)  # permutation, slot
+    permuted_locals = array(np.int32, -1)  # permutation, local
+    permuted_messages = array(np.int32, -1)  # permutation, message
+    permuted_shared = array(np.int32, -1)  # permutation and shared column, value
+
+    asked = array(np.int64, 6)  # what Python must answer: its kind, and what it is about

@@ -1,0 +1,152 @@
+"""The tables, which grow as more is learned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.layout import grown
+from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
+from kraftcheck.explorer.tables.kernel.tables import Tables
+
+ROOM = {"rows": 10, "row_info": 10, "row_items": 12, "contents": 11, "content_items": 14, "bundle_items": 14}
+FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
+LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the processor's caches
+MAPS = {
+    "branches": layout.M_BRANCHES,
+    "roots": layout.M_ROOTS,
+    "operated": layout.M_OPERATIONS,
+    "changed": layout.M_DELTAS,
+    "bundles": layout.M_BUNDLES,
+}
+BY_ID = ("views", "network_operations", "permuted_slots", "permuted_locals", "permuted_messages", "permuted_shared")
+UNKNOWN = -1  # an answer or an image that nobody has asked for yet
+
+
+class GrowingTables(Tables):
+    """The tables of one learner.
+
+    Parameters
+    ----------
+    permutations
+        Elements of the symmetry group.
+    network_operations
+        Operations that the network does by itself.
+    """
+
+    def __init__(self, permutations: int, network_operations: int) -> None:
+        super().__init__()
+        self._used: Counter[str] = Counter()
+        for name in self.declared:
+            old = getattr(self, name)
+            setattr(self, name, np.zeros((1 << ROOM.get(name, 6), *old.shape[1:]), old.dtype))
+        for name in MAPS:
+            setattr(self, name, np.full((FIRST_MAP, 2), -1, np.int64))
+        self.meta = np.zeros(layout.META_SIZE, np.int64)
+        self.meta[layout.M_CONTENTS] = 1  # content 0 is the empty inbox
+        self.meta[layout.M_PERMUTATIONS] = permutations
+        self.row_table = np.full(FIRST_HASHES, -1, np.int32)
+        self.content_table = self.row_table.copy()
+        self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
+        for name in BY_ID:
+            rows = {"views": 1, "network_operations": max(1, network_operations)}.get(name, permutations)
+            setattr(self, name, np.zeros((rows, FIRST_ROOM), np.int32))
+        self.inbox_views = np.full((1, len(self.contents)), UNKNOWN, np.int32)
+        self.permuted_rows = np.full((len(self.rows), permutations), UNKNOWN, np.int32)
+        self.permuted_contents = np.full((len(self.contents), permutations), UNKNOWN, np.int32)
+
+    def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
+        """Set a row of a table."""
+        array = getattr(self, name)
+        if index >= len(array):
+            array = grown(array, index + 1, fill)
+            setattr(self, name, array)
+        array[index] = value
+
+    def append(self, name: str, row: Any) -> int:
+        """Append a row to a table; return where it stands."""
+        index = self._used[name]
+        self.set(name, index, row)
+        self._used[name] = index + 1
+        return index
+
+    def extend(self, name: str, rows: Iterable[Any]) -> int:
+        """Append rows to a table; return where they start."""
+        start = self._used[name]
+        for row in rows:
+            self.append(name, row)
+        return start
+
+    def fit_columns(self, name: str, columns: int, fill: int = 0) -> NDArray[np.int32]:
+        """Return a table of at least so many columns; it gets twice as many as it needs."""
+        array: NDArray[np.int32] = getattr(self, name)
+        if columns > array.shape[1]:
+            setattr(self, name, widened(array, 2 * columns, fill))
+        found: NDArray[np.int32] = getattr(self, name)
+        return found
+
+    def put(self, name: str, key: int, value: int) -> None:
+        """Set the value of a key in a map."""
+        count = MAPS[name]
+        if is_full.py_func(self.meta[count], getattr(self, name)):
+            self._grow_map(name)
+        self.meta[count] += put(getattr(self, name), key, value)
+
+    def _grow_map(self, name: str) -> None:
+        array = getattr(self, name)
+        larger = np.full(((4 if len(array) < LARGE_MAP else 2) * len(array), 2), -1, np.int64)
+        copy_map(array, larger)
+        setattr(self, name, larger)
+
+    def grow(self, more: int = 0) -> None:
+        """Make room where the kernel, or the caller, says that something is full."""
+        wanted = int(self.meta[layout.M_GROW]) | more
+        self.meta[layout.M_GROW] = 0
+        if wanted & layout.GROW_MAP:
+            for name, count in MAPS.items():
+                if is_full.py_func(self.meta[count], getattr(self, name)):
+                    self._grow_map(name)
+        if wanted & layout.GROW_ITEMS:
+            self._double("row_items")
+        if wanted & layout.GROW_ROWS:
+            if len(self.rows) < 4 * self.meta[layout.M_ROWS] + 16:
+                self._double("rows", "row_info", "permuted_rows")
+            if len(self.row_table) < 2 * len(self.rows):
+                self.rehash_rows(2 * len(self.row_table))
+        if wanted & layout.GROW_CONTENTS:
+            if len(self.contents) < 4 * self.meta[layout.M_CONTENTS] + 16:
+                self._double("contents", "permuted_contents")
+                self.inbox_views = widened(self.inbox_views, len(self.contents), UNKNOWN)
+            self._double("content_items")
+            if len(self.content_table) < 2 * len(self.contents):
+                self.rehash_contents(2 * len(self.content_table))
+        if wanted & layout.GROW_BUNDLES:
+            self._double("bundle_items")
+
+    def _double(self, *names: str) -> None:
+        for name in names:
+            setattr(self, name, grown(getattr(self, name), 2 * len(getattr(self, name))))
+
+    def rehash_rows(self, places: int) -> None:
+        """Enter every control row into a new hash table."""
+        self.row_table = np.full(places, -1, np.int32)
+        rehash_rows(self)
+
+    def rehash_contents(self, places: int) -> None:
+        """Enter every inbox content into a new hash table."""
+        self.content_table = np.full(places, -1, np.int32)
+        rehash_contents(self)
+
+
+def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
+    """Return a copy of an array with more columns."""
+    wider = np.full((len(array), columns), fill, array.dtype)
+    wider[:, : array.shape[1]] = array
+    return wider

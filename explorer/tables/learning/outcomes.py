@@ -1,0 +1,73 @@
+"""What a handler's steps do, as numbers: outcomes, with changes of a control row and operations on inboxes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kraftcheck.explorer.tables.kernel.layout import KEY_LIMIT
+from kraftcheck.explorer.tables.learning.interner import Interner, within
+from kraftcheck.spec.language.step import Step
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Outcomes:
+    """The outcomes of one learner.
+
+    Parameters
+    ----------
+    interner
+        What numbers the values.
+    """
+
+    def __init__(self, interner: Interner) -> None:
+        self._interner = interner
+        self._tables = interner.tables
+        self._deltas: dict[tuple[Pairs, Pairs], int] = {}
+        self._delta((), ())  # delta 0 changes nothing
+
+    def add(self, action: int, me: Any, steps: tuple[Step, ...]) -> int:
+        """Add the outcomes of an action; return the number of the first."""
+        made = [self._made(me, step) for step in steps]
+        first = self._tables.extend("outcomes", ())
+        for delta, consumes, operations in made:
+            self._append(action, delta, consumes, operations)
+        return first
+
+    def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:
+        """Add a step that the network takes by itself."""
+        outcome = self._append(action, 0, False, [])
+        self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
+
+    def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:
+        interner = self._interner
+        operations = [interner.operation(name, interner.message(message)) for name, message in step.sends]
+        assigned: dict[int, int] = {}
+        written = [*step.writes] if step.me == () or step.me == me else [step.me, *step.writes]
+        slots = [(interner.slot(replica.id), interner.local(replica)) for replica in written]
+        for slot, local in slots:
+            assigned[interner.base + slot] = local
+        for name, value in step.puts:
+            column = interner.shared_names.index(name)
+            assigned[len(interner.bounds) + column] = interner.shared_id(column, value)
+        return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
+
+    def _spending(self, step: Step) -> Pairs:
+        bounds = self._interner.bounds
+        spent = [(bounds.index(name), amount) for name, amount in Counter(step.spends).items()]
+        return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
+
+    def _delta(self, assigned: Pairs, spending: Pairs) -> int:
+        found = self._deltas.get((assigned, spending))
+        if found is None:
+            found = self._deltas[assigned, spending] = len(self._deltas)
+            within(found, KEY_LIMIT, "different changes")
+            first = self._tables.extend("assignments", assigned)
+            spent = self._tables.extend("spendings", spending)
+            self._tables.set("deltas", found, (first, len(assigned), spent, len(spending)))
+        return found
+
+    def _append(self, action: int, delta: int, consumes: bool, operations: list[int]) -> int:
+        first = self._tables.extend("outcome_operations", operations)
+        return self._tables.append("outcomes", (action, delta, int(consumes), first, len(operations)))

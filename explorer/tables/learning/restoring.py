@@ -1,0 +1,105 @@
+"""Gives a new interner the inbox contents and control rows of another one, so that they have the same ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.identity import permuted
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.layout import grown
+from kraftcheck.explorer.tables.learning.growing_tables import UNKNOWN
+from kraftcheck.explorer.tables.learning.interner import Interner, Rows
+from kraftcheck.spec.values import Value
+
+
+def contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
+    """Return the inbox contents from an id on, as slots with numbers of items, and all items from a place on."""
+    tables = interner.tables
+    heads = tables.contents[first : tables.meta[layout.M_CONTENTS]][:, [layout.C_SLOT, layout.C_N]]
+    return heads, tables.content_items[first_item : tables.meta[layout.M_CONTENT_ITEMS]]
+
+
+def control_rows_from(interner: Interner, first: int) -> Rows:
+    """Return the control rows from an id on."""
+    rows: Rows = interner.tables.rows[first : interner.tables.meta[layout.M_ROWS]]
+    return rows
+
+
+def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
+    """Set the inbox contents.
+
+    Parameters
+    ----------
+    interner
+        One with all slots and messages, and without inbox contents.
+    heads, items
+        See `contents_from`.
+    """
+    tables, n = interner.tables, len(heads) + 1
+    capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
+    contents = np.zeros((capacity, tables.contents.shape[1]), np.int32)
+    contents[1:n, layout.C_SLOT], contents[1:n, layout.C_N] = heads[:, 0], heads[:, 1]
+    contents[1:n, layout.C_START] = np.cumsum(heads[:, 1]) - heads[:, 1]
+    for slot in range(len(interner.slots)):
+        mine = np.flatnonzero(heads[:, 0] == slot) + 1
+        contents[mine, layout.C_NUMBER] = np.arange(1, len(mine) + 1)
+        tables.slot_contents[slot] = len(mine)
+    if n > 1:
+        bad = tables.messages[items[:, 0], 1]
+        contents[1:n, layout.C_BAD] = np.bitwise_or.reduceat(bad, contents[1:n, layout.C_START])
+    tables.contents = contents
+    tables.content_items = grown(tables.content_items, 2 * len(items) + 16)
+    tables.content_items[: len(items)] = items
+    tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), UNKNOWN, np.int32)
+    tables.inbox_views = np.full((len(tables.inbox_views), capacity), UNKNOWN, np.int32)
+    tables.meta[layout.M_CONTENTS] = n
+    tables.meta[layout.M_CONTENT_ITEMS] = len(items)
+    tables.rehash_contents(max(len(tables.content_table), 2 * capacity))
+
+
+def restore_content_values(interner: Interner, inboxes: Iterable[tuple[int, Value]]) -> None:
+    """Set the values of inbox contents that are more than counts, and their images, which are among them."""
+    numbers: dict[tuple[int, Value], int] = {}
+    for content, inbox in inboxes:
+        slot = interner.slot_of_content(content)
+        interner.note_content(content, slot, inbox)
+        numbers[slot, inbox] = content
+    tables = interner.tables
+    for (slot, inbox), content in numbers.items() if len(interner.group) > 1 else ():
+        for g, permutation in enumerate(interner.group):
+            place = int(tables.permuted_slots[g, slot])
+            tables.permuted_contents[content, g] = numbers[place, permuted(inbox, permutation)]
+
+
+def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
+    """Set the control rows; later blocks may have more columns."""
+    tables, n = interner.tables, sum(map(len, blocks))
+    capacity = max(len(tables.rows), 1 << (2 * n + 16).bit_length())
+    rows, first = np.zeros((capacity, tables.rows.shape[1]), np.int32), 0
+    for block in blocks:
+        rows[first : first + len(block), : block.shape[1]] = block
+        first += len(block)
+    info = np.zeros((capacity, tables.row_info.shape[1]), np.int64)
+    info[:n, layout.R_START] = -1
+    info[:n, layout.R_IDENTITY] = _identities(rows[:n], tables.hidden[: rows.shape[1]] != 0)
+    tables.rows, tables.row_info = rows, info
+    tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), UNKNOWN, np.int32)
+    tables.meta[layout.M_ROWS] = n
+    tables.rehash_rows(max(len(tables.row_table), 2 * capacity))
+
+
+def _identities(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
+    """Return for each control row the one that stands for it: that without what a VIEW hides.
+
+    A row that was never judged may have none; it is judged, and gets one, before a state has it.
+    """
+    own = np.arange(len(rows))
+    if not hidden.any():
+        return own
+    numbers = {row.tobytes(): number for number, row in enumerate(rows)}
+    seen = np.where(hidden, np.int32(0), rows)
+    return np.array([numbers.get(row.tobytes(), number) for number, row in enumerate(seen)], np.int64)

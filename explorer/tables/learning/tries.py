@@ -1,0 +1,90 @@
+"""Tries of questions and answers: what a handler or a property read, and where that leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftcheck.explorer.tables.kernel.layout import KIND, LEAF, ME, MISSING, PEER, SHARED, UNKNOWN, VIEW
+from kraftcheck.explorer.tables.learning.interner import Interner
+from kraftcheck.explorer.tables.learning.recording import Question
+from kraftcheck.explorer.tables.learning.views import InboxViews
+
+
+class Impure(Exception):  # noqa: N818 - it says what somebody else does wrong
+    """On the same input something else was read than before."""
+
+
+class Tries:
+    """The tries of one learner.
+
+    Parameters
+    ----------
+    interner, inbox_views
+        What numbers the answers.
+    """
+
+    def __init__(self, interner: Interner, inbox_views: InboxViews) -> None:
+        self._interner = interner
+        self._tables = interner.tables
+        self._inbox_views = inbox_views
+        self._branches: dict[tuple[int, int], int] = {}
+
+    def node(self) -> int:
+        """Return a new node, of which nothing is known."""
+        return self._tables.append("nodes", (UNKNOWN, 0, 0, 0))
+
+    def set_leaf(self, node: int, value: int, count: int = 0) -> None:
+        """Make a node a leaf."""
+        self._tables.nodes[node] = LEAF, value, 0, count
+
+    def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> bool:
+        """Return whether a trie leads to a leaf; without inboxes it stops at a question about them."""
+        node: int | None = root
+        while node is not None:
+            kind, a, b, _ = self._tables.nodes[node].tolist()
+            if kind in (UNKNOWN, LEAF):
+                return bool(kind == LEAF)
+            if kind == SHARED:
+                answer = int(self._tables.rows[row, a])
+            elif kind == VIEW:
+                local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
+                answer = self._interner.views.answer(a, local)
+            elif inboxes is None:
+                return False
+            else:
+                answer = self._inbox_views.answer(a, inboxes[b] if b < len(inboxes) else 0)
+            node = self._branches.get((node, answer))
+        return False
+
+    def insert(self, root: int, path: Mapping[Question, int]) -> int:
+        """Lay a path of questions and answers; return the node at its end.
+
+        Raises
+        ------
+        Impure
+            Where another question stands on the way.
+        """
+        node, nodes = root, self._tables
+        for question, answer in path.items():
+            current: Any = nodes.nodes[node].tolist()
+            if current[KIND] == UNKNOWN:
+                nodes.nodes[node] = *question, 0
+            elif current[:3] != [*question]:
+                raise Impure
+            child = self._branches.get((node, answer))
+            if child is None:
+                child = self._branches[node, answer] = self.node()
+                self._tables.put("branches", node << 32 | answer, child)
+            node = child
+        if nodes.nodes[node, KIND] not in (UNKNOWN, LEAF):
+            raise Impure
+        return node
+
+    def forget(self, root: int) -> None:
+        """Forget where a trie leads."""
+        for node, answer in list(self._branches):
+            if node == root:
+                del self._branches[node, answer]
+                self._tables.put("branches", node << 32 | answer, int(MISSING))
+        self._tables.nodes[root, KIND] = UNKNOWN
