@@ -348,7 +348,7 @@ def orbits(protocol: Protocol, name: str) -> int:
 @pytest.mark.parametrize(
     ("protocol", "name"),
     [
-        (Voting(hosts=HOSTS), "symm"),
+        pytest.param(Voting(hosts=HOSTS), "symm", marks=pytest.mark.slow),
         (Voting(hosts=frozenset({n1})), "symm"),
         (TwoPhaseCommit(resource_managers=HOSTS), "symmRM"),
     ],
@@ -365,7 +365,7 @@ def test_symmetry_counts_orbits(protocol: Protocol, name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "name"),
     [
-        ("three-voters", ("MaxElections=0",), "symmHosts"),
+        pytest.param("three-voters", ("MaxElections=0",), "symmHosts", marks=pytest.mark.slow),
         ("two-voters", ("MaxElections=0", "MaxValuesPerEpoch=2", "Value={v1, v2}"), "symmHostsAndValues"),
     ],
 )
