@@ -18,7 +18,7 @@ from kraftcheck.jobs import Job, blaming, lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, print_lines, print_warnings
+from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.display import cut
 from kraftcheck.traces.pipeline.driver import Pipeline, Summary
@@ -125,8 +125,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
 def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
     """Yield the summary as lines for a person."""
     if not quiet:
-        rows = [(PLAIN if times else FAINT, (name, f"{times:,}")) for name, times in summary.actions.items()]
-        yield from columns([(HEAD, ("action", "taken")), *rows], numbers=(1,), least=12)
+        yield from actions_table({"taken": summary.actions}, least=12)
         yield []
     for file, index, step, reason in summary.diverging:
         yield [(OLD, "diverges"), (PLAIN, f": {file}, trace {index}, step {step}: {_first_line(reason)}")]

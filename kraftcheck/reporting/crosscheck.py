@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
 from kraftcheck.reporting import replay
-from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, many
+from kraftcheck.reporting.lines import HEAD, OLD, PLAIN, WARNING, Line, columns, many, notes
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -195,7 +195,7 @@ def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
         yield from _told_states(outcome, outcome.states)
     if outcome.edges is not None:
         yield from _told_edges(outcome, outcome.edges)
-    yield from _notes(outcome)
+    yield from notes(outcome.notes)
     compared = [name for name, part in (("states", outcome.states), ("labelled steps", outcome.edges)) if part]
     what = " and ".join(compared) or "numbers of states, depths and actions"
     if outcome.equal:
@@ -204,15 +204,11 @@ def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
         yield [(Verdict.VIOLATION, "DIFFERENT"), (PLAIN, ": see above")]
 
 
-def _notes(outcome: Outcome) -> Iterator[Line]:
-    yield from ([(FAINT, f"Note: {note}")] for note in outcome.notes)
-
-
 def _violation(outcome: Outcome, run: TlcReport) -> Iterator[Line]:
     for found in outcome.counterexamples:
         if found.verdict is not ReplayVerdict.UNREADABLE:
             yield from replay.told(found, name="TLC's counterexample")
-    yield from _notes(outcome)
+    yield from notes(outcome.notes)
     what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
     yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped; nothing else can be compared")]
 
@@ -227,17 +223,17 @@ def _counts(outcome: Outcome, *, quiet: bool) -> Iterator[Line]:
     if edges is not None:
         counts.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
     rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_row, counts), (PLAIN, ())]
-    if run is not None and outcome.their_actions:
-        theirs = outcome.their_actions
+    theirs = outcome.their_actions
+    if run is not None and theirs:
         names = outcome.differing_actions if quiet else {**result.actions, **theirs}
         if names:
             rows.append((HEAD, ("action", "fired", "fired")))
             rows += [_row((name, result.actions.get(name, 0), theirs.get(name, 0))) for name in names]
             rows.append((PLAIN, ()))
     yield from columns(rows, numbers=(1, 2), least=12)
-    for name, (ours, theirs_count) in outcome.more_often.items():
-        more = f"TLC counts {name} {theirs_count - ours:,} times more"
-        yield [(FAINT, f"Note: {more}: it counts a step once for each way in which its formula comes out true")]
+    why = "it counts a step once for each way in which its formula comes out true"
+    more = {name: theirs - ours for name, (ours, theirs) in outcome.more_often.items()}
+    yield from notes(f"TLC counts {name} {times:,} times more: {why}" for name, times in more.items())
 
 
 def _row(count: _Count) -> tuple[str, tuple[str, ...]]:

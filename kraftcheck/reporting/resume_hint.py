@@ -36,11 +36,9 @@ def how_to_go_on(words: Iterable[str], options: Options, result: Result) -> Iter
 
 def _without(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
     """Yield the words of a command line without some options and their values."""
-    skipping = False
-    for word in words:
-        if skipping:
-            skipping = False
-        elif word in options:
-            skipping = True
+    rest = iter(words)
+    for word in rest:
+        if word in options:
+            next(rest, None)
         elif word.partition("=")[0] not in options:
             yield word

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kraftcheck.explorer.result import INTERRUPTED, Result, Verdict
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.counterexample import told
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, columns, many
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -53,30 +53,29 @@ def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bo
         yield from told(protocol, violation)
         yield []
     if not quiet:
-        yield from actions_table(result, calls=calls)
+        counts = {"fired" if result.runs is None else "taken": result.actions}
+        if calls:
+            counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
+        yield from actions_table(counts)
         yield []
     yield from never_enabled(result)
-    yield from ([(FAINT, f"Note: {note}")] for note in result.notes)
+    yield from notes(result.notes)
     yield summary(result)
 
 
 def summary(result: Result) -> Line:
     """Return the line that says how a search ended and what it counted."""
-    broken = [violation.property for violation in result.violations]
-    if result.verdict is Verdict.OK:
-        what = "nothing is violated"
-    elif result.verdict is Verdict.INCOMPLETE:
-        what = "nothing is violated so far"
-    elif result.verdict is Verdict.DEADLOCK:
-        what = "a state has no successor"
-    else:
-        what = f"violated: {', '.join(broken)}"
+    what = {
+        Verdict.OK: "nothing is violated",
+        Verdict.INCOMPLETE: "nothing is violated so far",
+        Verdict.DEADLOCK: "a state has no successor",
+        Verdict.VIOLATION: f"violated: {', '.join(violation.property for violation in result.violations)}",
+    }[result.verdict]
     if result.runs is not None:
         what += f" on {many(result.runs, 'walk')}"
-    if result.limit == INTERRUPTED:
-        what += ", interrupted"
-    elif result.limit is not None:
-        what += f", stopped at {LIMITS.get(result.limit, result.limit)}"
+    if result.limit is not None:
+        limit = LIMITS.get(result.limit, result.limit)
+        what += ", interrupted" if limit == INTERRUPTED else f", stopped at {limit}"
     parts = [
         what,
         *([] if unseen(result) else [f"{result.distinct_states:,} distinct states"]),
@@ -97,21 +96,6 @@ def rate(result: Result) -> float:
     """Return distinct states a second; where nobody has counted these, all."""
     states = result.generated_states if unseen(result) else result.distinct_states
     return states / result.seconds if result.seconds > 0 else 0.0
-
-
-def actions_table(result: Result, *, calls: bool = False) -> Iterator[Line]:
-    """Yield the table of actions with how often each fired and, on request, how often it was called in Python."""
-    if not result.actions:
-        return
-    counts = {"fired" if result.runs is None else "taken": result.actions}
-    if calls:
-        counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
-    titles = (HEAD, ("action", *counts))
-    rows = [
-        (PLAIN if times else FAINT, (name, *(f"{count[name]:,}" for count in counts.values())))
-        for name, times in result.actions.items()
-    ]
-    yield from columns([titles, *rows], numbers=(1, 2))
 
 
 def never_enabled(result: Result) -> Iterator[Line]:
