@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,24 +80,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 
-    options = job.options
-    cluster = Cluster(f"kraftcheck pipeline {job.model.name}", options.master, options.conf, job.model.protocol)
-    try:
-        with Meter("files replayed", quiet=arguments.quiet) as meter:
-            pipeline = Pipeline(
-                cluster,
-                job.protocol,
-                init=options.init,
-                symmetry=options.symmetry,
-                limit_bytes=arguments.max_size,
-                output=output,
-            )
+    name, options = f"kraftcheck pipeline {job.model.name}", job.options
+    init, symmetry = options.init, options.symmetry
+    with (
+        closing(Cluster(name, options.master, options.conf, job.model.protocol)) as cluster,
+        Meter("files replayed", quiet=arguments.quiet) as meter,
+    ):
+        pipeline = Pipeline(
+            cluster, job.protocol, init=init, symmetry=symmetry, limit_bytes=arguments.max_size, output=output
+        )
+        try:
             return pipeline.run(inputs, meter.reach)
-    except KeyboardInterrupt:
-        print("what is done counts; the same command goes on with the rest", file=sys.stderr)
-        raise
-    finally:
-        cluster.close()
+        except KeyboardInterrupt:
+            print("what is done counts; the same command goes on with the rest", file=sys.stderr)
+            raise
 
 
 def exit_code(summary: Summary) -> int:
