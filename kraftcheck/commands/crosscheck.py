@@ -14,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import find_model
 from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Progress
-from kraftcheck.jobs import Job, blaming, lenient_job
+from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import CrosscheckResult, as_json, told
 from kraftcheck.reporting.files import require_writable, write_json
@@ -74,8 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, and where TLC cannot do its part.
     """
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with named_model(arguments) as model:
         require_writable(arguments, "json")
         job, warnings = lenient_job(model, arguments, whole_space=True)
         if job.options.view is not None:
