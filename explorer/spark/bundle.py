@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 from kraftcheck.explorer.spark.executor_boot import PACKAGE, USER, digest_of, source_files
 from kraftcheck.spec.language.protocol import Protocol
@@ -16,23 +15,10 @@ from kraftcheck.spec.loading.user_files import PREFIX
 DATE = (2001, 9, 9, 0, 0, 0)
 
 
-class Bundle(NamedTuple):
-    """A zip.
+def make_bundle(protocol: type[Protocol], folder: Path) -> tuple[Path, str]:
+    """Write the zip that executors need for a protocol; return it, and a digest of the project's code in it.
 
-    Attributes
-    ----------
-    path
-        The file.
-    digest
-        Digest of the project's code in it.
-    """
-
-    path: Path
-    digest: str
-
-
-def make_bundle(protocol: type[Protocol], folder: Path) -> Bundle:
-    """Write the zip that executors need for a protocol; its name follows from its content.
+    Its name follows from its content.
 
     Parameters
     ----------
@@ -47,7 +33,7 @@ def make_bundle(protocol: type[Protocol], folder: Path) -> Bundle:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in files:
             archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return Bundle(target, digest_of(own))
+    return target, digest_of(own)
 
 
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 from kraftcheck.explorer.result import Options, Violation
 from kraftcheck.explorer.spark.journal import Journal
@@ -16,8 +17,6 @@ from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_s
 from kraftcheck.explorer.tables.checkpoints.traces import decode_trace, encode_trace
 from kraftcheck.spec.decoding import DecodingError, Lexicon
 from kraftcheck.spec.language.protocol import Protocol
-
-ENGINE = "spark"
 
 
 class SparkCheckpoint:
@@ -38,7 +37,7 @@ class SparkCheckpoint:
         folder = folder_of(options)
         self.temporary = folder is None
         self.folder = Path(mkdtemp(prefix="kraftcheck-")) if folder is None else folder
-        identity = {**identity_of_search(protocol, options), "engine": ENGINE}
+        identity = {**identity_of_search(protocol, options), "engine": "spark"}
         resume = options.resume is not None
         self._manifest = Checkpoint(self.folder, identity, resume=resume)
         if resume and "parts" not in self._manifest.noted:
@@ -91,8 +90,8 @@ class SparkCheckpoint:
             violations = [Violation(name, decode_trace(trace, lexicon)) for name, trace in noted["violations"]]
         except (OSError, DecodingError) as error:
             raise self._manifest.damaged(str(error)) from None
-        calls: Counter[str] = Counter(noted["calls"])
-        return Journal(**{**noted, "levels": levels, "calls": calls, "violations": violations})
+        tallies: Any = {name: Counter(noted[name]) for name in ("actions", "calls")}
+        return Journal(**{**noted, **tallies, "levels": levels, "violations": violations})
 
     def close(self) -> None:
         """Let other processes have the folder; remove a temporary one."""

@@ -14,8 +14,6 @@ from kraftcheck.explorer.spark.definitions import SCHEMA
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 
-_NUMBERS = pa.schema([pa.field("id", pa.int64())])
-
 
 class CachedFolder(SharedFolder):
     """Keeps in memory the states that this process has read: small levels are a few states in very many files."""
@@ -67,5 +65,4 @@ class DriverTasks:
 
 
 def _numbers(count: int) -> Iterator[Any]:
-    for number in range(count):
-        yield pa.RecordBatch.from_pydict({"id": [number]}, schema=_NUMBERS)
+    return (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(count))

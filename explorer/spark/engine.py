@@ -97,7 +97,7 @@ class SparkSearch:
         self._books = self._checker.books
         self._books.result.workers = cluster.parallelism
         self._class_of = identity_of(protocol, options.symmetry, None)
-        self.journal.actions = dict.fromkeys(learner.action_names, 0)
+        self.journal.actions.update(dict.fromkeys(learner.action_names, 0))
         self.journal.violations = self._books.result.violations
 
     def run(self) -> Result:
@@ -153,7 +153,7 @@ class SparkSearch:
         journal.parts = self._jobs.partitions()
         self.shared.clear()
         first = self._checker.begin()
-        self.expander.identified(first)  # this learns the images under symmetry
+        self.expander.identities(first)  # this learns the images under symmetry
         report = IdReport(self.ids)
         report.note(first)
         self._define(1, [list(report.definitions())])
@@ -196,12 +196,11 @@ class SparkSearch:
         reports: list[list[Definition]] = []
         events: list[Definition] = []
         for definition in discovered:
-            counted = zip(names, definition.numbers, strict=False)
             if definition.kind == Kind.COUNTS:
-                journal.actions.update((name, journal.actions[name] + times) for name, times in counted)
                 reports.append([])
+                journal.actions.update(dict(zip(names, definition.numbers, strict=True)))
             elif definition.kind == Kind.CALLS:
-                journal.calls.update(dict(counted))
+                journal.calls.update(dict(zip(names, definition.numbers, strict=True)))
             elif definition.kind == Kind.EVENT:
                 events.append(definition)
             else:
@@ -230,6 +229,3 @@ class SparkSearch:
         classes = [self._class_of(decode(self.ids.to_own(row[None])[0])) for row in reversed(path)]
         semantics, starts = self._checker.semantics, self._checker.starts
         return behaviour_along(semantics, classes, starts=starts, class_of=self._class_of)
-
-
-__all__ = ["SparkSearch", "explore"]

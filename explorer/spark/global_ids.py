@@ -81,11 +81,7 @@ class GlobalIds:
     """
 
     def __init__(
-        self,
-        interner: Interner,
-        classes: dict[ClassName, type],
-        values: Iterable[Value],
-        hidden: Hidden | None = None,
+        self, interner: Interner, classes: dict[ClassName, type], values: Iterable[Value], hidden: Hidden | None = None
     ) -> None:
         self.interner = interner
         self.classes = classes
@@ -98,16 +94,12 @@ class GlobalIds:
         self._contents = IdMap(zero=True)  # global ids are numbered by slot, 0 is the empty inbox
         self._contents_of: list[list[int]] = []  # the process's ids, by slot and global id
         self._arrays: tuple[States, list[States]] | None = None
+        self._symmetric = len(interner.group) > 1
         self.viewed = hidden is not None
         hides = [] if hidden is None else hidden.columns(interner.bounds, interner.shared_names)
         self._hidden = [column for column, is_hidden in enumerate(hides) if is_hidden]
         self._class_of: dict[tuple[int, ...], int] = {}  # by what is shown of a control row
         self._classes = np.zeros(1 << 10, np.int32)  # by global id
-
-    @property
-    def width(self) -> int:
-        """Columns of a state."""
-        return 1 + len(self.slots.own)
 
     @property
     def counts(self) -> list[int]:
@@ -204,11 +196,11 @@ class GlobalIds:
         Under symmetry the images of their parts must be known too.
         """
         self._fit()
-        result = np.zeros((len(rows), self.width), np.int32)
+        result = np.zeros((len(rows), 1 + len(self.slots.own)), np.int32)
         if self._symmetric:
             least_images(
                 self.interner.tables, np.ascontiguousarray(rows), self.controls.to_global, self._contents.to_global,
-                self.slots.to_global, self._classes, np.zeros(self.width, np.int32), result,
+                self.slots.to_global, self._classes, np.zeros(result.shape[1], np.int32), result,
             )  # fmt: skip
         else:
             result[:, 0] = self.controls.to_global[rows[:, 0]]
@@ -226,10 +218,6 @@ class GlobalIds:
         result = states.copy()
         result[:, 0] = self._classes[states[:, 0]]
         return result
-
-    @property
-    def _symmetric(self) -> bool:
-        return len(self.interner.group) > 1
 
     def _fit(self) -> None:
         contents, _, controls = self.interner.totals()

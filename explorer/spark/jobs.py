@@ -63,9 +63,8 @@ class Jobs:
 
     def discover(self, journal: Journal) -> list[Definition]:
         """Expand the last level; return how often actions fired, what is violated, and which values are new."""
-        level, total = len(journal.levels), journal.count(-1)
-        self._cluster.describe(f"level {level}: {total:,} states, what they lead to")
-        return self._run(journal, level, "discover")
+        level = len(journal.levels)
+        return self._run(journal, level, f"level {level}: {journal.count(-1):,} states, what they lead to", "discover")
 
     def settle(self, journal: Journal, counts: list[int]) -> list[Definition]:
         """Find the next level, and note it; return what the tasks discovered of its states.
@@ -112,12 +111,13 @@ class Jobs:
 
     def predecessor(self, journal: Journal, target: Any, level: int) -> States:
         """Return the least state of a level that leads to another, or to an image of it."""
-        self._cluster.describe(f"counterexample: what leads to it in level {level}")
-        leading = self._run(journal, level, "precede", target=target.tolist())
+        title = f"counterexample: what leads to it in level {level}"
+        leading = self._run(journal, level, title, "precede", target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
-    def _run(self, journal: Journal, level: int, name: str, **more: Any) -> list[Definition]:
+    def _run(self, journal: Journal, level: int, title: str, name: str, **more: Any) -> list[Definition]:
         """Run a level's tasks; return what they report."""
+        self._cluster.describe(title)
         tasks = self._tasks(journal, level)
         arguments = self._arguments(journal, tasks=tasks, **more)
         runner = self._runner(journal, journal.count(level))

@@ -34,7 +34,7 @@ class Journal:
     parts: int = 0
     levels: list[dict[int, int]] = field(default_factory=list)
     named: list[int] = field(default_factory=list)
-    actions: dict[str, int] = field(default_factory=dict)
+    actions: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)

@@ -20,7 +20,6 @@ States = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
 WORD_BYTES = 8
-_NO_ROWS = np.zeros((0, 0), np.int32)
 
 
 class StatePacking:
@@ -83,11 +82,6 @@ def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np
     owner = np.empty(len(compared), np.int64)
     owners(np.ascontiguousarray(compared), parts, owner)
     return by_owner(owner.astype(np.uint16), parts)  # numpy sorts these by radix
-
-
-def add(partition: Partition, words: Words) -> None:
-    """Insert packed words that may be there already."""
-    partition.insert(_NO_ROWS, words, len(words), _NO_ROWS, 0)
 
 
 def in_order(words: Words) -> Words:

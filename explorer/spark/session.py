@@ -81,9 +81,10 @@ class Cluster:
             context = self.spark.sparkContext
             self.local = str(context.master).startswith("local")
             self._await_executor()
-            self._bundle = make_bundle(protocol, self._folder)
-            if self._bundle.path.name not in {Path(path).name for path in context.listFiles}:
-                context.addFile(str(self._bundle.path))
+            archive, digest = make_bundle(protocol, self._folder)
+            if archive.name not in {Path(path).name for path in context.listFiles}:
+                context.addFile(str(archive))
+            self._code = archive.name, digest
         except BaseException:
             self.close()
             raise
@@ -138,12 +139,8 @@ class Cluster:
         """How many tasks run at the same time."""
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
-    def setting(self, key: str, default: str) -> str:
-        """Return one of Spark's settings: as the user gave it, also to an application that was there before."""
-        return self._conf.get(key) or str(self.spark.sparkContext.getConf().get(key, default))
-
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
-        """Return a setting that is a number.
+        """Return one of Spark's settings, a number; the user's holds for an application that was there before, too.
 
         Parameters
         ----------
@@ -157,7 +154,7 @@ class Cluster:
         InputError
             Where it is something else.
         """
-        wanted = self.setting(key, str(usual))
+        wanted = str(self._conf.get(key) or self.spark.sparkContext.getConf().get(key, str(usual)))
         if not (wanted.isascii() and wanted.isdigit() and least <= int(wanted) <= most):
             raise InputError(f"{key}: expected a number from {least} to {most:,}, found {wanted}")
         return int(wanted)
@@ -214,7 +211,7 @@ class Cluster:
         from kraftcheck.explorer.spark import executor_boot as boot
 
         register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
-        return boot.remote(name, arguments, self._bundle.path.name, self._bundle.digest)
+        return boot.remote(name, arguments, *self._code)
 
     def cancel(self) -> None:
         """Cancel the job that is under way and those that follow, until Spark is closed."""

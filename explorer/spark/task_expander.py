@@ -97,7 +97,7 @@ class TaskExpander:
 
     def _images(self, row: States) -> States:
         """Return the images of a state under the symmetry group, all with the ids of this process."""
-        if self.tables.copies == 1:
+        if self.tables.learner.permutations == 1:
             return row
-        self.tables.identified(row)  # this learns them
+        self.tables.identities(row)  # this learns them
         return self.tables.learner.interner.images_of_state(row[0])

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
 from kraftcheck.explorer.spark.description import revive
 from kraftcheck.explorer.spark.id_report import IdReport
-from kraftcheck.explorer.spark.packed_states import StatePacking, add, by_partition, first_of_each, in_order
+from kraftcheck.explorer.spark.packed_states import StatePacking, by_partition, first_of_each, in_order
 from kraftcheck.explorer.spark.shared_folder import GROUP, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
@@ -139,7 +139,7 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
                 candidates[part] = layout.partition()
             words = layout.from_bytes(data.as_buffer())
             received[part] += len(words)
-            add(candidates[part], words)
+            candidates[part].add_words(words)
     discovery: _Discovery | None = None
     settled = []
     for part in sorted(candidates):
@@ -174,7 +174,7 @@ def _fresh_by_view(
     least = first_of_each(keys, words)
     words, keys = words[least], keys[least]
     looks = layout.partition()
-    add(looks, keys)
+    looks.add_words(keys)
     visited = _marked(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
     look_up(looks.keys, looks.places, keys, visited, known)

@@ -73,7 +73,7 @@ class Checker:
         parts = split(options)
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
-            decode, identify = self._learner.decode_state, expander.identified
+            decode, identify = self._learner.decode_state, expander.identities
             self.python = PythonChecks(
                 parts, options.action_constraints, self.semantics, decode, identify, self.books
             )

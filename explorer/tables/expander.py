@@ -126,8 +126,6 @@ class Expander:
     ----------
     packing
         How successors are packed.
-    copies
-        States that stand in a row of a buffer: 2 under symmetry, where beside a state stands its canonical image.
     """
 
     def __init__(self, learner: Learner, workers: int, *, deadlock: bool) -> None:
@@ -135,7 +133,6 @@ class Expander:
         self.threads = Threads(workers)
         self.pool = [Worker(len(learner.action_names)) for _ in range(workers)]
         self.packing = packing([1])
-        self.copies = 2 if learner.permutations > 1 else 1
         self._deadlock = deadlock
 
     @classmethod
@@ -188,27 +185,26 @@ class Expander:
         missing = self.width - rows.shape[1]
         return np.pad(rows, ((0, 0), (0, missing))) if missing else rows
 
-    def identified(self, rows: Rows) -> Rows:
-        """Return rows that identify states: under symmetry each with its canonical image beside it."""
-        rows = self.widened(rows)
-        if self.copies == 1:
+    def identities(self, rows: Rows) -> Rows:
+        """Return the rows that stand for states: they themselves, or under symmetry their canonical images."""
+        rows = np.ascontiguousarray(self.widened(rows))
+        if self.learner.permutations == 1:
             return rows
         worker = self.pool[0]
-        result = np.zeros((len(rows), 2 * rows.shape[1]), np.int32)
+        images = np.zeros(rows.shape, np.int32)
         while True:
             worker.stats[S_MISSES] = 0
-            if not identify_all(self.learner.tables, worker, rows, result):
-                return result
+            if not identify_all(self.learner.tables, worker, rows, images):
+                return images
             self.learner.resolve([worker])
 
     def packed(self, rows: Rows, layout: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
-        return self._packed(self.identified(rows), layout)
+        return self._packed(self.identities(rows), layout)
 
-    def _packed(self, pairs: Rows, layout: Packing) -> tuple[Words, Indices]:
-        words, owner = np.zeros((len(pairs), layout.words + 1), np.uint64), np.zeros(len(pairs), np.int64)
-        column = pairs.shape[1] - self.width
-        pack_all(self.learner.tables, layout, pairs, column, words, owner)
+    def _packed(self, identities: Rows, layout: Packing) -> tuple[Words, Indices]:
+        words, owner = np.zeros((len(identities), layout.words + 1), np.uint64), np.zeros(len(identities), np.int64)
+        pack_all(self.learner.tables, layout, self.widened(identities), words, owner)
         return words, owner
 
     # Successors
@@ -228,7 +224,7 @@ class Expander:
                 worker.begin(rows)
                 worker.fit_retry(len(part))
                 room = max(len(worker.succ) + 1, len(part) * ROOM // PARTITIONS + 64)
-                worker.successors.fit(room, self.width, self.copies, self.packing.words + 1)
+                worker.successors.fit(room, self.width, self.packing.words + 1)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
             for worker, part in zip(workers, parts, strict=True):
                 left = part[worker.stats[S_DONE] :] if worker.stats[S_CODE] else part[:0]
@@ -248,9 +244,9 @@ class Expander:
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""
-        pairs = self.identified(rows)
+        rows, identities = self.widened(rows), self.identities(rows)
         self.fit_packing()
-        self._put(self.pool[0].successors, pairs, self.packing)
+        self.pool[0].successors.put(self.widened(rows), *self._packed(identities, self.packing))
         return self.found()
 
     def found(self) -> Found:
@@ -271,13 +267,9 @@ class Expander:
             return
         for worker in self.pool:
             if worker.successors.counts.any():
-                self._put(worker.successors, worker.successors.all_rows(), new)
+                rows = self.widened(worker.successors.all_rows())
+                worker.successors.put(rows, *self.packed(rows, new))
         self.packing = new
-
-    def _put(self, successors: Successors, pairs: Rows, layout: Packing) -> None:
-        halves = np.split(pairs, self.copies, axis=1)
-        pairs = np.concatenate([self.widened(half) for half in halves], axis=1)
-        successors.put(pairs, *self._packed(pairs, layout))
 
     # What is noted on the way
 

@@ -89,7 +89,7 @@ class PythonChecks:
     decode
         Returns the state of a row.
     identify
-        Returns rows whose last columns identify the states of rows.
+        Returns the rows that stand for states.
     books
         Where violations are reported.
     """
@@ -156,7 +156,7 @@ class PythonChecks:
         kept = np.array([self._admits(row, trace_to) for row in rows], bool)
         if kept.all():
             return rows
-        for row in self._identify(np.ascontiguousarray(rows[~kept]))[:, -rows.shape[1] :]:
+        for row in self._identify(rows[~kept]):
             self._beyond.add(_key(row))
         within: Rows = rows[kept]
         return within

@@ -18,8 +18,9 @@ from kraftcheck.jobs import Job, blaming, lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, cut, print_lines, print_warnings
+from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
+from kraftcheck.spec.display import cut
 from kraftcheck.traces.pipeline.driver import Pipeline, Summary
 from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
 from kraftcheck.traces.replay.replayer import ReplayVerdict

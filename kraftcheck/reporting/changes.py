@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.reporting.lines import NEW, OLD, PLAIN, Part
-from kraftcheck.reporting.wording import fields, is_shown_by_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
@@ -100,14 +99,13 @@ def _who_has_what(name: str, replicas: list[Record]) -> str:
 
 def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
     """Return the fields of a record that differ from their defaults."""
-    names = field_names(type(record))
-    ordinary = [name for name in names if name == "id" or name in leaving_out or _is_default(record, name)]
-    return fields(record, tuple(ordinary))
-
-
-def _is_default(record: Record, name: str) -> bool:
-    default = next(f.default for f in dataclasses.fields(record) if f.name == name)  # type: ignore[arg-type]
-    return default is not dataclasses.MISSING and bool(default == getattr(record, name))
+    shown = []
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+        value = getattr(record, field.name)
+        is_default = field.default is not dataclasses.MISSING and field.default == value
+        if field.name != "id" and field.name not in leaving_out and not is_default:
+            shown.append(f"{field.name}={text_of(value)}")
+    return ", ".join(shown)
 
 
 def difference(path: str, old: Value, new: Value) -> Iterator[Change]:
@@ -124,7 +122,7 @@ def difference(path: str, old: Value, new: Value) -> Iterator[Change]:
     elif isinstance(new, frozenset):
         gained = [(NEW, f"+{text_of(item)}") for item in ordered(new - old)]
         lost = [(OLD, f"-{text_of(item)}") for item in ordered(old - new)]
-        yield Change(path, _spaced([*gained, *lost]))
+        yield Change(path, tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:])
     elif isinstance(new, tuple):
         yield from _sequence_difference(path, old, new)
     else:
@@ -135,10 +133,6 @@ def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
     """Return "old -> new"; of an old record that is gone, only what it was: a step before shows it in full."""
     gone = is_shown_by_fields(old) and type(old) is not type(new)
     return ((OLD, f"{type(old).__name__}(...)" if gone else text_of(old)), (PLAIN, " -> "), (NEW, text_of(new)))
-
-
-def _spaced(parts: list[Part]) -> tuple[Part, ...]:
-    return tuple(part for item in parts for part in ((PLAIN, " "), item))[1:]
 
 
 def _map_difference(path: str, old: Map[Any, Any], new: Map[Any, Any]) -> Iterator[Change]:
@@ -174,9 +168,7 @@ def messages(network: Network, before: State | None, after: State, delivered: Re
     found = []
     for message in {**then, **now}:
         mark = "-" if now[message] < then[message] else "+" if now[message] > then[message] and before else " "
-        if mark == " " and message == delivered:
-            mark = "*"
-        found.append(Message(mark, message, now[message]))
+        found.append(Message("*" if mark == " " and message == delivered else mark, message, now[message]))
     return sorted(found, key=lambda message: "-*+ ".index(message.mark))
 
 
@@ -184,7 +176,21 @@ def _under_way(network: Network, state: State) -> Counter[Record]:
     copies: Counter[Record] = Counter()
     for key in ordered(state.inboxes):
         inbox = state.inboxes[key]
-        for message in network.known(inbox):
-            if network.count(inbox, message):
-                copies[message] = network.count(inbox, message)
-    return copies
+        copies.update({message: network.count(inbox, message) for message in network.known(inbox)})
+    return +copies  # without those of which there are none
+
+
+def message_words(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
+    """Return a message as its type, from whom to whom, and the rest of its fields, long ones last."""
+    names = field_names(type(message))
+    ends = [text_of(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
+    others = {name: getattr(message, name) for name in names if name not in {"source", "dest", *leaving_out}}
+    rest = sorted(others.items(), key=lambda field: isinstance(field[1], tuple | Map) or is_shown_by_fields(field[1]))
+    text = " ".join(f"{name}={text_of(value)}" for name, value in rest)
+    return type(message).__name__, " -> ".join(ends).strip(), text
+
+
+def is_shown_by_fields(value: Value) -> bool:
+    """Return whether a value is a record without a `__str__` of its own."""
+    text: object = type(value).__str__
+    return isinstance(value, Record) and text is object.__str__

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
-from kraftcheck.reporting.changes import Change, Message, changes, initial, messages
+from kraftcheck.reporting.changes import changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
-from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import Record, field_names
+from kraftcheck.spec.values import field_names
 
 LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
 _STYLES = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
@@ -42,7 +41,8 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
         yield []
         yield _heading(protocol, number, step)
         found = initial(step.state) if before is None else changes(protocol, before.state, step.state)
-        yield from _change_lines(found)
+        width = max((len(change.path) for change in found), default=0)
+        yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
         if before is not None and step.state == before.state:
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
@@ -54,27 +54,13 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
     if step.action is None:
         return [*line, (PLAIN, "initial state")]
     line.append((ACTION, step.action))
-    if step.action in protocol.network.own_actions():
-        line.append((PLAIN, " by the network"))
-    else:
-        who = "the environment" if step.actor is None else text_of(step.actor)
-        line.append((PLAIN, f" by {who}"))
+    who = "the environment" if step.actor is None else text_of(step.actor)
+    line.append((PLAIN, f" by {'the network' if step.action in protocol.network.own_actions() else who}"))
     if step.message is not None:
-        line.append((PLAIN, f" on {_sender(step.message)}"))
+        is_signed = "source" in field_names(type(step.message))
+        sender = f" from {text_of(step.message.source)}" if is_signed else ""
+        line.append((PLAIN, f" on {type(step.message).__name__}{sender}"))
     return line
-
-
-def _sender(message: Record) -> str:
-    kind = type(message).__name__
-    if "source" in field_names(type(message)):
-        return f"{kind} from {text_of(message.source)}"  # type: ignore[attr-defined]
-    return kind
-
-
-def _change_lines(found: list[Change]) -> Iterator[Line]:
-    width = max((len(change.path) for change in found), default=0)
-    for change in found:
-        yield [(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts]
 
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
@@ -84,12 +70,8 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
     kinds, ways = (max((len(text[column]) for text in texts), default=0) for column in (0, 1))
     label = "messages"
     for item, (kind, way, rest) in zip(found, texts, strict=True):
-        text = f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{_copies(item)}"
+        left = f"{item.copies} left" if item.mark == "-" and item.copies else ""
+        copies = left or (f"x{item.copies}" if item.mark != "-" and item.copies > 1 else "")
+        text = f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{f'  ({copies})' if copies else ''}"
         yield [(FAINT, f"{_INDENT}{label:8}  "), (_STYLES[item.mark], text)]
         label = ""
-
-
-def _copies(item: Message) -> str:
-    if item.mark == "-":
-        return f"  ({item.copies} left)" if item.copies else ""
-    return f"  (x{item.copies})" if item.copies > 1 else ""

@@ -91,8 +91,3 @@ def columns(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], l
 def many(count: int, what: str) -> str:
     """Return how many there are of something: "1 state", "2 states"."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def cut(text: str, longest: int) -> str:
-    """Return a text, cut where it is longer than so many characters."""
-    return text if len(text) <= longest else text[: longest - 3] + "..."

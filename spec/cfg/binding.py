@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
 from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
 from kraftcheck.spec.cfg.parsing import ConfigError
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import ConstantError, InputError, unknown
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.property import Property
@@ -162,14 +163,8 @@ def _not_a_constant(
     name = assignment.name
     if name in symbols or is_member:
         what = f"a name of {protocol.name()} itself" if name in symbols else "a model value here"
-        return f"{name} is {what}: expected {name} = {name}, found {name} = {_shown(assignment.value)}"
+        return f"{name} is {what}: expected {name} = {name}, found {name} = {text_of(assignment.value)}"
     return unknown("constant", name, [*protocol.constants, *protocol.accepted_constants], protocol.name())
-
-
-def _shown(value: Value) -> str:
-    if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(map(_shown, value))) + "}"
-    return str(value).upper() if type(value) is bool else repr(value)
 
 
 def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:

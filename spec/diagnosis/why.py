@@ -108,7 +108,13 @@ def diagnose(
 def diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
-    """Return the result of `diagnose` as text: the reasons, equal ones once. The parameters are the same."""
+    """Return the result of `diagnose` as text: the reasons, equal ones once.
+
+    Parameters
+    ----------
+    semantics, state, action_name, actor, message
+        As `diagnose` takes them.
+    """
     reasons = diagnose(semantics, state, action_name, actor, message)
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]

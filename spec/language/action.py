@@ -15,16 +15,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 Reads = Callable[..., Any] | Iterable[Callable[..., Any]]
 
 
-@dataclass(frozen=True)
-class Trigger:
-    """What an action's decorator declares."""
-
-    kind: str
-    messages: tuple[type[Record], ...]
-    reads: tuple[Projection, ...]
-    name: str | None
-
-
 def on(*messages: type[Record], reads: Reads = (), name: str | None = None) -> Callable[[F], F]:
     """Mark a method as an action on a message delivered to a replica: `(self, me, message, ...)`.
 
@@ -93,7 +83,7 @@ def environment(function: F | None = None, *, reads: Reads = (), name: str | Non
 
 def _marked(kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None) -> Callable[[F], F]:
     def mark(function: F) -> F:
-        function.trigger = Trigger(kind, messages, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
+        function.action_mark = ActionMark(kind, messages, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
         return function
 
     if kind == "on" and not messages:
@@ -148,3 +138,17 @@ class Action:
             return ()
         assert self.asks is not None  # refuses missing parameters
         return record_types(self.function, self.function.__code__.co_varnames[1])
+
+
+@dataclass(frozen=True)
+class ActionMark:
+    """What an action's decorator declares."""
+
+    kind: str
+    messages: tuple[type[Record], ...]
+    reads: tuple[Projection, ...]
+    name: str | None
+
+    def made(self, method: str, function: Callable[..., Any]) -> Action:
+        """Return the action that a method of this name is."""
+        return Action(self.name or camel_case(method), self.kind, function, self.messages, self.reads)

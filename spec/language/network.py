@@ -49,6 +49,8 @@ class CountingRule(NamedTuple):
 
 
 NEVER = 1 << 30  # a `least` that no count reaches
+OPERATIONS = frozenset({"send", "send_once", "reply", "discard", "forget", "lose", "duplicate"})
+"""Names of the methods of a network that change an inbox."""
 
 
 class Network(ABC):
@@ -127,22 +129,25 @@ class Network(ABC):
         return self.send(inbox, response)
 
     def apply(self, operation: str, inbox: Inbox, message: Record) -> Inbox | None:
-        """Return the inbox after the operation of the given name, or None if it is refused."""
-        if operation == "send":
-            return self.send(inbox, message)
-        if operation == "send_once":
-            return self.send_once(inbox, message)
-        if operation == "reply":
-            return self.reply(inbox, message)
-        if operation == "discard":
-            return self.discard(inbox, message)
-        if operation == "forget":
-            return self.forget(inbox, message)
-        if operation == "lose":
-            return self.lose(inbox, message)
-        if operation == "duplicate":
-            return self.duplicate(inbox, message)
-        raise ValueError(f"{operation!r} is not an operation of the network")
+        """Return the inbox after an operation.
+
+        Parameters
+        ----------
+        operation
+            Its name, one of `OPERATIONS`.
+        inbox
+            The content of the destination's inbox.
+        message
+            The message; for "forget" the group of messages.
+
+        Returns
+        -------
+        Inbox or None
+            None if the network refuses the operation.
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"{operation!r} is not an operation of the network")
+        return getattr(self, operation)(inbox, message)
 
     def own_actions(self) -> tuple[str, ...]:
         """Return the names of the actions that the network takes by itself."""

@@ -22,15 +22,6 @@ QUANTIFIED = ("me", "peer", "message")
 STEP = ("before", "after")
 
 
-@dataclass(frozen=True)
-class Marked:
-    """What a property's decorator declares."""
-
-    kind: str
-    reads: tuple[Projection, ...]
-    name: str | None
-
-
 @overload
 def invariant(function: F) -> F: ...
 
@@ -126,7 +117,7 @@ def action_constraint(function: F | None = None, *, name: str | None = None) -> 
 
 def _marked(kind: str, function: F | None, reads: Reads, name: str | None) -> Any:
     def mark(function: F) -> F:
-        function.property = Marked(kind, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
+        function.property_mark = PropertyMark(kind, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
         return function
 
     return mark if function is None else mark(function)
@@ -178,6 +169,14 @@ class Property:
         return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
 
 
-def property_of(method: str, function: Callable[..., Any], marked: Marked) -> Property:
-    """Return the property that a marked method is."""
-    return Property(marked.name or camel_case(method), marked.kind, function, marked.reads)
+@dataclass(frozen=True)
+class PropertyMark:
+    """What a property's decorator declares."""
+
+    kind: str
+    reads: tuple[Projection, ...]
+    name: str | None
+
+    def made(self, method: str, function: Callable[..., Any]) -> Property:
+        """Return the property that a method of this name is."""
+        return Property(self.name or camel_case(method), self.kind, function, self.reads)

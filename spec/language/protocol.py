@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 from kraftcheck.spec.errors import ConstantError, ProtocolError
 from kraftcheck.spec.kinds import mismatch
-from kraftcheck.spec.language.action import Action, Trigger, camel_case
+from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.network import BagWithMemory, Network
-from kraftcheck.spec.language.property import Property, property_of
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Symbol, Value, field_types, ordered
@@ -143,14 +143,8 @@ class Protocol:
         cls.constants = MappingProxyType(
             {**cls.constants, **{c.name: c for c in vars(cls).values() if isinstance(c, Constant)}}
         )
-        actions = dict(_inherited(cls, "trigger"))
-        cls.actions = MappingProxyType(
-            {a.name: a for a in (_action(method, getattr(cls, method), trigger) for method, trigger in actions.items())}
-        )
-        marked = dict(_inherited(cls, "property"))
-        cls.properties = MappingProxyType(
-            {p.name: p for p in (property_of(method, getattr(cls, method), m) for method, m in marked.items())}
-        )
+        cls.actions = _made(cls, "action_mark")
+        cls.properties = _made(cls, "property_mark")
 
     def __init__(self, **values: Value) -> None:
         hints = get_type_hints(type(self))
@@ -247,18 +241,16 @@ class Protocol:
         return found
 
 
-def _inherited(cls: type, mark: str) -> list[tuple[str, Any]]:
-    """Return (method, mark) for every method that the class or a base marks, in the order of first definition.
+def _made(cls: type, mark: str) -> Mapping[str, Any]:
+    """Return the actions, or the properties, that methods of a class and its bases are marked as, by name.
 
-    A method that overrides a marked one has its mark, unless it has one of its own.
+    They are in the order of first definition. A method that overrides a marked one has its mark, unless it has one of
+    its own.
     """
-    found: dict[str, Any] = {}
+    marks: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for method, function in vars(base).items():
             if hasattr(function, mark):
-                found[method] = getattr(function, mark)
-    return list(found.items())
-
-
-def _action(method: str, function: Callable[..., Any], trigger: Trigger) -> Action:
-    return Action(trigger.name or camel_case(method), trigger.kind, function, trigger.messages, trigger.reads)
+                marks[method] = getattr(function, mark)
+    made = [found.made(method, getattr(cls, method)) for method, found in marks.items()]
+    return MappingProxyType({one.name: one for one in made})

@@ -181,7 +181,17 @@ class Semantics:
     def steps(
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
     ) -> tuple[Step, ...]:
-        """Return the steps that an action would take, enabled or not; memoised."""
+        """Return the steps that an action would take, enabled or not; memoised.
+
+        Parameters
+        ----------
+        action
+            The action.
+        me, message
+            The acting replica and the delivered message, or None.
+        given
+            `shared` and the projections that the action reads, by name; see `context`.
+        """
         key = (action.name, me, message, *[given[name] for name in action.asks])
         found = self._calls.get(key)
         if found is None:
@@ -340,7 +350,15 @@ class Semantics:
         return True
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
-        """Return whether a step property is true of every replica that a step changes."""
+        """Return whether a step property is true of every replica that a step changes.
+
+        Parameters
+        ----------
+        prop
+            The property.
+        before, after
+            The states before and after the step.
+        """
         kinds = prop.kinds("before")
         for key, replica in after.replicas.items():
             old = before.replicas.get(key)

@@ -37,7 +37,19 @@ class Take(NamedTuple):
 def take(
     action: str, actor: Value = None, result: Callable[[Any], bool] | None = None, **message: Value
 ) -> Take:
-    """Return one step of a scenario: `take("HandleRequestVoteRequest", n2, source=n1)`."""
+    """Return one step of a scenario: `take("HandleRequestVoteRequest", n2, source=n1)`.
+
+    Parameters
+    ----------
+    action
+        The action's name.
+    actor
+        The id of the replica that takes it; None for any.
+    result
+        A predicate of the acting replica's next state (without a replica: of the next state).
+    **message
+        Fields that the delivered message must have.
+    """
     return Take(action, actor, message, result)
 
 
@@ -88,6 +100,17 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 def follow(semantics: Semantics, state: State, chosen: Take, where: str = "the step") -> Transition:
     """Return the transition that a step of a scenario chooses in a state.
+
+    Parameters
+    ----------
+    semantics
+        The protocol's semantics.
+    state
+        The state.
+    chosen
+        The step.
+    where
+        What an error calls the step.
 
     Raises
     ------

@@ -150,7 +150,14 @@ def parse_value(
     column: int = 1,
     names: Mapping[str, Value] | None = None,
 ) -> Value:
-    """Read one value, as `ValueParser.parse` does.
+    """Read one value.
+
+    Parameters
+    ----------
+    text, where, line, column
+        As `ValueParser.parse` takes them.
+    names
+        As `ValueParser` takes them.
 
     >>> sorted(parse_value("{1, 2, 3}"))
     [1, 2, 3]

@@ -17,7 +17,8 @@ OBSERVER = "AcceptFetchRequestFromObserver"
 COUNTED_TWICE = {"grow-one-to-two": 14, "grow-with-election": 14, "grow-and-shrink-with-election": 14}
 """Steps of that action that TLC counts twice: where both disjuncts of ValidFetchPosition hold (docs/conformance.md)."""
 
-ALL = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in MODELS]
+SLOW = (*LARGE, "two-voters-two-values-remove", "grow-and-shrink-with-election")
+ALL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MODELS]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -32,7 +33,9 @@ def test_counts_are_those_of_tlc(name: str) -> None:
     assert result.generated_states == 1 + sum(result.actions.values())
 
 
-@pytest.mark.parametrize("name", ["grow-one-to-two", "grow-with-election", "two-voters-remove"])
+@pytest.mark.parametrize(
+    "name", ["grow-one-to-two", "grow-with-election", pytest.param("two-voters-remove", marks=pytest.mark.slow)]
+)
 def test_what_tlc_counts_twice_are_first_fetches(name: str) -> None:
     protocol = bound(f"counts/{name}").protocol
     assert isinstance(protocol, Reconfig)
@@ -70,9 +73,15 @@ def test_depth_first_search_counts_the_same(name: str) -> None:
     ("name", "settings", "symmetry", "counts"),
     [
         ("three-voters", ("MaxElections=0", "MaxValuesPerEpoch=2"), None, (792, 458, 22)),
-        ("three-voters", ("MaxElections=0", "MaxValuesPerEpoch=2"), "symmHosts", (418, 240, 22)),
+        pytest.param(
+            *("three-voters", ("MaxElections=0", "MaxValuesPerEpoch=2"), "symmHosts", (418, 240, 22)),
+            marks=pytest.mark.slow,
+        ),
         ("two-voters", ("Value={v1, v2}", "MaxValuesPerEpoch=2"), None, (4213, 3140, 29)),
-        ("two-voters", ("Value={v1, v2}", "MaxValuesPerEpoch=2"), "symmHostsAndValues", (2213, 1608, 29)),
+        pytest.param(
+            *("two-voters", ("Value={v1, v2}", "MaxValuesPerEpoch=2"), "symmHostsAndValues", (2213, 1608, 29)),
+            marks=pytest.mark.slow,
+        ),
         ("two-voters", ("MaxElections=0", "Value={v1, v2}", "MaxValuesPerEpoch=2"), "symmHosts", (153, 121, 19)),
     ],
 )

@@ -51,25 +51,28 @@ def in_pieces(search: BreadthFirst, reports: int) -> Result | None:
         return None
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 10**9), st.sampled_from((None, 20_000)), st.sampled_from((ALWAYS, NEVER)))
-def test_random_protocols_go_on_to_the_same_result(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, memory: int | None, every: float
-) -> None:
-    random = Random(seed)
-    for drawn in sample(1, seed=seed, large=300, most=2_000):
-        folder = tmp_path_factory.mktemp("search") / "checkpoint"
-        options = replace(drawn.description.options(drawn.protocol), memory=memory, checkpoint_every=every)
-        batch = max(drawn.result.distinct_states // 20, 3)
-        result = in_pieces(BreadthFirst(drawn.protocol, replace(options, checkpoint=folder), 1, batch), 3)
-        pieces = 1
-        while result is None:
-            reports = random.choice((1, 5)) + drawn.result.distinct_states // batch + 40  # those of rebuilding count
-            search = BreadthFirst(drawn.protocol, replace(options, resume=folder), 1, batch)
-            result = in_pieces(search, reports)
-            pieces += 1
-        assert found(result) == found(drawn.result), drawn.description
-        assert result.complete == drawn.result.complete
+@pytest.mark.parametrize("examples", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_random_protocols_go_on_to_the_same_result(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 10**9), st.sampled_from((None, 20_000)), st.sampled_from((ALWAYS, NEVER)))
+    def check(seed: int, memory: int | None, every: float) -> None:
+        random = Random(seed)
+        for drawn in sample(1, seed=seed, large=300, most=2_000):
+            folder = tmp_path_factory.mktemp("search") / "checkpoint"
+            options = replace(drawn.description.options(drawn.protocol), memory=memory, checkpoint_every=every)
+            batch = max(drawn.result.distinct_states // 20, 3)
+            result = in_pieces(BreadthFirst(drawn.protocol, replace(options, checkpoint=folder), 1, batch), 3)
+            pieces = 1
+            while result is None:
+                # those of rebuilding count, too
+                reports = random.choice((1, 5)) + drawn.result.distinct_states // batch + 40
+                search = BreadthFirst(drawn.protocol, replace(options, resume=folder), 1, batch)
+                result = in_pieces(search, reports)
+                pieces += 1
+            assert found(result) == found(drawn.result), drawn.description
+            assert result.complete == drawn.result.complete
+
+    check()
 
 
 def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] = ()) -> tuple[Any, Options]:
@@ -194,14 +197,13 @@ def killed_at_random(
     return counts_of(report)
 
 
-def test_killed_and_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_killed_and_resumed(tmp_path: Path, run: int) -> None:
     name = "three-voters-remove"
     arguments = ("--config", str(COUNTS / f"{name}.cfg"))
     counts = expected()[name]
-    for run in range(2):
-        (tmp_path / str(run)).mkdir()
-        outcome = killed_at_random(tmp_path / str(run) / "c", arguments, 2.5, Random(run))
-        assert outcome == ("ok", counts["distinct_states"], counts["generated_states"], counts["depth"])
+    outcome = killed_at_random(tmp_path / "c", arguments, 2.5, Random(run))
+    assert outcome == ("ok", counts["distinct_states"], counts["generated_states"], counts["depth"])
 
 
 def ten_million(tmp_path: Path, runs: range) -> None:
@@ -223,7 +225,7 @@ def test_ten_million_states_killed_and_resumed_twenty_times(tmp_path: Path) -> N
     ten_million(tmp_path, range(20))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_path: Path, number: int) -> None:
     folder, report = tmp_path / "c", tmp_path / "report.json"
     words = command(folder, report, "--config", "large")

@@ -60,17 +60,30 @@ class Watched(BreadthFirst):
         super()._pause()
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 10**9), memory=st.sampled_from((1, 20_000, 100_000)), workers=st.integers(1, 2))
-def test_random_protocols(seed: int, memory: int, workers: int) -> None:
-    for drawn in sample(1, seed=seed, large=300, most=2_000):
-        options = drawn.description.options(drawn.protocol)
-        search = Watched(drawn.protocol, replace(options, memory=memory), workers, Random(seed).choice((7, 40, 300)))
-        assert found(search.run()) == found(drawn.result), drawn.description
+@pytest.mark.parametrize("examples", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_random_protocols(examples: int) -> None:
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(seed=st.integers(0, 10**9), memory=st.sampled_from((1, 20_000, 100_000)), workers=st.integers(1, 2))
+    def check(seed: int, memory: int, workers: int) -> None:
+        for drawn in sample(1, seed=seed, large=300, most=2_000):
+            options = drawn.description.options(drawn.protocol)
+            search = Watched(
+                drawn.protocol, replace(options, memory=memory), workers, Random(seed).choice((7, 40, 300))
+            )
+            assert found(search.run()) == found(drawn.result), drawn.description
+
+    check()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("symmetry", [None, "symmHostsAndValues"])
+@pytest.mark.parametrize(
+    ("symmetry", "workers"),
+    [
+        pytest.param(None, 1, marks=pytest.mark.slow),
+        pytest.param(None, 2, marks=pytest.mark.slow),
+        pytest.param("symmHostsAndValues", 1, marks=pytest.mark.slow),
+        ("symmHostsAndValues", 2),
+    ],
+)
 def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     protocol = bound("counts/two-voters-two-values-remove").protocol
     options = Options(properties=tuple(protocol.properties.values()), deadlock=False, symmetry=symmetry)

@@ -348,7 +348,7 @@ def orbits(protocol: Protocol, name: str) -> int:
 @pytest.mark.parametrize(
     ("protocol", "name"),
     [
-        (Voting(hosts=HOSTS), "symm"),
+        pytest.param(Voting(hosts=HOSTS), "symm", marks=pytest.mark.slow),
         (Voting(hosts=frozenset({n1})), "symm"),
         (TwoPhaseCommit(resource_managers=HOSTS), "symmRM"),
     ],
@@ -365,7 +365,7 @@ def test_symmetry_counts_orbits(protocol: Protocol, name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "name"),
     [
-        ("three-voters", ("MaxElections=0",), "symmHosts"),
+        pytest.param("three-voters", ("MaxElections=0",), "symmHosts", marks=pytest.mark.slow),
         ("two-voters", ("MaxElections=0", "MaxValuesPerEpoch=2", "Value={v1, v2}"), "symmHostsAndValues"),
     ],
 )
@@ -489,28 +489,32 @@ def as_counted(transitions: Iterator[Transition]) -> Counter[tuple[Any, ...]]:
     return Counter((t.action, t.actor, t.message, encode(t.target)) for t in transitions)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.randoms(use_true_random=False), st.sampled_from([(0, 0), (1, 0), (1, 1)]))
-def test_breadth_and_depth_first_agree(random: Random, limits: tuple[int, int]) -> None:
-    description = replace(describe(random), limits=limits)
-    assume(search(description, 400) is not None)
-    wide, breadth = found(description, Search.BFS)
-    deep, depth = found(description, Search.DFS)
-    assert breadth.complete
-    assert depth.complete
-    assert depth.distinct_states == breadth.distinct_states
-    assert depth.generated_states == breadth.generated_states
-    assert depth.actions == breadth.actions
-    assert deep.parents.keys() == wide.parents.keys()
-    assert {v.property for v in depth.violations} == {v.property for v in breadth.violations}
-    shortest = {v.property: len(v.trace) for v in breadth.violations}
-    for engine, result in ((wide, breadth), (deep, depth)):
-        for violation in result.violations:
-            assert_behaviour(engine.protocol, violation.trace)
-            assert len(violation.trace) >= shortest[violation.property]
-    semantics = Semantics(wide.protocol)
-    for state in list(wide.states())[:40]:
-        assert as_counted(semantics.transitions(state)) == transitions_one_by_one(semantics, state)
+@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_breadth_and_depth_first_agree(examples: int) -> None:
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(st.randoms(use_true_random=False), st.sampled_from([(0, 0), (1, 0), (1, 1)]))
+    def check(random: Random, limits: tuple[int, int]) -> None:
+        description = replace(describe(random), limits=limits)
+        assume(search(description, 400) is not None)
+        wide, breadth = found(description, Search.BFS)
+        deep, depth = found(description, Search.DFS)
+        assert breadth.complete
+        assert depth.complete
+        assert depth.distinct_states == breadth.distinct_states
+        assert depth.generated_states == breadth.generated_states
+        assert depth.actions == breadth.actions
+        assert deep.parents.keys() == wide.parents.keys()
+        assert {v.property for v in depth.violations} == {v.property for v in breadth.violations}
+        shortest = {v.property: len(v.trace) for v in breadth.violations}
+        for engine, result in ((wide, breadth), (deep, depth)):
+            for violation in result.violations:
+                assert_behaviour(engine.protocol, violation.trace)
+                assert len(violation.trace) >= shortest[violation.property]
+        semantics = Semantics(wide.protocol)
+        for state in list(wide.states())[:40]:
+            assert as_counted(semantics.transitions(state)) == transitions_one_by_one(semantics, state)
+
+    check()
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

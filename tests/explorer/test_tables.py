@@ -68,16 +68,19 @@ def check_agreement(found: Sample, workers: int) -> None:
     assert compared(deep) == compared(expected), found.description
 
 
-@settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],  # a seed does not shrink
-)
-@given(seed=st.integers(0, 10**9), workers=st.integers(1, 2))
-def test_agrees_with_the_reference_engine_on_random_protocols(seed: int, workers: int) -> None:
-    for found in sample(1, seed=seed, large=100, most=1_000):
-        check_agreement(found, workers)
+@pytest.mark.parametrize("examples", [5, pytest.param(12, marks=pytest.mark.slow)])
+def test_agrees_with_the_reference_engine_on_random_protocols(examples: int) -> None:
+    @settings(
+        max_examples=examples,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate],  # a seed does not shrink
+    )
+    @given(seed=st.integers(0, 10**9), workers=st.integers(1, 2))
+    def check(seed: int, workers: int) -> None:
+        for found in sample(1, seed=seed, large=100, most=1_000):
+            check_agreement(found, workers)
+
+    check()
 
 
 @pytest.mark.slow

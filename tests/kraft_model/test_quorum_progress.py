@@ -19,7 +19,9 @@ def trap_of(one: Stuck, variant: str | None) -> Trap:
     return find_trap(given.protocol, one.wanted, options, without=one.without)
 
 
-@pytest.mark.parametrize("one", [pytest.param(one, id=one.variant) for one in STUCK])
+@pytest.mark.parametrize(
+    "one", [pytest.param(one, id=one.variant, marks=[pytest.mark.slow] * (one.among > 1_000)) for one in STUCK]
+)
 def test_where_nothing_leads_on(one: Stuck) -> None:
     base = trap_of(one, None)
     assert (base.states, base.among) == (0, one.base)

@@ -39,7 +39,7 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
     return found.distinct_states, found.generated_states, found.depth
 
 
-@pytest.mark.parametrize("config", SMALL)
+@pytest.mark.parametrize("config", ["smoke", pytest.param("smoke-zookeeper", marks=pytest.mark.slow)])
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
     given = bound(MODEL, config)
     assert {prop.name for prop in given.properties} == set(Recovery.properties) - BROKEN_BY_DESIGN

@@ -135,6 +135,7 @@ def test_a_controller_that_was_unregistered_by_accident_registers_again() -> Non
     assert taken(trap) == ["RunUnregisterController", "HandleUnregisterController", "Commit"]
 
 
+@pytest.mark.slow
 def test_an_old_registration_blocks_the_upgrade_that_would_let_it_be_removed() -> None:
     """With a replacement there is a way, as long as upgrades may be tried; without, there is none from the start."""
 

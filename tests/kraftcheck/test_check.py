@@ -296,7 +296,7 @@ def test_state_graph_ends_where_the_search_does(run, ping, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["tables", "reference"])
-@pytest.mark.parametrize("seconds", [0.1, 5.0])
+@pytest.mark.parametrize("seconds", [0.1, pytest.param(5.0, marks=pytest.mark.slow)])
 def test_interrupted(tmp_path, engine, seconds) -> None:
     path = tmp_path / "result.json"
     process = start("check", "reconfig", "--config", "large", "--engine", engine, "--json", path)

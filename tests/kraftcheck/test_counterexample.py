@@ -26,9 +26,8 @@ from kraftcheck import (
     on,
 )
 from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
-from kraftcheck.reporting.changes import difference, fields_set, messages
+from kraftcheck.reporting.changes import difference, fields_set, message_words, messages
 from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.wording import message_words
 from kraftcheck.spec import Bag, Map
 from kraftcheck.spec.display import text_of
 

@@ -134,6 +134,7 @@ def test_a_graph_without_labels(run, tmp_path) -> None:
     assert (outcome.code, found["edges"]["labelled"], found["actions"]["theirs"]) == (0, False, None)
 
 
+@pytest.mark.slow
 def test_dumps_of_another_model(run, tmp_path) -> None:
     outcome, found = crosschecked(run, tmp_path, DUMPS / "grow-one-to-two.dump.gz")
     assert outcome.code == 1

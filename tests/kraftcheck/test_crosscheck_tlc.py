@@ -83,6 +83,7 @@ def test_states_steps_and_counts(crosscheck) -> None:
     assert found["tlc"]["version"].startswith("TLC2 Version 2")
 
 
+@pytest.mark.slow
 def test_only_counts_above_a_size(crosscheck) -> None:
     outcome, found = crosscheck("--compare-states", 47)
     assert outcome.code == 0
@@ -134,6 +135,7 @@ def test_a_violation_is_told_and_its_trace_replayed(crosscheck) -> None:
     assert found["counterexamples"][0]["actions"] == ["Ask", "Grant", "Enter"]
 
 
+@pytest.mark.slow
 def test_a_deadlock(crosscheck) -> None:
     outcome, found = crosscheck(config=CONFIG.replace("CHECK_DEADLOCK FALSE", "CHECK_DEADLOCK TRUE"))
     assert outcome.code == 11
@@ -141,6 +143,7 @@ def test_a_deadlock(crosscheck) -> None:
     assert found["counterexamples"][0]["result"] == "conforms"
 
 
+@pytest.mark.slow
 def test_a_temporal_property_and_its_lasso(crosscheck, tmp_path) -> None:
     (tmp_path / "models.py").write_text(MODELS)
     what = "SPECIFICATION FairSpec\nPROPERTY SomebodyRests"
@@ -170,8 +173,8 @@ def test_tlcs_trace_of_a_fault_diverges_here(crosscheck, tmp_path) -> None:
         ("phase[c] = holding\n", "phaze[c] = holding\n", "Unknown operator: `phaze'"),
         ("EXTENDS Naturals", "EXTENDS Naturals, Gone", "Cannot find source file for module Gone"),
         ("MODULE LockService", "MODULE Locks", "does not match the name 'Locks' of the top level module"),
-        ("_losses + 1", "_losses + nobody", "TLC failed (exit code 75): "),
-        ("_losses = 0", "_losses = nobody", "TLC failed"),
+        pytest.param("_losses + 1", "_losses + nobody", "TLC failed (exit code 75): ", marks=pytest.mark.slow),
+        pytest.param("_losses = 0", "_losses = nobody", "TLC failed", marks=pytest.mark.slow),
     ],
 )
 def test_what_tlc_cannot_do(crosscheck, tmp_path, old: str, new: str, message: str) -> None:

@@ -97,10 +97,11 @@ def test_a_process_of_its_own(tmp_path, where) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / "kraftcheck").symlink_to(CHECKOUT / "kraftcheck")
+    found = [str(site), *[entry for entry in sys.path if entry.endswith("-packages")]]  # -S: not the links in them
     done = subprocess.run(
         [sys.executable, "-S", "-m", "kraftcheck", "check", f"{path}:Mine"],
         cwd=tmp_path if where == "plain folder" else CHECKOUT,
-        env={**os.environ, "PYTHONPATH": str(site)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(found)},
         capture_output=True,
         text=True,
     )

@@ -74,7 +74,13 @@ def as_json(value: Value) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [("grow-with-election", None), ("two-voters-remove", None), ("grow-and-shrink-with-election", 1500)],
+    [
+        ("grow-with-election", None),
+        ("two-voters-remove", 1500),
+        ("grow-and-shrink-with-election", 500),
+        pytest.param("two-voters-remove", None, marks=pytest.mark.slow),
+        pytest.param("grow-and-shrink-with-election", 1500, marks=pytest.mark.slow),
+    ],
 )
 def test_every_state_of_reconfig_comes_back(name: str, limit: int | None) -> None:
     protocol = models.bound(f"counts/{name}").protocol

@@ -16,8 +16,9 @@ from tests.support.kraft_model.searches import bound
 
 pytestmark = pytest.mark.kernel
 
+BRIEFLY = "default"  # of each model, without the others: they are slow
 CASES = [
-    (name, config)
+    pytest.param(name, config, marks=[pytest.mark.slow] * (config != BRIEFLY))
     for name in shipped_models()
     for config in find_model(name).configurations
     if config.startswith("default")

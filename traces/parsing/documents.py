@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any, NoReturn
 
 from kraftcheck.spec.tla.parsing import DEEPEST, quoted
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.trace import Trace, TraceEvent, TraceFormat
+
+_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]')
 
 Json = Any  # what the json module makes of JSON: dict, list, str, int, float, bool, None
 
@@ -85,22 +89,22 @@ def read_json(source: Source) -> Json:
         The file is not JSON, or nested deeper than `kraftcheck.spec.tla.parsing.DEEPEST`.
     """
     text = source.document()
-    too_deep = JsonError("values nested deeper", f"JSON of at most {DEEPEST} levels")
-    with placed(source):
-        try:
-            result = json.loads(
+    if max(accumulate(map(_rise, _BRACKET.finditer(text))), default=0) > DEEPEST:
+        raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)
+    try:
+        with placed(source):
+            return json.loads(
                 text, parse_float=_refuse, parse_constant=_refuse, parse_int=_integer, object_pairs_hook=_object
             )
-        except json.JSONDecodeError as error:
-            rest = text[error.pos : error.pos + 100].split("\n")[0]
-            found = quoted(rest) if rest else "the end of the file"
-            expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
-            raise source.error(found, expected, line=error.lineno, column=error.colno) from None
-        except RecursionError:
-            raise too_deep from None
-        if _is_deep(result):
-            raise too_deep
-    return result
+    except json.JSONDecodeError as error:
+        rest = text[error.pos : error.pos + 100].split("\n")[0]
+        found = quoted(rest) if rest else "the end of the file"
+        expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
+        raise source.error(found, expected, line=error.lineno, column=error.colno) from None
+
+
+def _rise(bracket: re.Match[str]) -> int:
+    return 0 if bracket[0][0] == '"' else 1 if bracket[0] in "[{" else -1
 
 
 def _refuse(number: str) -> NoReturn:
@@ -119,17 +123,3 @@ def _integer(number: str) -> int:
     if len(number) > 1_000:
         _refuse(number)
     return int(number)
-
-
-def _is_deep(document: Json) -> bool:
-    level = [document]
-    for _ in range(DEEPEST):
-        level = [
-            item
-            for parent in level
-            if isinstance(parent, list | dict)
-            for item in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
-            return False
-    return True

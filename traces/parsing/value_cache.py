@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from kraftcheck.spec.tla.parsing import TlaSyntaxError, ValueParser, as_function, shared_parser
 from kraftcheck.spec.values import Map, Value
@@ -52,14 +52,6 @@ class _Cache(Generic[T]):
         if self._characters > CACHED_CHARACTERS // 2:
             self._young, self._old, self._characters = {}, self._young, 0
         return result
-
-
-class _Cut(NamedTuple):
-    """A text cut at the separators and arrows of its outermost brackets."""
-
-    opening: str
-    items: list[str]
-    keys: list[str]
 
 
 class ValueCache:
@@ -107,16 +99,17 @@ class ValueCache:
         cut = _cut(text) if len(text) > _SHORT else None
         if cut is None:
             return self._parser.parse(text)
-        items = [self._parts[item] for item in cut.items]
-        if cut.opening == "<<":
+        opening, texts, keys = cut
+        items = [self._parts[text] for text in texts]
+        if opening == "<<":
             return tuple(items)
-        if cut.opening == "{":
+        if opening == "{":
             elements = frozenset(items)
             return elements if len(elements) == len(items) else self._parser.parse(text)
-        if cut.opening == "(":
-            pairs = dict(zip([self._parts[key] for key in cut.keys], items, strict=True))
+        if opening == "(":
+            pairs = dict(zip([self._parts[key] for key in keys], items, strict=True))
             return as_function(pairs) if len(pairs) == len(items) else self._parser.parse(text)
-        names = [_NAME.fullmatch(key) for key in cut.keys]
+        names = [_NAME.fullmatch(key) for key in keys]
         fields = {name[1]: item for name, item in zip(names, items, strict=True) if name}
         return Map(fields) if len(fields) == len(items) else self._parser.parse(text)
 
@@ -125,8 +118,14 @@ def _fingerprint(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def _cut(text: str) -> _Cut | None:
-    """Cut a text at its outermost brackets; None if it does not look like one bracketed value."""
+def _cut(text: str) -> tuple[str, list[str], list[str]] | None:
+    """Cut a text in its outermost brackets, at separators and arrows; None if it does not look like one value.
+
+    Returns
+    -------
+    tuple
+        The opening bracket, the items, and the keys before them; without arrows there are no keys.
+    """
     marks = _MARK.finditer(text)
     first = next(marks, None)
     if first is None or first[0] not in _CLOSING or text[: first.start()].strip():
@@ -148,7 +147,7 @@ def _cut(text: str) -> _Cut | None:
                 items.append(text[start : match.start()])
                 paired = len(keys) == (len(items) if arrow else 0)
                 whole = mark == closing and not text[match.end() :].strip()
-                return _Cut(opening, items, keys) if paired and whole else None
+                return (opening, items, keys) if paired and whole else None
         elif depth == 1:
             if mark == separator:
                 items.append(text[start : match.start()])

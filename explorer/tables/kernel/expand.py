@@ -233,8 +233,6 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             at = found.counts[p]
             for c in range(columns):
                 found.rows[p, at, c] = succ[k, 2 + c]
-                if permutations > 1:
-                    found.rows[p, at, columns + c] = images[k, c]
             for w in range(stored):
                 found.words[p, at, w] = words[0, w]
             found.counts[p] = at + 1

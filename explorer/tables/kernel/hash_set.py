@@ -163,20 +163,6 @@ def entries(keys: Any, places: Any, words: Any) -> Any:
 
 
 @jit
-def insert_words(keys: Any, places: Any, words: Any, first: Any, count: Any) -> Any:
-    """Insert packed words from `first` on; return how far it came, less than all where there is no room."""
-    keys, places, words = bare(keys), bare(places), bare(words)
-    capacity = len(places)
-    limit = np.int64(capacity * MAX_LOAD)
-    for i in range(first, len(words)):
-        if count + i - first >= limit:
-            return i
-        if insert(keys, places, words, i, home_of(words, i, capacity), MAX_DISPLACEMENT) == -2:
-            return i
-    return len(words)
-
-
-@jit
 def mark(keys: Any, places: Any, words: Any, known: Any) -> None:
     """Note which entries of a partition are among these packed words."""
     keys, places, words, known = bare(keys), bare(places), bare(words), bare(known)

@@ -67,11 +67,11 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
 
 
 @jit
-def pack_all(t: Any, packing: Any, states: Any, column: Any, words: Any, owner: Any) -> None:
-    """Write the packed identity of each state, which stands from a column on, and the partition that owns it."""
+def pack_all(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
+    """Write the packed words of states that stand for themselves, and the partition that owns each."""
     states, words, owner = bare(states), bare(words), bare(owner)
     for i in range(len(states)):
-        pack(t, packing, states, i, column, words, i)
+        pack(t, packing, states, i, 0, words, i)
         owner[i] = owner_of(words, i)
 
 

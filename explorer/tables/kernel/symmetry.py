@@ -50,17 +50,15 @@ def canonical(
 
 
 @jit
-def identify_all(t: Any, worker: Any, states: Any, out: Any) -> Any:
-    """Write each state's canonical image beside it; the number of states whose images are not known."""
-    states, out = bare(states), bare(out)
+def identify_all(t: Any, worker: Any, states: Any, images: Any) -> Any:
+    """Write the canonical image of each state; return the number of states whose images are not known."""
+    states, images = bare(states), bare(images)
     columns = states.shape[1]
     own_image = np.zeros(columns, np.int32)
     image = bare(own_image)
     unknown = 0
     for i in range(len(states)):
-        for c in range(columns):
-            out[i, c] = states[i, c]
-        if not canonical(t, worker, states, i, 0, columns, out, i, columns, image):
+        if not canonical(t, worker, states, i, 0, columns, images, i, 0, image):
             unknown += 1
     return unknown
 

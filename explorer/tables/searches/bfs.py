@@ -150,7 +150,7 @@ class BreadthFirst:
     def _expand_batch(self) -> None:
         """Expand a piece of the last level but one."""
         expander, workers = self.expander, self.expander.workers
-        most = workers * self.budget.batch(self.batch, expander.width * expander.copies, workers)
+        most = workers * self.budget.batch(self.batch, expander.width, workers)
         size = min(most, self.checker.batch_size(BATCH * workers))
         rows = self.levels.read(self.levels.depth - 1, self._position, size)
         count = len(rows)

@@ -108,7 +108,7 @@ class DepthFirst:
         stack = self._stack
         stack.states, stack.depths = np.zeros((1 << 14, width), np.int32), np.zeros(1 << 14, np.int32)
         stack.states[: len(starts)], stack.depths[: len(starts)] = self.expander.widened(starts)[::-1], 1
-        self.expander.identified(starts)  # which learns their images, before it is known how many ids there are
+        self.expander.identities(starts)  # which learns their images, before it is known how many ids there are
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
         self.visited.add(self.expander.packed(starts, self.expander.packing)[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ class Successors(SuccessorArrays):
     Attributes
     ----------
     rows
-        For each partition the states that it owns; beside each, under symmetry, its canonical image.
+        For each partition the states that it owns.
     words
         The packed identity of each.
     counts
@@ -30,30 +30,21 @@ class Successors(SuccessorArrays):
         self.words = np.zeros((PARTITIONS, 0, 0), np.uint64)
         self.counts = np.zeros(PARTITIONS, np.int64)
 
-    def fit(self, room: int, width: int, copies: int, stored: int) -> None:
+    def fit(self, room: int, width: int, stored: int) -> None:
         """Make room.
 
         Parameters
         ----------
         room
             For how many states of a partition.
-        width, copies
-            Columns of a state, and how many states stand in a row: two where states are symmetric.
+        width
+            Columns of a state.
         stored
             Words of a packed state.
         """
         room = max(room, self.rows.shape[1])
-        if self.rows.shape[1:] != (room, width * copies):
-            larger = np.zeros((PARTITIONS, room, width * copies), np.int32)
-            kept, old = self.counts.max(), self.rows.shape[2] // copies
-            for copy in range(copies):
-                larger[:, :kept, copy * width : copy * width + old] = self.rows[:, :kept, copy * old : (copy + 1) * old]
-            self.rows = larger
-        if self.words.shape[1:] != (room, stored):
-            packed = np.zeros((PARTITIONS, room, stored), np.uint64)
-            if self.words.shape[2] == stored:
-                packed[:, : self.words.shape[1]] = self.words
-            self.words = packed
+        self.rows = _fitted(self.rows, room, width)
+        self.words = _fitted(self.words, room, stored)
 
     def put(self, rows: Rows, words: Words, owner: NDArray[np.int64]) -> None:
         """Replace everything by these rows.
@@ -80,6 +71,17 @@ class Successors(SuccessorArrays):
     def clear(self) -> None:
         """Forget everything; the room stays."""
         self.counts[:] = 0
+
+
+def _fitted(array: NDArray[Any], room: int, columns: int) -> NDArray[Any]:
+    """Return an array with as much room for each partition, and so many columns."""
+    _, old_room, old_columns = array.shape
+    if (old_room, old_columns) == (room, columns):
+        return array
+    larger = np.zeros((PARTITIONS, room, columns), array.dtype)
+    if old_columns <= columns:
+        larger[:, :old_room, :old_columns] = array
+    return larger
 
 
 class Found(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_rows, insert_words
+from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_rows
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, repacked_words
 from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
@@ -23,6 +23,8 @@ from kraftcheck.explorer.tables.threads import SERIAL, Threads
 FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.35  # small partitions grow fast; large ones little, to save memory
 SPARE = 1.1  # room in a partition for more than its share
+
+_NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
 
 class Partition:
@@ -62,7 +64,8 @@ class Partition:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self.small else GROWTH)) + 1
             self.keys = np.zeros((capacity, self.keys.shape[1]), np.uint64)
             self.places = np.zeros(capacity, np.uint8)
-            if insert_words(self.keys, self.places, words, 0, 0) == len(words):
+            done, *_ = insert_rows(_NO_ROWS, words, 0, len(words), 0, 0, self.keys, self.places, _NO_ROWS, 0)
+            if done == len(words):
                 return
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
@@ -85,14 +88,8 @@ class Partition:
         return new_count
 
     def add_words(self, words: Words) -> None:
-        """Insert packed words that are not there yet."""
-        done = 0
-        while done < len(words):
-            came = int(insert_words(self.keys, self.places, words, done, self.count))
-            self.count += came - done
-            done = came
-            if done < len(words):
-                self.grow()
+        """Insert packed words that may be there already."""
+        self.insert(_NO_ROWS, words, len(words), _NO_ROWS, 0)
 
     def clear(self) -> None:
         """Take every entry out; the room stays."""

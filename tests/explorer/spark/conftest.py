@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyarrow")
+from kraftcheck.explorer.spark.driver_tasks import DriverTasks
+
 
 @pytest.fixture(scope="session")
 def application() -> Iterator[Any]:
@@ -17,3 +20,13 @@ def application() -> Iterator[Any]:
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def no_driver_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See to it that the driver leaves every task to Spark."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the driver runs a task")
+
+    monkeypatch.setattr(DriverTasks, "_run", refuse)

@@ -36,12 +36,17 @@ def test_a_shipped_model(run: Run, tmp_path: Path) -> None:
     assert alike(run, tmp_path, "two-phase-commit", "--config", "default")["result"] == "ok"
 
 
-@pytest.mark.parametrize("conf", [WITH_JOBS, pytest.param((), marks=pytest.mark.slow)], ids=["jobs", "driver"])
-def test_a_users_file_and_its_counterexample(run: Run, tmp_path: Path, ping: str, conf: tuple[str, ...]) -> None:
-    """The first of these is the only one without the marker `slow`: the only search on a real Spark by default."""
-    found = alike(run, tmp_path, ping, conf=conf)
+@pytest.mark.usefixtures("no_driver_tasks")
+def test_a_users_file_and_its_counterexample(run: Run, tmp_path: Path, ping: str) -> None:
+    """This is the only search on a real Spark by default; all others have the marker `slow`."""
+    found = alike(run, tmp_path, ping, conf=WITH_JOBS)
     assert found["result"] in ("violation", "deadlock")
     assert found["trace_length"] > 1
+
+
+@pytest.mark.slow
+def test_small_levels_of_a_users_file(run: Run, tmp_path: Path, ping: str) -> None:
+    assert alike(run, tmp_path, ping)["trace_length"] > 1
 
 
 @pytest.mark.slow

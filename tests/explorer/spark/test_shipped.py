@@ -47,6 +47,7 @@ def test_finds_what_the_table_engine_finds(case: Shipped) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_driver_tasks")
 @pytest.mark.parametrize(
     "name",
     [

@@ -62,8 +62,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.reporting.changes import changes, fields_set, messages
-from kraftcheck.reporting.wording import message_words
+from kraftcheck.reporting.changes import changes, fields_set, message_words, messages
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.spec.diagnosis.why import diagnose
