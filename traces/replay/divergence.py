@@ -1,4 +1,4 @@
-"""Why a trace and a protocol part: what differs, what the protocol could have done, why not what the trace says."""
+"""Explains why a trace diverges: what differs, which steps are enabled, and why the trace's action is not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_VALUE = 100
 
 
 class Kind(StrEnum):
-    """In what a state of a trace is not what the protocol does."""
+    """How a state of a trace departs from the protocol."""
 
     START = "start"
     """It is the first, and no initial state."""
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 
 class Enabled(NamedTuple):
-    """An action that is enabled, and by whom, on which messages it can be taken."""
+    """An enabled action, and the ways to take it: by whom, on which message."""
 
     action: str
     ways: tuple[str, ...]
@@ -52,7 +52,7 @@ class Divergence:
     Attributes
     ----------
     kind
-        In what it is wrong.
+        How it departs from the protocol.
     number, line
         Its number in the trace, and the line of the file on which it begins.
     before
@@ -60,17 +60,17 @@ class Divergence:
     action
         The action that the trace names, or None.
     headline
-        What is wrong, in a sentence; the differences are not in it.
+        One sentence that says what is wrong, without the differences.
     nearest
-        The step that the protocol would have taken, of those most like the trace's; or None.
+        The protocol's step that leads to the most similar state; or None.
     differences
-        Where the trace's state differs from the one that this step leads to, or from the nearest initial state.
+        Places at which the trace's state differs from the one that this step leads to, or from the nearest start.
     enabled
-        Which actions are enabled in the state before.
+        The actions that are enabled in the state before.
     why
-        Why the action that the trace names is not; None where it is, or there is no such action.
+        Why the action that the trace names is disabled; None where it is enabled, or unknown.
     theirs
-        What to call where the state comes from: "trace", or "dump".
+        The word for the state's source: "trace" or "dump".
     """
 
     kind: Kind
@@ -87,7 +87,7 @@ class Divergence:
 
     @property
     def reason(self) -> str:
-        """What is wrong, in a sentence with the first few differences."""
+        """The headline with the first few differences."""
         if not self.differences or self.kind in (Kind.NAME, Kind.STUTTERING):
             return self.headline
         return f"{self.headline}; that has {_listed(self.differences, self.theirs)}"
@@ -101,7 +101,7 @@ class Wanted(NamedTuple):
     number, line, before, action
         See `Divergence`.
     variables
-        Its variables, typed; None where they cannot be compared with those of ours.
+        Its variables, typed; None where they have no types to compare.
     problem
         Why it is no state of the protocol, or None.
     """
@@ -120,9 +120,9 @@ class Judge:
     Parameters
     ----------
     semantics, view
-        Of the protocol.
+        The protocol's semantics, and its states as variables.
     theirs
-        What to call the place that states come from: "trace", or "dump".
+        The word for the source of states: "trace" or "dump".
     """
 
     def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
