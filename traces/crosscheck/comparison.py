@@ -302,8 +302,7 @@ def _in_order(edge: Edge) -> tuple[int, str, int]:
 
 def times_taken(graph: nx.MultiDiGraph[int]) -> dict[str, int] | None:
     """Return how often a graph shows each action; None where it names none."""
-    counts = Counter(action for _, _, action in _edges_of(graph))
-    return None if set(counts) <= {None} else {name: count for name, count in counts.items() if name is not None}
+    return dict(Counter(action for _, _, action in _edges_of(graph) if action is not None)) or None
 
 
 def depth_of(graph: nx.MultiDiGraph[int]) -> int:
