@@ -13,9 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.jobs import Job, blaming, lenient_job
+from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
 from kraftcheck.reporting.files import require_writable, write_json
@@ -61,8 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input other than traces.
     """
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with named_model(arguments) as model:
         require_writable(arguments, "json")
         inputs = inputs_of(arguments.inputs, arguments.out)
         job, warnings = lenient_job(model, arguments)

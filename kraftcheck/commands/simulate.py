@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, TraceStep
-from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add, count
 from kraftcheck.reporting.files import require_empty_folder, require_writable
 from kraftcheck.reporting.lines import print_lines
@@ -73,8 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input.
     """
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with named_model(arguments) as model:
         return _simulate(job_of(model, arguments.config, arguments), arguments)
 
 

@@ -27,7 +27,7 @@ _Count = tuple[str, int | None, int | None]
 
 
 @dataclass
-class Outcome:
+class CrosscheckResult:
     """What was compared, and how it came out.
 
     Attributes
@@ -95,7 +95,7 @@ class Outcome:
         return [] if self.search is None else [_way(step) for step in self.search.path_to(state)]
 
 
-def as_json(model: str, protocol: Protocol, config: str, outcome: Outcome) -> dict[str, Any]:
+def as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
     """Return what `--json` says.
 
     Parameters
@@ -176,7 +176,7 @@ def _way(step: TraceStep) -> str:
     return f"{step.action}{who}" + ("" if step.message is None else f" on {type(step.message).__name__}")
 
 
-def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
+def told(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
     """Yield the lines that say how the two sides compare.
 
     Parameters
@@ -204,7 +204,7 @@ def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
         yield [(Verdict.VIOLATION, "DIFFERENT"), (PLAIN, ": see above")]
 
 
-def _violation(outcome: Outcome, run: TlcReport) -> Iterator[Line]:
+def _violation(outcome: CrosscheckResult, run: TlcReport) -> Iterator[Line]:
     for found in outcome.counterexamples:
         if found.verdict is not ReplayVerdict.UNREADABLE:
             yield from replay.told(found, name="TLC's counterexample")
@@ -213,7 +213,7 @@ def _violation(outcome: Outcome, run: TlcReport) -> Iterator[Line]:
     yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped; nothing else can be compared")]
 
 
-def _counts(outcome: Outcome, *, quiet: bool) -> Iterator[Line]:
+def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     """Yield a table of what both sides counted."""
     result, run, edges = outcome.result, outcome.tlc, outcome.edges
     counts: list[_Count] = [("distinct states", result.distinct_states, outcome.their_distinct)]
@@ -242,7 +242,7 @@ def _row(count: _Count) -> tuple[str, tuple[str, ...]]:
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _told_states(outcome: Outcome, states: StateComparison) -> Iterator[Line]:
+def _told_states(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
     if states.same:
         yield [(WARNING, f"{many(states.same, 'state')} of the dump that count here as one that it has already")]
     if states.only_ours:
@@ -264,7 +264,7 @@ def _told_states(outcome: Outcome, states: StateComparison) -> Iterator[Line]:
         yield []
 
 
-def _told_edges(outcome: Outcome, edges: StepComparison) -> Iterator[Line]:
+def _told_edges(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Line]:
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     for count, who, examples in (

@@ -1,10 +1,12 @@
-"""What a search says: at its start what is checked, at its end what was found."""
+"""What a search says: at its start what is checked, at its end what was found and how to go on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from kraftcheck.explorer.result import INTERRUPTED, Result, Verdict
+from kraftcheck.explorer.result import INTERRUPTED, Options, Result, Verdict
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes
@@ -107,3 +109,36 @@ def never_enabled(result: Result) -> Iterator[Line]:
         when = "in this model" if result.complete else "before the search stopped"
         style = WARNING if result.complete else FAINT
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]
+
+
+def how_to_go_on(words: Iterable[str], options: Options, result: Result) -> Iterator[Line]:
+    """Yield the line that says how to go on, where a search was stopped and has a checkpoint.
+
+    Parameters
+    ----------
+    words
+        The command line.
+    options
+        What the search was asked for.
+    result
+        What it found.
+    """
+    folder = options.resume or options.checkpoint
+    if folder is None or result.limit is None:
+        return
+    from kraftcheck.explorer.tables.checkpoints.folder import MANIFEST
+
+    if (Path(folder) / MANIFEST).is_file():
+        limits = () if result.limit in (INTERRUPTED, "time_limit") else (LIMITS.get(result.limit, ""),)
+        again = [*_without(words, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
+        yield [(PLAIN, f"To go on: kraftcheck {shlex.join(again)}")]
+
+
+def _without(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
+    """Yield the words of a command line without some options and their values."""
+    rest = iter(words)
+    for word in rest:
+        if word in options:
+            next(rest, None)
+        elif word.partition("=")[0] not in options:
+            yield word
