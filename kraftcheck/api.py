@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from kraftcheck.engines import changed, choose, searches, special
+from kraftcheck.engines import choose, searches, special_of
 from kraftcheck.engines import search as run_search
 from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
 
@@ -90,7 +89,7 @@ def check(
     (<Verdict.OK: 'ok'>, 288)
     """
     options = _options(protocol, locals())
-    name = choose(engine, search, special(changed(options)))
+    name = choose(engine, search, special_of(options))
     return run_search(name, protocol, options, is_named=engine is not None)
 
 
@@ -168,32 +167,26 @@ def explain(protocol: Protocol, violation: Violation) -> str:
 def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     """Return the options of a search that are among a function's parameters, with the properties that these name."""
     asked = {field.name: parameters[field.name] for field in fields(Options) if field.name in parameters}
-    for what, name, known in (
-        ("search", asked.get("search"), searches()),
-        ("symmetry", asked.get("symmetry"), protocol.symmetries),
-        ("view", asked.get("view"), protocol.views),
-        ("start", asked["init"], start_names(protocol)),
-    ):
-        if name is not None and name not in known:
-            raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
+    everything = protocol.properties
     if asked["properties"] is None:
-        invariants = [p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant")]
-        asked["properties"] = tuple(invariants)
-    else:
-        asked["properties"] = _named(protocol, asked["properties"], "property")
-    asked["constraints"] = _named(protocol, asked["constraints"], "constraint", over_steps=False)
-    asked["action_constraints"] = _named(
-        protocol, asked["action_constraints"], "action constraint", over_steps=True
+        asked["properties"] = [p.name for p in everything.values() if p.kind in ("invariant", "step_invariant")]
+    over_states, over_steps = (
+        {name: p for name, p in everything.items() if p.over_steps is steps} for steps in (False, True)
     )
+    for field, what, known in (
+        ("search", "search", searches()),
+        ("symmetry", "symmetry", protocol.symmetries),
+        ("view", "view", protocol.views),
+        ("init", "start", start_names(protocol)),
+        ("properties", "property", everything),
+        ("constraints", "constraint", over_states),
+        ("action_constraints", "action constraint", over_steps),
+    ):
+        value = asked.get(field)
+        names = [] if value is None else [value] if isinstance(value, str) else list(value)
+        for name in names:
+            if name not in known:
+                raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
+        if field.endswith(("properties", "constraints")):
+            asked[field] = tuple(everything[name] for name in names)
     return Options(**asked)
-
-
-def _named(
-    protocol: Protocol, names: Iterable[str], what: str, over_steps: bool | None = None
-) -> tuple[Property, ...]:
-    known = {p.name: p for p in protocol.properties.values() if over_steps in (None, p.over_steps)}
-    chosen = list(names)
-    for name in chosen:
-        if name not in known:
-            raise InputError(unknown(what, name, known, protocol.name()))
-    return tuple(known[name] for name in chosen)

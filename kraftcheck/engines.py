@@ -110,9 +110,9 @@ def special(options: Iterable[str]) -> list[str]:
     return [option for name in options if (option := "--" + name.replace("_", "-")) in known]
 
 
-def changed(options: Options) -> list[str]:
-    """Return the names of the fields that have another value than their default."""
-    return [field.name for field in fields(options) if getattr(options, field.name) != field.default]
+def special_of(options: Options) -> list[str]:
+    """Return `special` of the options that have another value than their default."""
+    return special(field.name for field in fields(options) if getattr(options, field.name) != field.default)
 
 
 def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool = True) -> Result:
@@ -132,7 +132,7 @@ def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool 
         Whether the user named the engine.
     """
     reference = ENGINES["reference"]
-    can_try = options.search in reference.searches and set(special(changed(options))) <= set(reference.options)
+    can_try = options.search in reference.searches and set(special_of(options)) <= set(reference.options)
     if engine == "tables" and not is_named and can_try:
         from kraftcheck.explorer.tables.kernel.compiled import is_compiled
 

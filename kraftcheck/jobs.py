@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from kraftcheck.catalogue import Model, find_config
+from kraftcheck.catalogue import Model, find_config, find_model
 from kraftcheck.engines import choose, special
 from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
@@ -140,6 +140,14 @@ def bind_leniently(
     if not whole_space:
         config = replace(config, constraints=(), action_constraints=(), view=None)
     return bind(protocol, config), warnings
+
+
+@contextmanager
+def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
+    """Yield the model that a command line names, `blaming` it for what goes wrong."""
+    model = find_model(arguments.model, arguments.variant)
+    with blaming(model):
+        yield model
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Options
 
 _FIELDS = [field.name for field in fields(Options)]
+_EVERY = Options.checkpoint_every
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
@@ -36,13 +38,10 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {text!r}")
-    return seconds
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {text!r}")
 
 
 def _size(text: str) -> int:
@@ -81,9 +80,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--max-depth": _value("N", "states along a path; 1: the initial ones alone", count),
     "--time-limit": _value("SECONDS", read=_seconds),
     "--checkpoint": _value("DIR", "where to keep the search's state", Path),
-    "--checkpoint-every": _value(
-        "SECONDS", f"how often it is written (default: {Options.checkpoint_every:.0f})", _seconds
-    ),
+    "--checkpoint-every": _value("SECONDS", f"how often it is written (default: {_EVERY:.0f})", _seconds),
     "--resume": _value("DIR", "go on with a search from its checkpoint", Path),
     "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", _size, default="4G"),
     "--json": _value("FILE", "write the result as JSON", Path),

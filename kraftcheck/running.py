@@ -10,10 +10,9 @@ from typing import Any
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Options, Result, Verdict
 from kraftcheck.jobs import Job
-from kraftcheck.reporting.files import write_counterexamples, write_json
+from kraftcheck.reporting.files import result_as_json, write_counterexamples, write_json
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
-from kraftcheck.reporting.result_json import result_as_json
 from kraftcheck.reporting.summary import report
 
 EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}

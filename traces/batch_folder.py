@@ -26,7 +26,7 @@ class BatchFolder:
     path
         The folder; made where it is not there.
     identity
-        What must agree between all runs over it.
+        Model, constants and options that must agree between all runs over it.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class BatchFolder:
 
 
 def read_note(path: Path) -> Note:
-    """Return what a note says.
+    """Return the content of a note.
 
     Raises
     ------

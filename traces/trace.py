@@ -47,11 +47,11 @@ class TraceFormat(str, metaclass=_Formats):
     order
         Formats are asked in ascending order whether they recognise a file.
     holds
-        What a file of this format holds, where this is no trace.
+        What a file of this format holds, for errors.
     has_lines
         Whether every state of a trace begins on a line of its own.
     form, ending
-        What `write_trace` calls the format, and how names of its files end; None for one that is only read.
+        The name of the format for `write_trace`, None for a format that is only read; and how names of its files end.
     """
 
     order = 0
@@ -101,7 +101,7 @@ class TraceFormat(str, metaclass=_Formats):
 
 
 class Location(NamedTuple):
-    """Where an action stands in its TLA+ module."""
+    """The place of an action in its TLA+ module."""
 
     first_line: int
     first_column: int
@@ -115,7 +115,7 @@ class Location(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a trace goes on for ever after its last state.
+    """How a trace continues for ever after its last state.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Ending(NamedTuple):
     action
         The action that leads back, where it is known.
     location
-        Where that action stands in its module, where it is known.
+        The place of that action in its module, where it is known.
     """
 
     back_to: int | None = None
@@ -148,9 +148,9 @@ class TraceState:
     action
         The name of the action that led here; None for the first state and where the file does not say.
     parameters
-        What TLC prints in brackets behind the name of an action, such as ``n1,n2``.
+        The text that TLC prints in brackets behind the name of an action, such as ``n1,n2``.
     location
-        Where the action stands in its module.
+        The place of the action in its module.
     line
         The line of the file on which the state begins.
     fingerprints
@@ -169,7 +169,7 @@ class TraceState:
 
 @dataclass(frozen=True, slots=True)
 class TraceHead:
-    """What is known of a trace when it begins. See `Trace` for the fields."""
+    """The beginning of a trace, as its file shows it. See `Trace` for the fields."""
 
     file: str
     index: int
@@ -181,7 +181,7 @@ class TraceHead:
 
 @dataclass(frozen=True, slots=True)
 class TraceEnd:
-    """What is known of a trace when it ends. See `Trace` for the fields."""
+    """The end of a trace, as its file shows it. See `Trace` for the fields."""
 
     ending: Ending | None = None
     complete: bool = True
@@ -192,7 +192,7 @@ TraceEvent = TraceHead | TraceState | TraceEnd
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A behaviour: what a tool says happened.
+    """A behaviour that a tool reports.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class Trace:
     states
         Its states, at least one, numbered from 1.
     ending
-        How it goes on for ever, or None where it just ends.
+        How it continues for ever, or None where it just ends.
     violated
         The name of the property that it violates, where one is named.
     problem
@@ -214,7 +214,7 @@ class Trace:
         False where the file ends before the trace is seen to end, so that states may be missing.
     untyped
         True where the values are those of JSON (dict, list, str ...), which does not tell a set from a sequence.
-        What they mean follows from the variable they belong to.
+        The variable that they belong to decides what they mean.
     """
 
     file: str

@@ -5,7 +5,7 @@ The route of a state, always downwards:
 - `engine.py` picks the strategy, a module of `searches/`.
 - `searches/bfs.py` takes rows of states from `states/levels.py`, a batch at a time, and has them expanded.
 - `expander.py` divides the batch among its workers; each runs `kernel/expand.py`, which looks up the successors.
-- What the kernel does not find it notes. `kernel/resolve.py` makes it from what is known; where that is not enough,
+- What the kernel does not find it notes. `kernel/resolving/` makes it from what is known; where that is not enough,
   `learning/learner.py` calls the protocol's Python, once for each distinct input.
 - Successors, packed, go to `states/spilling.py`: to the visited set in memory (`states/visited.py`) or, where memory
   is short, by way of candidates to the archive on disk (`states/archive.py`). It returns those that are new.

@@ -1,4 +1,4 @@
-"""How `quorum` elects leaders: pre-votes, votes, BeginQuorumEpoch and EndQuorumEpoch (KIP-996, KIP-595, KIP-853)."""
+"""Elections of `quorum`: pre-votes, votes, BeginQuorumEpoch and EndQuorumEpoch (KIP-996, KIP-595, KIP-853)."""
 
 from __future__ import annotations
 

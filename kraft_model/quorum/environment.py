@@ -1,4 +1,4 @@
-"""What happens to the replicas of `quorum`: clients, restarts, crashes, lost disks, cut links, each with a bound."""
+"""The environment of `quorum`: clients, restarts, crashes, lost disks and cut links, each with a bound."""
 
 from __future__ import annotations
 

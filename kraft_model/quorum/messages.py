@@ -1,4 +1,4 @@
-"""What replicas of `quorum` send each other, and the groups of messages that are dropped together.
+"""The messages of `quorum`, and the groups of messages that are dropped together.
 
 Sources: the schemas of KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-853
 (AddVoter, RemoveVoter, UpdateVoter, DescribeQuorum) and KIP-996 (PreVote). `of` is the epoch of the request that is

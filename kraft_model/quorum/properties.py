@@ -1,4 +1,4 @@
-"""What must be true of `quorum`. Each property names where it is asked for."""
+"""The properties of `quorum`. Each names its source."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class QuorumProperties(QuorumBase):
 
     @step_invariant
     def pre_vote_raises_no_epoch(self, before: Replica, after: Replica) -> bool:
-        """Asking for pre-votes does not raise the epoch of who asks (KIP-996, "Motivation")."""
+        """Asking for pre-votes does not raise the asking replica's epoch (KIP-996, "Motivation")."""
         return after.mode is not Mode.PROSPECTIVE or after.epoch == before.epoch
 
     @invariant
@@ -129,7 +129,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def state_machine_safety(self, me: Replica, shared: Shared) -> bool:
-        """What a replica takes for committed is what a client saw committed; none of it changes (Raft, figure 3)."""
+        """Replicas agree on what is committed, and it never changes (Raft, figure 3)."""
         return agrees(me.log[: me.high_watermark], shared.committed)
 
     @step_invariant

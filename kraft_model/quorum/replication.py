@@ -1,4 +1,4 @@
-"""How `quorum` replicates its log: Fetch and FetchSnapshot (KIP-595, KIP-630, KIP-853)."""
+"""Replication of `quorum`: Fetch, FetchSnapshot and snapshots (KIP-595, KIP-630, KIP-853)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class QuorumReplication(QuorumBase):
         return self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
 
     def note_fetch(self, me: Replica, request: FetchRequest) -> Replica:
-        """Return the leader with the log end of who fetches, by id and directory id (KIP-853, "Fetch")."""
+        """Return the leader with the fetching replica's log end, by id and directory id (KIP-853, "Fetch")."""
         key = Key(request.source, request.directory)
         voter = next((v.key for v in ordered(me.voters) if self.is_same(v.key, key)), key)
         return me.but(offsets=me.offsets.put(voter, request.offset))

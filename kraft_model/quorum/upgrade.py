@@ -1,4 +1,4 @@
-"""How `quorum` learns of its voters' software and raises kraft.version: UpdateVoter and UpdateFeatures (KIP-853)."""
+"""UpdateVoter, with which voters tell their software, and upgrades of kraft.version with UpdateFeatures (KIP-853)."""
 
 from __future__ import annotations
 

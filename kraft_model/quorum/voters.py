@@ -1,4 +1,4 @@
-"""How `quorum` changes its voters: AddVoter and RemoveVoter, by an administrator or a joining controller (KIP-853)."""
+"""Voter changes of `quorum`: AddVoter and RemoveVoter, by an administrator or a joining controller (KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `reconfig` elects leaders."""
+"""Elections of `reconfig`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What followers and observers of `reconfig` do: follow a leader and fetch from it."""
+"""Followers and observers of `reconfig`: they follow a leader and fetch from it."""
 
 from __future__ import annotations
 

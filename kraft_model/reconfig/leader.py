@@ -1,4 +1,4 @@
-"""What a leader of `reconfig` does: it appends, serves fetches, and commits."""
+"""Leaders of `reconfig`: they append, serve fetches, and commit."""
 
 from __future__ import annotations
 

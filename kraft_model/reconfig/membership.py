@@ -1,4 +1,4 @@
-"""How `reconfig` adds and removes servers."""
+"""Membership of `reconfig`: new servers, joining, and removal."""
 
 from __future__ import annotations
 

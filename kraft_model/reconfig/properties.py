@@ -1,4 +1,4 @@
-"""What must be true of `reconfig`."""
+"""The invariants of `reconfig`."""
 
 from __future__ import annotations
 

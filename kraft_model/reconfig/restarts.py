@@ -1,4 +1,4 @@
-"""How servers of `reconfig` restart: with their state, or on a blank disk with a new identity."""
+"""Restarts of `reconfig`: with the server's state, or on a blank disk with a new identity."""
 
 from __future__ import annotations
 

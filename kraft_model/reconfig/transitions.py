@@ -1,4 +1,4 @@
-"""How a server of `reconfig` changes its state when it hears of an epoch or a leader.
+"""Transitions of a server's state in `reconfig` when it hears of an epoch or a leader.
 
 Source: the section "Transition helpers" of the TLA+ specification KRaftWithReconfig, which follows Kafka 3.2.0.
 """

@@ -32,7 +32,7 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consum
 
 
 class RecoveryBrokers(RecoveryBase):
-    """What brokers do, apart from serving clients and replicas."""
+    """Actions of brokers, apart from serving clients and replicas."""
 
     # Hearing of the partition's state
 

@@ -18,7 +18,7 @@ from kraftcheck.spec import Steps, become, consume, internal, on, ordered
 
 
 class RecoveryClients(RecoveryBase):
-    """What clients ask, and what they are answered."""
+    """Requests of clients, and the brokers' answers."""
 
     @internal
     def send_request(self, me: Client, shared: Shared) -> Steps:

@@ -26,7 +26,7 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consum
 
 
 class RecoveryController(RecoveryBase):
-    """What the controller does."""
+    """Actions of the controller."""
 
     # Sessions
 
@@ -53,7 +53,7 @@ class RecoveryController(RecoveryBase):
 
     @projection
     def applied(self, me: Record) -> int:
-        """How many metadata records a running broker has applied; -1 for anyone else."""
+        """The number of metadata records that a running broker has applied; -1 for other processes."""
         return me.cursor if isinstance(me, Broker) and me.running else -1
 
     @internal(reads=applied)

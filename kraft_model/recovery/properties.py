@@ -1,4 +1,4 @@
-"""What must be true of `recovery`. Each property names where it is asked for."""
+"""The properties of `recovery`. Each names its source."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from kraftcheck.spec import Map, ModelValue, Record, Symbol
 
 
 class Mode(Symbol):
-    """Where the controller keeps its decisions."""
+    """Where the controller keeps its decisions: in the metadata log or in ZooKeeper."""
 
     KRAFT = "KRaft"
     ZOOKEEPER = "ZooKeeper"

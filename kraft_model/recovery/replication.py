@@ -1,4 +1,4 @@
-"""How replicas of `recovery` copy the leader's log: truncating and fetching."""
+"""Replication of `recovery`: followers truncate and fetch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraftcheck.spec import ModelValue, Steps, become, consume, internal, on
 
 
 class RecoveryReplication(RecoveryBase):
-    """How followers copy the leader's log."""
+    """Truncating, fetching, and serving both."""
 
     # The follower
 

@@ -47,7 +47,7 @@ from kraftcheck.spec import (
 
 
 class RegistrationActiveController(RegistrationBase):
-    """What the active controller does."""
+    """Actions of the active controller."""
 
     # Requests that it does not handle
 
@@ -237,7 +237,7 @@ class RegistrationActiveController(RegistrationBase):
 
     @projection
     def cursors(self, me: Record) -> int:
-        """How many committed records a running controller has applied; -1 for anyone else."""
+        """The number of committed records that a running controller has applied; -1 for other processes."""
         return me.cursor if isinstance(me, Controller) and me.running else -1
 
     @environment(reads=cursors)

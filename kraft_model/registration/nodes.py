@@ -17,7 +17,7 @@ from kraftcheck.spec import Record, Step, Steps, become, consume, internal, on
 
 
 class RegistrationNodes(RegistrationBase):
-    """What controllers and brokers do as members of the cluster."""
+    """Actions of controllers and brokers as members of the cluster."""
 
     # The metadata log
 

@@ -1,4 +1,4 @@
-"""What must be true of `registration`. Each property names where it is asked for."""
+"""The invariants of `registration`. Each names its source."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from kraftcheck.spec import Map, ModelValue, Step, Steps, become, consume, inter
 
 
 class RegistrationTools(RegistrationBase):
-    """What the operator does."""
+    """Actions of the operator."""
 
     @internal(reads=RegistrationBase.running)
     def run_unregister_controller(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:

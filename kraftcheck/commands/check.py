@@ -10,14 +10,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.files import require_writable
 from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.resume_hint import how_to_go_on
-from kraftcheck.reporting.summary import header
+from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.running import run_job, tell
 
 if TYPE_CHECKING:
@@ -56,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input.
     """
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with named_model(arguments) as model:
         job = job_of(model, arguments.config, arguments, ("graph",) if arguments.graph else ())
         require_writable(arguments, "json", "trace", "graph")
         if arguments.trace or arguments.graph:

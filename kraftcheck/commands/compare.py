@@ -15,9 +15,8 @@ from kraftcheck.catalogue import Model, find_model, find_variant
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import require_writable, result_as_json, write_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, Line, columns, print_lines
-from kraftcheck.reporting.result_json import result_as_json
 from kraftcheck.reporting.summary import LIMITS, header
 from kraftcheck.running import EXIT_INTERRUPTED, exit_code, run_job
 from kraftcheck.spec.errors import InputError
@@ -55,24 +54,8 @@ class ComparedRun(NamedTuple):
     seen_to: int | None
 
 
-class Group(NamedTuple):
-    """The runs within the same bounds.
-
-    Attributes
-    ----------
-    base
-        The model without a change.
-    variants
-        Its variants, in the order given.
-    """
-
-    base: ComparedRun
-    variants: list[ComparedRun]
-
-    @property
-    def runs(self) -> list[ComparedRun]:
-        """All runs, the base first."""
-        return [self.base, *self.variants]
+Group = list[ComparedRun]
+"""The runs within the same bounds: that of the model without a change, the base, then those of its variants."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -124,12 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
     groups: list[Group] = []
     for base_job, variant_jobs in jobs:
         groups.append(_compare(base_job, variant_jobs, arguments))
-        if groups[-1].base.result.limit == INTERRUPTED:
+        if groups[-1][0].result.limit == INTERRUPTED:
             break
     if arguments.json:
         write_json(arguments.json, [content for group in groups for content in as_json(group)])
     print_lines(table(groups, quiet=arguments.quiet))
-    codes = [exit_code(one.result) for group in groups for one in group.runs]
+    codes = [exit_code(one.result) for group in groups for one in group]
     return next(code for code in SEVERITY if code in codes)
 
 
@@ -143,13 +126,13 @@ def _job(model: Model, configuration: str | None, arguments: argparse.Namespace)
 
 def _compare(base: Job, variants: list[tuple[str, Job]], arguments: argparse.Namespace) -> Group:
     """Search the variants, then the base; stop at an interruption."""
-    runs: list[ComparedRun] = []
+    runs: Group = []
     for name, job in variants:
         runs.append(_run(name, job, arguments))
         if runs[-1].result.limit == INTERRUPTED:
             nothing = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED, engine=base.engine)
-            return Group(ComparedRun(BASE, base, nothing, 0), runs)
-    return Group(_search_base(base, runs, arguments), runs)
+            return [ComparedRun(BASE, base, nothing, 0), *runs]
+    return [_search_base(base, runs, arguments), *runs]
 
 
 def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Namespace) -> ComparedRun:
@@ -218,12 +201,11 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
     group
         The base and its variants, searched.
     """
-    for one in group.runs:
-        content = result_as_json(one.job, one.result)
-        if one is not group.base:
-            gained, lost = changed_actions(group.base, one)
-            content |= {"actions_gained": gained, "actions_lost": lost}
-        yield content
+    base, *variants = group
+    yield result_as_json(base.job, base.result)
+    for one in variants:
+        gained, lost = changed_actions(base, one)
+        yield result_as_json(one.job, one.result) | {"actions_gained": gained, "actions_lost": lost}
 
 
 def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
@@ -237,31 +219,31 @@ def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
         Whether to leave out what is checked there, and how; then there is one table, which names the configurations.
     """
     if quiet:
-        yield [(HEAD, groups[0].base.job.model.name)]
+        yield [(HEAD, groups[0][0].job.model.name)]
         rows: list[tuple[str, tuple[str, ...]]] = [(HEAD, ("configuration", *TITLES))]
         for group in groups:
-            names = (group.base.job.config_name, *[""] * len(group.variants))
-            rows += [(PLAIN, (name, *_row(group, one))) for name, one in zip(names, group.runs, strict=True)]
+            for one in group:
+                rows.append((PLAIN, (one.job.config_name if one is group[0] else "", *_row(group[0], one))))
         yield from columns(rows, [place + 1 for place in NUMBERS])
         return
     for number, group in enumerate(groups):
         if number:
             yield []
-        yield from header(group.base.job)
-        yield from columns([(HEAD, TITLES), *((PLAIN, _row(group, one)) for one in group.runs)], NUMBERS)
+        yield from header(group[0].job)
+        yield from columns([(HEAD, TITLES), *((PLAIN, _row(group[0], one)) for one in group)], NUMBERS)
 
 
-def _row(group: Group, one: ComparedRun) -> tuple[str, ...]:
+def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
     result = one.result
-    broken = [violation.property for violation in result.violations]
+    gained, lost = changed_actions(base, one)
     return (
         one.label,
         _verdict(one),
-        ", ".join(broken),
-        str(len(result.violations[0].trace)) if broken else "",
+        ", ".join(violation.property for violation in result.violations),
+        str(len(result.violations[0].trace)) if result.violations else "",
         f"{result.distinct_states:,}",
         f"{result.seconds:,.1f}",
-        "" if one is group.base else _changed(group.base, one),
+        ", ".join([*(f"+{name}" for name in gained), *(f"-{name}" for name in lost or ())]),
     )
 
 
@@ -274,8 +256,3 @@ def _verdict(one: ComparedRun) -> str:
     if one.job.options.search == Search.BFS and one.seen_to:
         return f"holds to depth {one.seen_to}"
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"
-
-
-def _changed(base: ComparedRun, variant: ComparedRun) -> str:
-    gained, lost = changed_actions(base, variant)
-    return ", ".join([f"+{name}" for name in gained] + [f"-{name}" for name in lost or ()])

@@ -14,13 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import find_model
 from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Progress
-from kraftcheck.jobs import Job, blaming, lenient_job
+from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add, count
-from kraftcheck.reporting.crosscheck import Outcome, as_json, told
+from kraftcheck.reporting.crosscheck import CrosscheckResult, as_json, told
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
@@ -74,8 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, and where TLC cannot do its part.
     """
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with named_model(arguments) as model:
         require_writable(arguments, "json")
         job, warnings = lenient_job(model, arguments, whole_space=True)
         if job.options.view is not None:
@@ -92,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     return EQUAL if outcome.equal else DIFFERENT
 
 
-def _with_dump(job: Job, arguments: argparse.Namespace) -> Outcome:
+def _with_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
     dump: Path = arguments.dump
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
@@ -100,14 +98,14 @@ def _with_dump(job: Job, arguments: argparse.Namespace) -> Outcome:
     return _compared(job, dump, form, arguments)
 
 
-def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> Outcome:
+def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> CrosscheckResult:
     """Search all our states, keeping them, and compare them with a dump."""
     limit: int = arguments.max_size
     with Meter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
     comparison = Comparison(found, StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit))
-    outcome = Outcome(found.result, found)
+    outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:
             outcome.states = comparison.states(_counted(read_states(dump, limit_bytes=limit), meter))
@@ -126,7 +124,7 @@ def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]
         yield state
 
 
-def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> Outcome:
+def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> CrosscheckResult:
     """Run TLC on a copy of a specification, and compare what it finds."""
     from kraftcheck.traces.crosscheck import tlc
 
@@ -153,11 +151,11 @@ def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> Out
             done = tlc.run(tool, copy, config, options, dump=dump, workers=arguments.tlc_workers, report=report)
         if done.violated is not None:
             replayer = Replayer(job.protocol, init=job.options.init, symmetry=job.options.symmetry)
-            outcome = Outcome(counted, counterexamples=list(replayer.replay(done.log)))
+            outcome = CrosscheckResult(counted, counterexamples=list(replayer.replay(done.log)))
         elif dump is not None:
             outcome = _compared(job, dump, TraceFormat.TLC_DOT, arguments)
         else:
-            outcome = Outcome(counted)
+            outcome = CrosscheckResult(counted)
             more = f"more than {arguments.compare_states:,} states"
             outcome.notes.append(f"{more}: the states themselves were not compared")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth

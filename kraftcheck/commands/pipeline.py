@@ -9,16 +9,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.jobs import Job, blaming, lenient_job
+from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, print_lines, print_warnings
+from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.display import cut
 from kraftcheck.traces.pipeline.driver import Pipeline, Summary
@@ -60,8 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input other than traces.
     """
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with named_model(arguments) as model:
         require_writable(arguments, "json")
         inputs = inputs_of(arguments.inputs, arguments.out)
         job, warnings = lenient_job(model, arguments)
@@ -79,24 +78,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
     from kraftcheck.explorer.spark.session import Cluster
 
-    options = job.options
-    cluster = Cluster(f"kraftcheck pipeline {job.model.name}", options.master, options.conf, job.model.protocol)
-    try:
-        with Meter("files replayed", quiet=arguments.quiet) as meter:
-            pipeline = Pipeline(
-                cluster,
-                job.protocol,
-                init=options.init,
-                symmetry=options.symmetry,
-                limit_bytes=arguments.max_size,
-                output=output,
-            )
+    name, options = f"kraftcheck pipeline {job.model.name}", job.options
+    init, symmetry = options.init, options.symmetry
+    with (
+        closing(Cluster(name, options.master, options.conf, job.model.protocol)) as cluster,
+        Meter("files replayed", quiet=arguments.quiet) as meter,
+    ):
+        pipeline = Pipeline(
+            cluster, job.protocol, init=init, symmetry=symmetry, limit_bytes=arguments.max_size, output=output
+        )
+        try:
             return pipeline.run(inputs, meter.reach)
-    except KeyboardInterrupt:
-        print("what is done counts; the same command goes on with the rest", file=sys.stderr)
-        raise
-    finally:
-        cluster.close()
+        except KeyboardInterrupt:
+            print("what is done counts; the same command goes on with the rest", file=sys.stderr)
+            raise
 
 
 def exit_code(summary: Summary) -> int:
@@ -125,8 +120,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
 def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
     """Yield the summary as lines for a person."""
     if not quiet:
-        rows = [(PLAIN if times else FAINT, (name, f"{times:,}")) for name, times in summary.actions.items()]
-        yield from columns([(HEAD, ("action", "taken")), *rows], numbers=(1,), least=12)
+        yield from actions_table({"taken": summary.actions}, least=12)
         yield []
     for file, index, step, reason in summary.diverging:
         yield [(OLD, "diverges"), (PLAIN, f": {file}, trace {index}, step {step}: {_first_line(reason)}")]

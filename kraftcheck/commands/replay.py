@@ -10,8 +10,7 @@ import argparse
 import sys
 from collections import Counter
 
-from kraftcheck.catalogue import find_model
-from kraftcheck.jobs import blaming, lenient_job
+from kraftcheck.jobs import lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
@@ -49,9 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input other than traces, of which the report says what is wrong.
     """
-    model = find_model(arguments.model, arguments.variant)
     replays: list[Replay] = []
-    with blaming(model), Meter("states replayed", quiet=arguments.quiet) as meter:
+    with named_model(arguments) as model, Meter("states replayed", quiet=arguments.quiet) as meter:
         require_writable(arguments, "json")
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)

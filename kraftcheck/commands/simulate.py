@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, TraceStep
-from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add, count
 from kraftcheck.reporting.files import require_empty_folder, require_writable
 from kraftcheck.reporting.lines import print_lines
@@ -71,8 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input.
     """
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
+    with named_model(arguments) as model:
         return _simulate(job_of(model, arguments.config, arguments), arguments)
 
 
@@ -98,12 +98,8 @@ def _simulate(job: Job, arguments: argparse.Namespace) -> int:
     if job.engine == SPARK:
         result = _walk_on_spark(job, plan, arguments)
     else:
-        result = run_job(
-            job,
-            quiet=arguments.quiet,
-            waiting="walks left",
-            work=lambda options: simulate(job.protocol, options, plan, keep),
-        )
+        walk = partial(simulate, job.protocol, plan=plan, keep=keep)
+        result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=walk)
     result.runs = result.runs or 0  # None where it was interrupted before the first walk began
     return tell(job, result, arguments, runs=result.runs, **more)
 
@@ -123,14 +119,10 @@ def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Resul
     from kraftcheck.traces.corpus.driver import CorpusMaker, identity_of_corpus
     from kraftcheck.traces.corpus.folder import CorpusFolder
 
-    protocol, options = job.protocol, job.options
+    name, protocol, options = f"kraftcheck simulate {job.model.name}", job.protocol, job.options
     with (
         Meter("walks made", quiet=arguments.quiet) as meter,
         CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder,
+        closing(Cluster(name, options.master, options.conf, type(protocol))) as cluster,
     ):
-        cluster = Cluster(f"kraftcheck simulate {job.model.name}", options.master, options.conf, type(protocol))
-        try:
-            result = CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach)
-            return replace(result, engine=job.engine)
-        finally:
-            cluster.close()
+        return replace(CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach), engine=job.engine)

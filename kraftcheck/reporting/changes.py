@@ -15,7 +15,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """One thing that changed.
 
     Attributes
@@ -53,13 +53,13 @@ class Message(NamedTuple):
     copies: int
 
 
-def changes(protocol: Protocol, before: State, after: State) -> list[Change]:
+def changes(protocol: Protocol, before: State, after: State) -> list[FieldChange]:
     """Return what changed between two states besides the network: replicas, shared fields, bounds spent."""
-    found: list[Change] = []
+    found: list[FieldChange] = []
     for key in ordered(after.replicas):
         old, new = before.replicas.get(key), after.replicas[key]
         if old is None:
-            found.append(Change(text_of(key), ((NEW, f"+ {fields_set(new)}"),)))
+            found.append(FieldChange(text_of(key), ((NEW, f"+ {fields_set(new)}"),)))
         else:
             found += difference(text_of(key), old, new)
     found += difference("shared", before.shared, after.shared)
@@ -67,13 +67,13 @@ def changes(protocol: Protocol, before: State, after: State) -> list[Change]:
     for bound, used in after.spent.items():
         if used != before.spent[bound]:
             name, limit = limits[bound]
-            found.append(Change(f"spent {name}", (*_replaced(before.spent[bound], used), (PLAIN, f" of {limit}"))))
+            found.append(FieldChange(f"spent {name}", (*_replaced(before.spent[bound], used), (PLAIN, f" of {limit}"))))
     return found
 
 
-def initial(state: State) -> list[Change]:
+def initial(state: State) -> list[FieldChange]:
     """Return what an initial state is: the replicas, and each field with its values and who has them."""
-    found = [Change("replicas", ((PLAIN, ", ".join(map(text_of, ordered(state.replicas)))),))]
+    found = [FieldChange("replicas", ((PLAIN, ", ".join(map(text_of, ordered(state.replicas)))),))]
     kinds: dict[type[Record], list[Record]] = {}
     for key in ordered(state.replicas):
         kinds.setdefault(type(state.replicas[key]), []).append(state.replicas[key])
@@ -81,9 +81,9 @@ def initial(state: State) -> list[Change]:
         prefix = f"{kind.__name__}." if len(kinds) > 1 else ""
         for name in field_names(kind):
             if name != "id":
-                found.append(Change(prefix + name, ((PLAIN, _who_has_what(name, replicas)),)))
+                found.append(FieldChange(prefix + name, ((PLAIN, _who_has_what(name, replicas)),)))
     for name in field_names(type(state.shared)):
-        found.append(Change(f"shared.{name}", ((PLAIN, text_of(getattr(state.shared, name))),)))
+        found.append(FieldChange(f"shared.{name}", ((PLAIN, text_of(getattr(state.shared, name))),)))
     return found
 
 
@@ -108,12 +108,12 @@ def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
     return ", ".join(shown)
 
 
-def difference(path: str, old: Value, new: Value) -> Iterator[Change]:
+def difference(path: str, old: Value, new: Value) -> Iterator[FieldChange]:
     """Yield what differs between two values at a path: inside records, maps, sets and sequences where it can."""
     if old == new and type(old) is type(new):
         return
     if type(old) is not type(new):
-        yield Change(path, _replaced(old, new))
+        yield FieldChange(path, _replaced(old, new))
     elif is_shown_by_fields(new):
         for name in field_names(type(new)):
             yield from difference(f"{path}.{name}", getattr(old, name), getattr(new, name))
@@ -122,11 +122,11 @@ def difference(path: str, old: Value, new: Value) -> Iterator[Change]:
     elif isinstance(new, frozenset):
         gained = [(NEW, f"+{text_of(item)}") for item in ordered(new - old)]
         lost = [(OLD, f"-{text_of(item)}") for item in ordered(old - new)]
-        yield Change(path, tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:])
+        yield FieldChange(path, tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:])
     elif isinstance(new, tuple):
         yield from _sequence_difference(path, old, new)
     else:
-        yield Change(path, _replaced(old, new))
+        yield FieldChange(path, _replaced(old, new))
 
 
 def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
@@ -135,18 +135,18 @@ def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
     return ((OLD, f"{type(old).__name__}(...)" if gone else text_of(old)), (PLAIN, " -> "), (NEW, text_of(new)))
 
 
-def _map_difference(path: str, old: Map[Any, Any], new: Map[Any, Any]) -> Iterator[Change]:
+def _map_difference(path: str, old: Map[Any, Any], new: Map[Any, Any]) -> Iterator[FieldChange]:
     for key in ordered({*old, *new}):
         place = f"{path}[{text_of(key)}]"
         if key not in old:
-            yield Change(place, ((NEW, f"+ {text_of(new[key])}"),))
+            yield FieldChange(place, ((NEW, f"+ {text_of(new[key])}"),))
         elif key not in new:
-            yield Change(place, ((OLD, f"- {text_of(old[key])}"),))
+            yield FieldChange(place, ((OLD, f"- {text_of(old[key])}"),))
         else:
             yield from difference(place, old[key], new[key])
 
 
-def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[Change]:
+def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[FieldChange]:
     """Yield entries replaced one by one where the length is the same, else the tail cut off and the tail appended."""
     if len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True), start=1):
@@ -156,9 +156,9 @@ def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) 
     while shared < min(len(old), len(new)) and old[shared] == new[shared]:
         shared += 1
     for place, item in enumerate(old[shared:], start=shared + 1):
-        yield Change(f"{path}[{place}]", ((OLD, f"- {text_of(item)}"),))
+        yield FieldChange(f"{path}[{place}]", ((OLD, f"- {text_of(item)}"),))
     for place, item in enumerate(new[shared:], start=shared + 1):
-        yield Change(f"{path}[{place}]", ((NEW, f"+ {text_of(item)}"),))
+        yield FieldChange(f"{path}[{place}]", ((NEW, f"+ {text_of(item)}"),))
 
 
 def messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[Message]:

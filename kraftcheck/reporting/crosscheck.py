@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
 from kraftcheck.reporting import replay
-from kraftcheck.reporting.lines import FAINT, HEAD, OLD, PLAIN, WARNING, Line, columns, many
+from kraftcheck.reporting.lines import HEAD, OLD, PLAIN, WARNING, Line, columns, many, notes
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -27,7 +27,7 @@ _Count = tuple[str, int | None, int | None]
 
 
 @dataclass
-class Outcome:
+class CrosscheckResult:
     """What was compared, and how it came out.
 
     Attributes
@@ -95,7 +95,7 @@ class Outcome:
         return [] if self.search is None else [_way(step) for step in self.search.path_to(state)]
 
 
-def as_json(model: str, protocol: Protocol, config: str, outcome: Outcome) -> dict[str, Any]:
+def as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
     """Return what `--json` says.
 
     Parameters
@@ -176,7 +176,7 @@ def _way(step: TraceStep) -> str:
     return f"{step.action}{who}" + ("" if step.message is None else f" on {type(step.message).__name__}")
 
 
-def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
+def told(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
     """Yield the lines that say how the two sides compare.
 
     Parameters
@@ -195,7 +195,7 @@ def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
         yield from _told_states(outcome, outcome.states)
     if outcome.edges is not None:
         yield from _told_edges(outcome, outcome.edges)
-    yield from _notes(outcome)
+    yield from notes(outcome.notes)
     compared = [name for name, part in (("states", outcome.states), ("labelled steps", outcome.edges)) if part]
     what = " and ".join(compared) or "numbers of states, depths and actions"
     if outcome.equal:
@@ -204,20 +204,16 @@ def told(outcome: Outcome, *, quiet: bool = False) -> Iterator[Line]:
         yield [(Verdict.VIOLATION, "DIFFERENT"), (PLAIN, ": see above")]
 
 
-def _notes(outcome: Outcome) -> Iterator[Line]:
-    yield from ([(FAINT, f"Note: {note}")] for note in outcome.notes)
-
-
-def _violation(outcome: Outcome, run: TlcReport) -> Iterator[Line]:
+def _violation(outcome: CrosscheckResult, run: TlcReport) -> Iterator[Line]:
     for found in outcome.counterexamples:
         if found.verdict is not ReplayVerdict.UNREADABLE:
             yield from replay.told(found, name="TLC's counterexample")
-    yield from _notes(outcome)
+    yield from notes(outcome.notes)
     what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
     yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped; nothing else can be compared")]
 
 
-def _counts(outcome: Outcome, *, quiet: bool) -> Iterator[Line]:
+def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     """Yield a table of what both sides counted."""
     result, run, edges = outcome.result, outcome.tlc, outcome.edges
     counts: list[_Count] = [("distinct states", result.distinct_states, outcome.their_distinct)]
@@ -227,17 +223,17 @@ def _counts(outcome: Outcome, *, quiet: bool) -> Iterator[Line]:
     if edges is not None:
         counts.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
     rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_row, counts), (PLAIN, ())]
-    if run is not None and outcome.their_actions:
-        theirs = outcome.their_actions
+    theirs = outcome.their_actions
+    if run is not None and theirs:
         names = outcome.differing_actions if quiet else {**result.actions, **theirs}
         if names:
             rows.append((HEAD, ("action", "fired", "fired")))
             rows += [_row((name, result.actions.get(name, 0), theirs.get(name, 0))) for name in names]
             rows.append((PLAIN, ()))
     yield from columns(rows, numbers=(1, 2), least=12)
-    for name, (ours, theirs_count) in outcome.more_often.items():
-        more = f"TLC counts {name} {theirs_count - ours:,} times more"
-        yield [(FAINT, f"Note: {more}: it counts a step once for each way in which its formula comes out true")]
+    why = "it counts a step once for each way in which its formula comes out true"
+    more = {name: theirs - ours for name, (ours, theirs) in outcome.more_often.items()}
+    yield from notes(f"TLC counts {name} {times:,} times more: {why}" for name, times in more.items())
 
 
 def _row(count: _Count) -> tuple[str, tuple[str, ...]]:
@@ -246,7 +242,7 @@ def _row(count: _Count) -> tuple[str, tuple[str, ...]]:
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _told_states(outcome: Outcome, states: StateComparison) -> Iterator[Line]:
+def _told_states(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
     if states.same:
         yield [(WARNING, f"{many(states.same, 'state')} of the dump that count here as one that it has already")]
     if states.only_ours:
@@ -268,7 +264,7 @@ def _told_states(outcome: Outcome, states: StateComparison) -> Iterator[Line]:
         yield []
 
 
-def _told_edges(outcome: Outcome, edges: StepComparison) -> Iterator[Line]:
+def _told_edges(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Line]:
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     for count, who, examples in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from kraftcheck.explorer.result import Verdict
@@ -86,6 +86,19 @@ def columns(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], l
             for place, (cell, width) in enumerate(zip(cells, widths, strict=False))
         ]
         yield [(style, "  ".join(aligned).rstrip())]
+
+
+def actions_table(counts: Mapping[str, Mapping[str, int]], least: int = 0) -> Iterator[Line]:
+    """Yield the lines of a table of actions, given under each title how often each action was taken."""
+    rows: list[tuple[str, Sequence[str]]] = [(HEAD, ("action", *counts))]
+    for name, times in next(iter(counts.values())).items():
+        rows.append((PLAIN if times else FAINT, (name, *(f"{column[name]:,}" for column in counts.values()))))
+    yield from columns(rows if len(rows) > 1 else (), range(1, len(counts) + 1), least)
+
+
+def notes(texts: Iterable[str]) -> Iterator[Line]:
+    """Yield notes, a line each."""
+    yield from ([(FAINT, f"Note: {text}")] for text in texts)
 
 
 def many(count: int, what: str) -> str:

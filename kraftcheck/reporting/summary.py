@@ -1,13 +1,15 @@
-"""What a search says: at its start what is checked, at its end what was found."""
+"""What a search says: at its start what is checked, at its end what was found and how to go on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from kraftcheck.explorer.result import INTERRUPTED, Result, Verdict
+from kraftcheck.explorer.result import INTERRUPTED, Options, Result, Verdict
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.counterexample import told
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, columns, many
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -53,30 +55,29 @@ def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bo
         yield from told(protocol, violation)
         yield []
     if not quiet:
-        yield from actions_table(result, calls=calls)
+        counts = {"fired" if result.runs is None else "taken": result.actions}
+        if calls:
+            counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
+        yield from actions_table(counts)
         yield []
     yield from never_enabled(result)
-    yield from ([(FAINT, f"Note: {note}")] for note in result.notes)
+    yield from notes(result.notes)
     yield summary(result)
 
 
 def summary(result: Result) -> Line:
     """Return the line that says how a search ended and what it counted."""
-    broken = [violation.property for violation in result.violations]
-    if result.verdict is Verdict.OK:
-        what = "nothing is violated"
-    elif result.verdict is Verdict.INCOMPLETE:
-        what = "nothing is violated so far"
-    elif result.verdict is Verdict.DEADLOCK:
-        what = "a state has no successor"
-    else:
-        what = f"violated: {', '.join(broken)}"
+    what = {
+        Verdict.OK: "nothing is violated",
+        Verdict.INCOMPLETE: "nothing is violated so far",
+        Verdict.DEADLOCK: "a state has no successor",
+        Verdict.VIOLATION: f"violated: {', '.join(violation.property for violation in result.violations)}",
+    }[result.verdict]
     if result.runs is not None:
         what += f" on {many(result.runs, 'walk')}"
-    if result.limit == INTERRUPTED:
-        what += ", interrupted"
-    elif result.limit is not None:
-        what += f", stopped at {LIMITS.get(result.limit, result.limit)}"
+    if result.limit is not None:
+        limit = LIMITS.get(result.limit, result.limit)
+        what += ", interrupted" if limit == INTERRUPTED else f", stopped at {limit}"
     parts = [
         what,
         *([] if unseen(result) else [f"{result.distinct_states:,} distinct states"]),
@@ -99,21 +100,6 @@ def rate(result: Result) -> float:
     return states / result.seconds if result.seconds > 0 else 0.0
 
 
-def actions_table(result: Result, *, calls: bool = False) -> Iterator[Line]:
-    """Yield the table of actions with how often each fired and, on request, how often it was called in Python."""
-    if not result.actions:
-        return
-    counts = {"fired" if result.runs is None else "taken": result.actions}
-    if calls:
-        counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
-    titles = (HEAD, ("action", *counts))
-    rows = [
-        (PLAIN if times else FAINT, (name, *(f"{count[name]:,}" for count in counts.values())))
-        for name, times in result.actions.items()
-    ]
-    yield from columns([titles, *rows], numbers=(1, 2))
-
-
 def never_enabled(result: Result) -> Iterator[Line]:
     """Yield the warning that names the actions which never fired."""
     names = result.never_enabled
@@ -123,3 +109,36 @@ def never_enabled(result: Result) -> Iterator[Line]:
         when = "in this model" if result.complete else "before the search stopped"
         style = WARNING if result.complete else FAINT
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]
+
+
+def how_to_go_on(words: Iterable[str], options: Options, result: Result) -> Iterator[Line]:
+    """Yield the line that says how to go on, where a search was stopped and has a checkpoint.
+
+    Parameters
+    ----------
+    words
+        The command line.
+    options
+        What the search was asked for.
+    result
+        What it found.
+    """
+    folder = options.resume or options.checkpoint
+    if folder is None or result.limit is None:
+        return
+    from kraftcheck.explorer.tables.checkpoints.folder import MANIFEST
+
+    if (Path(folder) / MANIFEST).is_file():
+        limits = () if result.limit in (INTERRUPTED, "time_limit") else (LIMITS.get(result.limit, ""),)
+        again = [*_without(words, ("--checkpoint", "--resume", *limits)), "--resume", str(folder)]
+        yield [(PLAIN, f"To go on: kraftcheck {shlex.join(again)}")]
+
+
+def _without(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
+    """Yield the words of a command line without some options and their values."""
+    rest = iter(words)
+    for word in rest:
+        if word in options:
+            next(rest, None)
+        elif word.partition("=")[0] not in options:
+            yield word

@@ -1,4 +1,4 @@
-"""A corpus of traces of any size, made on Spark: the walks that `kraftcheck simulate` makes, by many machines.
+"""Makes the walks of `kraftcheck simulate` on Spark, into a corpus of any size.
 
 Walk `i` depends on the seed and on `i` alone. The driver hands out numbers; executors walk and write the files. What is
 there already is not made again.
@@ -52,16 +52,16 @@ class CorpusMaker:
     protocol
         The protocol, with its constants.
     options
-        What is checked on the way. A violation does not end it.
+        Properties to check on the way. A violation does not end the run.
     plan
-        Which walks to make.
+        The walks to make.
     folder
-        Where their files go.
+        The folder for their files.
 
     Raises
     ------
     InputError
-        For walks that cannot be made.
+        The plan asks for walks that cannot be made.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class CorpusMaker:
         return result
 
     def _violations(self, shown: dict[str, int]) -> list[Violation]:
-        """Return what is violated in an initial state, and on the first walk that shows it: this is made again here."""
+        """Return violations in initial states; for other properties make the first walk with a violation again."""
         found: dict[str, Violation] = {}
         for walk in sorted({0, *shown.values()}):
             plan = replace(self._plan, first=walk, runs=int(walk in shown.values()))

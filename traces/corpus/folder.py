@@ -1,8 +1,8 @@
-"""The folder of a corpus that Spark makes: the walks' files, and beside them, hidden, notes of what is done.
+"""The folder of a corpus: the files of walks and, hidden beside them, notes of the chunks that are done.
 
     walk_0.tla ...               the walks, as `kraftcheck simulate --out` writes them
-    .corpus/corpus.json          of what they are walks
-    .corpus/done/00003.json      what was found on the walks of chunk 3: with it, and not before, the chunk counts
+    .corpus/corpus.json          the model and options that the walks follow from
+    .corpus/done/00003.json      the results of the walks of chunk 3, which counts from then on
 
 The walks of a chunk follow from its number alone, so a chunk that was half made is made again.
 """
@@ -16,7 +16,7 @@ from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note
 from kraftcheck.traces.corpus.walk_files import walk_file
 
 CHUNK = 100
-"""Walks that are made together, and that a killed executor has to make again."""
+"""Walks of a chunk: a killed executor has to make at most so many again."""
 
 
 class Chunk(NamedTuple):
@@ -25,7 +25,7 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     number
-        Which chunk.
+        The chunk's number, from 0.
     first, runs
         The number of its first walk, and how many it has.
     """

@@ -26,7 +26,7 @@ class WalkWriter:
     view
         The protocol's states as TLA+ variables.
     folder
-        Where the files go.
+        The folder for the files.
     """
 
     def __init__(self, view: StateView, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The states, and the labelled steps, of one of TLC's dumps beside those that a search of ours found."""
+"""Compares the states and labelled steps of a dump of TLC's with those that our search found."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import TraceState
 
 EXAMPLES = 5
-"""Examples that are kept of what only one side has."""
+"""Examples of each kind that a comparison returns."""
 
 LOOKED_AT = 500
-"""States of ours among which the one most like a state of theirs is looked for."""
+"""States of ours that are searched for the one most like a state of theirs."""
 
 Edge = tuple[int, str | None, int]
 
@@ -35,11 +35,11 @@ class Stranger:
     found
         The state in the file.
     problem
-        Why it can be no state of the protocol, or None.
+        Why it is no state of the protocol, or None.
     differences
-        Where it differs from the state of ours that is most like it.
+        Its differences from the most similar state of ours.
     divergence
-        Where the dump shows how the state is reached: why the protocol does not get there.
+        Why the protocol does not get there, where the dump shows a step that does.
     """
 
     found: TraceState
@@ -50,14 +50,14 @@ class Stranger:
 
 @dataclass
 class SetCounts:
-    """How many elements two sets have.
+    """Sizes of two sets and of what they do not share.
 
     Attributes
     ----------
     ours, theirs
-        How many distinct ones each has.
+        Distinct elements of each.
     only_ours, only_theirs
-        How many the other lacks.
+        Elements that the other lacks.
     """
 
     ours: int
@@ -156,7 +156,7 @@ class Comparison:
         Returns
         -------
         StateComparison
-            How they compare.
+            The counts, with examples of what only one side has.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Comparison:
         Returns
         -------
         StateComparison, StepComparison
-            How the states compare, and the steps between those that both have.
+            The comparison of the states, and of the steps between states that both have.
 
         Raises
         ------
@@ -302,8 +302,7 @@ def _in_order(edge: Edge) -> tuple[int, str, int]:
 
 def times_taken(graph: nx.MultiDiGraph[int]) -> dict[str, int] | None:
     """Return how often a graph shows each action; None where it names none."""
-    counts = Counter(action for _, _, action in _edges_of(graph))
-    return None if set(counts) <= {None} else {name: count for name, count in counts.items() if name is not None}
+    return dict(Counter(action for _, _, action in _edges_of(graph) if action is not None)) or None
 
 
 def depth_of(graph: nx.MultiDiGraph[int]) -> int:

@@ -1,4 +1,4 @@
-"""A real TLC, run on a copy of a specification, and what it reports.
+"""Runs a real TLC on a copy of a specification, and reads its report.
 
 Source: ``tlc2/TLC.java``, ``tlc2/output/MP.java`` and ``tlc2/output/EC.java`` of the tlaplus repository for options,
 messages and exit codes; what TLC 2.15 and the current TLC print.
@@ -53,18 +53,18 @@ _NOISE = re.compile(
     r"|Unknown location|Residual stack trace.*|Starting\.\.\. .*|File does not exist: .*|Warning: .*|\(Use the .*"
     r"|TLC2? Version.*|Running .*|Module definition starting.*|.* starting at line \d+, column \d+\."
 )
-_SHOWN = 300  # characters of what TLC says that an error repeats
+_SHOWN = 300  # characters of TLC's message that an error repeats
 
 
 class TlcTool(NamedTuple):
-    """Where Java and TLC are."""
+    """The programs: Java, and the class path of TLC."""
 
     java: str
     class_path: str
 
 
 class TlcProgress(NamedTuple):
-    """How far TLC has got: its levels, states, and states still to be expanded."""
+    """TLC's progress: levels, generated and distinct states, and states still to be expanded."""
 
     depth: int
     generated: int
@@ -85,9 +85,9 @@ class TlcReport:
     distinct, generated, depth
         States found, generated, and on the longest shortest path; None where it did not say.
     actions
-        How often each action was taken, successors that were known included.
+        Times that each action was taken, successors that were known included.
     violated
-        What it found violated ("Deadlock", or a property's name), or None.
+        The violated property, or "Deadlock"; None where nothing is violated.
     kind
         "deadlock", "safety" or "temporal", where something is violated.
     complete
@@ -109,7 +109,7 @@ class TlcReport:
 
 
 def find_tool() -> TlcTool:
-    """Return where Java and TLC are.
+    """Find Java and TLC.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[
     text, file
         The `.cfg`, and its name for errors.
     unknown
-        What `unknown_keywords` returned.
+        Keywords that TLC does not know. See `unknown_keywords`.
 
     Returns
     -------
@@ -211,7 +211,7 @@ def copied(spec: Path, folder: Path) -> Path:
 
 
 def unpacked(path: Path) -> bytes:
-    """Return what a file holds, gzipped or not.
+    """Return the content of a file, gzipped or not.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def parse(tool: TlcTool, spec: Path) -> None:
-    """Have a specification parsed, which takes a second, before a search that takes longer.
+    """Check that a specification parses: that takes a second, a search may take hours.
 
     Raises
     ------
@@ -253,13 +253,13 @@ def run(
     Parameters
     ----------
     tool
-        Where it is.
+        Java and TLC.
     spec, config
         The module and the `.cfg`, in a folder of their own: TLC writes beside them.
     options
         More options of its command line.
     dump
-        Where to write the state graph (its name ends in ``.dot``), or None.
+        The file for the state graph (its name ends in ``.dot``), or None.
     workers
         Threads. With more than one, the depth that it reports may be off.
     report
@@ -268,7 +268,7 @@ def run(
     Returns
     -------
     TlcReport
-        What it reported: that nothing is violated, or what is.
+        Its report: nothing is violated, or a property is.
 
     Raises
     ------
@@ -292,7 +292,7 @@ def run(
 
 @contextmanager
 def _java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a program of TLC's in a folder, and see that it has ended."""
+    """Start a program of TLC's in a folder; end it on leaving."""
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
     process = subprocess.Popen(
         [tool.java, *options, "-cp", tool.class_path, *arguments], cwd=folder, stdin=subprocess.DEVNULL,
@@ -302,7 +302,7 @@ def _java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.P
         try:
             yield process
         finally:
-            process.kill()  # which does nothing to one that has ended
+            process.kill()  # no effect on a process that has ended
 
 
 def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
@@ -312,7 +312,7 @@ def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
 
 
 def _errors(lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgress], None] | None) -> Iterator[str]:
-    """Put what TLC says into its result; yield the lines that may say why it failed."""
+    """Fill in the report from TLC's lines; yield the lines that may say why it failed."""
     counts: Counter[str] = Counter()
     for line in lines:
         if version := _VERSION.match(line):
@@ -352,7 +352,7 @@ def _failure(name: str, code: int, lines: list[str]) -> str:
 
 
 def _essence(lines: list[str]) -> str:
-    """Return what of TLC's output says what is wrong, on one line."""
+    """Return the lines of TLC's output that say what is wrong, as one line."""
     told = [line.strip() for line in lines if not _NOISE.fullmatch(line) and not _PARSE_FAILED.match(line)]
     text = " ".join(line.removeprefix("Error: ").strip() for line in told) or "it does not say why"
     return cut(text, _SHOWN)

@@ -150,7 +150,7 @@ def as_itf(trace: Trace) -> dict[str, Json]:
     Returns
     -------
     dict
-        What `json.dump` writes.
+        For `json.dump`.
 
     Raises
     ------

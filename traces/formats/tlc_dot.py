@@ -1,4 +1,4 @@
-"""What TLC writes with ``-dump dot``: the state graph, for Graphviz, one node or edge a line.
+"""The state graph that TLC writes for Graphviz with ``-dump dot``: one node or edge a line.
 
 Source: what TLC 2.15 and the current TLC write, and ``tlc2/util/DotStateWriter.java`` of the tlaplus repository.
 """

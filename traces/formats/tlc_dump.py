@@ -1,4 +1,4 @@
-"""What TLC writes with ``-dump``: every state that it found, as ``State 1:`` and so on, in no order of time.
+"""The states that TLC writes with ``-dump``: ``State 1:`` and so on, in no order of time.
 
 Source: what TLC 2.15 and the current TLC write.
 """

@@ -48,7 +48,7 @@ def as_json(trace: Trace) -> dict[str, Json]:
     Returns
     -------
     dict
-        What `json.dump` writes.
+        For `json.dump`.
     """
     states: list[list[Json]] = []
     for state in trace.states:

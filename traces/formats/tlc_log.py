@@ -215,7 +215,7 @@ def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterato
     Yields
     ------
     str
-        What to write next.
+        The next piece of the text.
 
     Raises
     ------

@@ -26,9 +26,9 @@ def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
     source
         The file.
     record
-        A mapping with ``state`` and ``action``; whatever else it may be is an error.
+        A mapping with ``state`` and ``action``; anything else is an error.
     line
-        Where it begins.
+        The line on which it begins.
 
     Raises
     ------

@@ -33,7 +33,7 @@ class Source:
     path
         The file. It is unpacked as it is read if it is gzipped, whatever its name.
     limit_bytes
-        What it may unpack to.
+        The most bytes that it may unpack to.
     """
 
     def __init__(self, path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT) -> None:

@@ -102,7 +102,7 @@ class StateText:
         number
             Its number.
         label
-            What TLC prints of the action that led there between ``<`` and ``>``; it does not count for state 1.
+            The text that TLC prints between ``<`` and ``>`` for the action that led there; ignored for state 1.
         """
         action, parameters, location = action_of(label or "") if number > 1 else (None, None, None)
         return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)

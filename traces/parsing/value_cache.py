@@ -18,7 +18,7 @@ from kraftcheck.spec.values import Map, Value
 from kraftcheck.traces.errors import TraceError
 
 CACHED_CHARACTERS = 32 * 2**20
-"""Text that is kept, of whole values and of parts each."""
+"""Characters of text that the caches of whole values and of parts may hold each."""
 
 _SHORT = 48  # characters that are not worth cutting
 _DEEP = 40  # levels that are cut, and no more: cutting recurses
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class _Cache(Generic[T]):
-    """Keeps what was made of texts. Forgets what was not asked for since about `CACHED_CHARACTERS` characters."""
+    """Remembers the results for texts; forgets those not asked for within about `CACHED_CHARACTERS` characters."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -60,7 +60,7 @@ class ValueCache:
     Parameters
     ----------
     names
-        What identifiers stand for. See `kraftcheck.spec.tla.parsing.ValueParser`.
+        Values that identifiers stand for. See `kraftcheck.spec.tla.parsing.ValueParser`.
     """
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Many traces replayed on Spark, into tables of Parquet that grow as more traces come.
+"""Replays many traces on Spark, into tables of Parquet that grow with further runs.
 
-The driver hands out file names; executors read, parse and replay; what they find goes to Parquet and never through the
-driver. A batch of files counts once its note is written, so that a run that was killed goes on where it was.
+The driver hands out file names. Executors read, parse and replay the files, and write their results to Parquet;
+these never pass through the driver. A batch of files counts once its note is written, so a run continues where a killed
+one was.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _RAW_COLUMNS = "file string, " + ", ".join(f"{name} array<struct<{columns}>>" fo
 
 @dataclass
 class Summary:
-    """What is in the tables after a run.
+    """Summary of the tables after a run.
 
     Attributes
     ----------
@@ -50,13 +51,13 @@ class Summary:
     traces, steps
         Traces, and their transitions that conform.
     verdicts
-        How many traces conform, diverge, are unreadable.
+        Number of traces for each verdict.
     errors
         Rows in `errors`.
     distinct_states
         States that some trace takes and that conform.
     actions
-        How often each action of the protocol was taken.
+        Times that each action of the protocol was taken.
     diverging
         Some of the traces that diverge: file, index, step, reason.
     unreadable
@@ -90,9 +91,9 @@ class Pipeline:
     protocol
         The protocol, with its constants.
     init, symmetry
-        Where traces begin, and the symmetry under which they were made.
+        The start of the traces, and the symmetry under which they were made, or None.
     limit_bytes
-        What a file may unpack to.
+        The most bytes that a file may unpack to.
     output
         The output folder.
     """
@@ -120,7 +121,7 @@ class Pipeline:
         Raises
         ------
         KeyboardInterrupt
-            Where the user interrupts it; the batches that are done count.
+            The user interrupts it; the batches that are done count.
         """
         with Interruption(self._cluster.cancel) as interruption:
             try:

@@ -1,11 +1,11 @@
-"""The pipeline's output folder: tables in Parquet that grow by batches, and notes of what is done.
+"""The pipeline's output folder: tables in Parquet that grow by batches, and a note for each batch.
 
     traces/batch=00001/*.parquet      one row a trace
     steps/batch=00001/*.parquet       one row a state that conforms
     errors/batch=00001/*.parquet      one row for what could not be read
     coverage/*.parquet                how often each action was taken, by trace and in total
-    done/00001.json                   the files of a batch: with it, and not before, the batch counts
-    pipeline.json                     whose folder it is
+    done/00001.json                   the files of a batch, which counts from then on
+    pipeline.json                     the model and constants of all batches
 
 A killed run leaves behind only what has no note under `done/`. The next run removes it.
 """
@@ -36,9 +36,9 @@ class InputFile(NamedTuple):
     path
         Absolute, so that every executor finds it.
     size
-        In bytes.
+        Its size in bytes.
     modified
-        When it was changed last, in nanoseconds.
+        The time of its last change, in nanoseconds.
     """
 
     path: str
@@ -59,7 +59,7 @@ def inputs_of(names: Iterable[str], out: Path) -> list[InputFile]:
     Raises
     ------
     InputError
-        For a name that there is no file for.
+        No file matches a name.
     """
     found: dict[str, InputFile] = {}
     for name in names:

@@ -1,6 +1,6 @@
-"""What the pipeline writes of a file of traces: rows for the tables `traces`, `steps` and `errors`.
+"""Rows of the tables `traces`, `steps` and `errors` for a file of traces.
 
-It runs on executors, over batches of file names. One bad file is a row in `errors` and never ends a task.
+Executors make them. A bad file becomes a row in `errors` and never ends a task.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kraftcheck.spec.values import Map, Value, encode, field_names
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000
-"""Steps after which what is known of a file is handed on, so that memory does not grow with the file."""
+"""Steps after which the rows of a file are handed on, so that memory does not grow with the file."""
 
 MOST_TEXT = 2_000
-"""Characters of a reason or a message that are kept."""
+"""Characters that a reason or a message may have; the rest is cut."""
 
 NAME_BYTES = 16
 _PLACE = re.compile(r"(?s)(?::(\d+):(\d+))?: (.*)")
@@ -52,7 +52,7 @@ class FileRows:
 
 
 class FileReplayer:
-    """Replays files, and returns rows that say what became of them.
+    """Replays files, and returns the results as rows.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class FileReplayer:
                 if len(self._found.steps) >= STEPS_A_ROW:
                     yield self._found
                     self._found = FileRows()
-        except Exception as error:  # whatever a stranger's file does, the others are read
+        except Exception as error:  # no file may end the task
             self._found.errors.append(_error(None, path, f"{type(error).__name__}: {error}"))
             self._replayer = self._make()
         yield self._found
@@ -135,7 +135,7 @@ class FileReplayer:
 
 
 def name_of(state: State) -> bytes:
-    """Return a name of a state that is the same everywhere: a hash of the names of its parts."""
+    """Return a name of a state, the same in every process: a hash of the names of its parts."""
     names = [b"replicas", *sorted(starmap(_digest, state.replicas.items()))]
     names += [b"inboxes", *sorted(starmap(_digest, state.inboxes.items()))]
     names += [_digest("shared", state.shared), _digest("spent", state.spent)]
@@ -148,7 +148,7 @@ def _digest(key: Value, value: Value) -> bytes:
 
 
 def changed(before: State, after: State) -> Iterator[str]:
-    """Yield what differs between two states: `n1.log`, `messages to n2`, a shared field, a bound.
+    """Yield the parts in which two states differ: `n1.log`, `messages to n2`, a shared field, a bound.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
 
 
 def _error(index: int | None, path: str, problem: str) -> Row:
-    """Return a row of `errors`; where the problem says at which line and column, these are columns of their own."""
+    """Return a row of `errors`, with the line and column that the problem names in columns of their own."""
     match = _PLACE.fullmatch(problem.removeprefix(path))
     line, column, message = match.groups() if match else (None, None, problem)
     return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut(message)}

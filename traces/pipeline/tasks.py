@@ -32,14 +32,14 @@ SCHEMA = pa.schema([("file", pa.string()), *((table, _rows_of(columns)) for tabl
 
 @lru_cache(maxsize=1)
 def _replayer(arguments: str) -> FileReplayer:
-    """Return what replays in this process: what it learned of one file serves the next."""
+    """Return the replayer of this process, which uses what it learned of one file for the next."""
     given = json.loads(arguments)
     protocol, options = revive(given["description"], Path(given["user_files"]))
     return FileReplayer(protocol, options.init, given["symmetry"], given["limit_bytes"])
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
-    """Replay the files that batches name; yield what became of them.
+    """Replay the files that batches name; yield their rows.
 
     Parameters
     ----------

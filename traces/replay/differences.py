@@ -1,4 +1,4 @@
-"""What differs between two states as TLA+ variables, field by field.
+"""Compares two states as TLA+ variables, field by field.
 
 >>> from kraftcheck.spec.tla.parsing import parse_value
 >>> theirs, ours = parse_value("(n1 :> [e |-> 1, s |-> {}])"), parse_value("(n1 :> [e |-> 2, s |-> {n2}])")
@@ -29,7 +29,7 @@ class Difference(NamedTuple):
     path
         The place: the variable with the arguments and fields that lead there, `log[n1][2].epoch`.
     trace, protocol
-        What the trace and the protocol have there, as TLA+ text; None for nothing.
+        The values that the trace and the protocol have there, as TLA+ text; None for none.
     is_element
         Whether it is an element that only one of two sets has.
     """
@@ -52,7 +52,7 @@ class Difference(NamedTuple):
 def differences(
     trace: Mapping[str, Value], protocol: Mapping[str, Value], names: Mapping[Value, str] | None = None
 ) -> list[Difference]:
-    """Return where two states differ.
+    """Return the places at which two states differ.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Why a trace and a protocol part: what differs, what the protocol could have done, why not what the trace says."""
+"""Explains why a trace diverges: what differs, which steps are enabled, and why the trace's action is not."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LONGEST_VALUE = 100
 """Characters of a value that a reason shows."""
 
 
-class Kind(StrEnum):
-    """In what a state of a trace is not what the protocol does."""
+class DivergenceKind(StrEnum):
+    """How a state of a trace departs from the protocol."""
 
     START = "start"
     """It is the first, and no initial state."""
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 
 class Enabled(NamedTuple):
-    """An action that is enabled, and by whom, on which messages it can be taken."""
+    """An enabled action, and the ways to take it: by whom, on which message."""
 
     action: str
     ways: tuple[str, ...]
@@ -52,7 +52,7 @@ class Divergence:
     Attributes
     ----------
     kind
-        In what it is wrong.
+        How it departs from the protocol.
     number, line
         Its number in the trace, and the line of the file on which it begins.
     before
@@ -60,20 +60,20 @@ class Divergence:
     action
         The action that the trace names, or None.
     headline
-        What is wrong, in a sentence; the differences are not in it.
+        One sentence that says what is wrong, without the differences.
     nearest
-        The step that the protocol would have taken, of those most like the trace's; or None.
+        The protocol's step that leads to the most similar state; or None.
     differences
-        Where the trace's state differs from the one that this step leads to, or from the nearest initial state.
+        Places at which the trace's state differs from the one that this step leads to, or from the nearest start.
     enabled
-        Which actions are enabled in the state before.
+        The actions that are enabled in the state before.
     why
-        Why the action that the trace names is not; None where it is, or there is no such action.
+        Why the action that the trace names is disabled; None where it is enabled, or unknown.
     theirs
-        What to call where the state comes from: "trace", or "dump".
+        The word for the state's source: "trace" or "dump".
     """
 
-    kind: Kind
+    kind: DivergenceKind
     number: int
     line: int
     before: int | None
@@ -87,8 +87,8 @@ class Divergence:
 
     @property
     def reason(self) -> str:
-        """What is wrong, in a sentence with the first few differences."""
-        if not self.differences or self.kind in (Kind.NAME, Kind.STUTTERING):
+        """The headline with the first few differences."""
+        if not self.differences or self.kind in (DivergenceKind.NAME, DivergenceKind.STUTTERING):
             return self.headline
         return f"{self.headline}; that has {_listed(self.differences, self.theirs)}"
 
@@ -101,7 +101,7 @@ class Wanted(NamedTuple):
     number, line, before, action
         See `Divergence`.
     variables
-        Its variables, typed; None where they cannot be compared with those of ours.
+        Its variables, typed; None where they have no types to compare.
     problem
         Why it is no state of the protocol, or None.
     """
@@ -120,9 +120,9 @@ class Judge:
     Parameters
     ----------
     semantics, view
-        Of the protocol.
+        The protocol's semantics, and its states as variables.
     theirs
-        What to call the place that states come from: "trace", or "dump".
+        The word for the source of states: "trace" or "dump".
     """
 
     def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
@@ -146,7 +146,7 @@ class Judge:
         found = min((self._differences(wanted, state) for state in starts), key=len)
         text = self._problem(wanted) or f"state {wanted.number} is no initial state"
         text += "; compared with the nearest initial state" if found else ""
-        kind = Kind.STATE if wanted.problem else Kind.START
+        kind = DivergenceKind.STATE if wanted.problem else DivergenceKind.START
         return Divergence(kind, wanted.number, wanted.line, None, None, text, None, tuple(found), theirs=self._theirs)
 
     def no_step(self, wanted: Wanted, state: State, leading: Sequence[Transition] = ()) -> Divergence:
@@ -164,15 +164,15 @@ class Judge:
         steps = list(self._semantics.transitions(state))
         named = [step for step in steps if step.action == wanted.action]
         nearest, found = self._nearest(wanted, named if leading or named else steps)
-        kind = Kind.STATE if wanted.problem else Kind.STEP
+        kind = DivergenceKind.STATE if wanted.problem else DivergenceKind.STEP
         text = self._problem(wanted)
         if leading:
-            kind = Kind.NAME
+            kind = DivergenceKind.NAME
             names = " or ".join(dict.fromkeys(map(self.told, leading)))
             text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by {wanted.action}"
             text += f" as the {self._theirs} says{self._unknown(wanted.action)}"
         elif text is None and self._differences(wanted, state) == []:
-            kind, found = Kind.STUTTERING, []
+            kind, found = DivergenceKind.STUTTERING, []
             text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
             text += f"{self._theirs} call it stuttering"
         elif text is None:
@@ -180,7 +180,7 @@ class Judge:
             text += f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else ""
             text += ", from which nothing follows at all" if not steps else ""
         told = None if nearest is None else self.told(nearest)
-        if told is not None and kind in (Kind.STATE, Kind.STEP):
+        if told is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
             text += f"; the nearest step{' of that name' if named else ''} is {told}"
         enabled = self._enabled(steps)
         why = None

@@ -1,6 +1,6 @@
-"""Traces walked through a protocol: does it do the same, and if not, where do the two part?
+"""Replays traces: does the protocol take the same steps, and if not, where do the two diverge?
 
-Memory does not grow with a file: states are read, compared with what the protocol does next, and let go.
+Memory does not grow with a file: each state is read, compared with the protocol's next states, and dropped.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kraftcheck.traces.replay.state_reader import StateReader
 from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 REMEMBERED = 10_000
-"""States after which what was learned of the protocol is forgotten, so that memory does not grow with a file."""
+"""States after which memoised results of the protocol are dropped, so that memory does not grow with a file."""
 
 LARGEST_GROUP = 50_000
-"""Permutations that are tried."""
+"""Permutations that are tried, at most; a larger symmetry is ignored."""
 
 
 class ReplayVerdict(StrEnum):
-    """What became of a trace."""
+    """The verdict on a trace."""
 
     CONFORMS = "conforms"
     DIVERGES = "diverges"
@@ -45,14 +45,14 @@ class ReplayVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What became of one trace.
+    """The result of replaying one trace.
 
     Attributes
     ----------
     file, index
         The file, and the trace's place among those of the file, from 0.
     format
-        Its format; None where the file could not be read so far.
+        Its format; None where the file could not be read up to the trace.
     steps
         Transitions of the trace, that back to an earlier state included.
     verdict
@@ -60,11 +60,11 @@ class Replay:
     actions
         The protocol's action for each step, as far as it conforms.
     divergence
-        Where and why it diverges, or None.
+        The first state that cannot follow, and why; or None.
     problem
-        Why it could not be read, or could not be read to its end; or None.
+        The error in reading it, or None.
     notes
-        What was seen besides, such as a permutation of hosts.
+        Remarks, such as that hosts are permuted.
     violated
         The name of the property that the trace violates, where it names one.
     """
@@ -118,19 +118,19 @@ class Replayer:
     """Walks traces through a protocol.
 
     A step conforms when an action of the protocol leads from the state before to exactly the next one, and has the
-    name that the trace gives it. What was learned of one trace is used for the next.
+    name that the trace gives it. Memoised results of one trace serve the next.
 
     Parameters
     ----------
     protocol
         The protocol, with its constants.
     init
-        Where traces begin: "Init", or the name of a scenario.
+        The start of the traces: "Init", or the name of a scenario.
     symmetry
         The name of the symmetry under which the traces were made, or None: then a step may lead to a permutation of
         a next state. An initial state may always be a permutation of ours, under any symmetry of the protocol.
     limit_bytes
-        What a file may unpack to.
+        The most bytes that a file may unpack to.
     report
         Called for every state of every trace.
     watch
@@ -164,7 +164,7 @@ class Replayer:
         self._walked = 0
 
     def count_state(self) -> None:
-        """Count a state; forget what was learned where it has become much."""
+        """Count a state, and drop memoised results after `REMEMBERED` of them."""
         self._walked += 1
         if self._walked >= REMEMBERED:
             self._learn()
@@ -182,12 +182,12 @@ class Replayer:
         Yields
         ------
         Replay
-            What became of each trace. Where the file cannot be read, or not to its end, the last one says so.
+            The result for each trace. The last one says so where the file cannot be read, or not to its end.
 
         Raises
         ------
         ProtocolError
-            Where the protocol breaks the language's contract.
+            The protocol breaks the language's contract.
         """
         events = stream_traces(path, limit_bytes=self.limit_bytes, cache=self._cache)
         return self._replay(events, fspath(path), self._read_again)
@@ -203,12 +203,12 @@ class Replayer:
         Returns
         -------
         Replay
-            What became of it.
+            The result.
 
         Raises
         ------
         ProtocolError
-            Where the protocol breaks the language's contract.
+            The protocol breaks the language's contract.
         """
         (found,) = self._replay(trace.events(), trace.file, lambda head, number: trace.states[number - 1])
         return found
@@ -260,7 +260,7 @@ class Replayer:
         return max(known, key=lambda name: len(known[name]), default=None)
 
     def reader(self, head: TraceHead) -> StateReader:
-        """Return what reads the states of a trace."""
+        """Return the reader of the states of a trace."""
         return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
@@ -291,13 +291,13 @@ class _Walk:
 
     @property
     def verdict(self) -> ReplayVerdict:
-        """What has become of the trace so far."""
+        """The verdict so far."""
         if self.divergence is not None:
             return ReplayVerdict.DIVERGES
         return ReplayVerdict.CONFORMS if self.problem is None else ReplayVerdict.UNREADABLE
 
     def end(self, end: TraceEnd) -> Replay:
-        """Return what became of the trace."""
+        """Return the result, given the end of the trace."""
         steps, ending = self.number - 1, end.ending
         if ending is not None and ending.back_to is not None:
             steps += 1
@@ -322,7 +322,7 @@ class _Walk:
         return self.replayer.semantics.holds(known, self.state)
 
     def broken(self, error: TraceError) -> Replay:
-        """Return what became of a trace whose file cannot be read further."""
+        """Return the result for a trace whose file cannot be read further."""
         self.problem = self.problem or str(error)
         return self._replay(self.number - 1)
 

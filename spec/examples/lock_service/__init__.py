@@ -47,7 +47,7 @@ from kraftcheck.spec import (
 
 
 class Phase(Symbol):
-    """What a client is doing."""
+    """The phase of a client."""
 
     IDLE = "idle"
     WAITING = "waiting"

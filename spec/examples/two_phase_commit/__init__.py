@@ -36,7 +36,7 @@ from kraftcheck.spec import (
 
 
 class Phase(Symbol):
-    """Where a manager is in the transaction."""
+    """The phase of a manager in the transaction."""
 
     WORKING = "working"
     PREPARED = "prepared"
@@ -140,7 +140,7 @@ class TwoPhaseCommit(Protocol):
 
     @projection
     def phase(self, me: Record) -> Phase:
-        """What others may know of a replica: its phase."""
+        """The phase of a replica, which others may know."""
         return me.phase  # type: ignore[attr-defined, no-any-return]
 
     @invariant(reads=phase)
