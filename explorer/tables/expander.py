@@ -16,19 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.tables.kernel import layout
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, find_predecessor
-from kraftcheck.explorer.tables.kernel.layout import (
-    MANY_SUCCESSORS,
-    S_CODE,
-    S_DEADLOCK,
-    S_DONE,
-    S_EVENTS,
-    S_MISSES,
-    S_RETRY,
-    S_SEEN,
-    S_STEP_SEEN,
-    STATS_SIZE,
-)
 from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
@@ -81,24 +70,21 @@ class Worker(WorkerArrays):
     def __init__(self, actions: int) -> None:
         super().__init__()
         self.fired = np.zeros(actions, np.int64)
-        self.stats = np.zeros(STATS_SIZE, np.int64)
+        self.stats = np.zeros(layout.STATS_SIZE, np.int64)
         self.retry = np.zeros(BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.successors = Successors()
 
-    def begin(self, states: Rows) -> None:
-        """Make ready for the kernel, which will expand some of these states."""
+    def begin(self, states: Rows, count: int = 0) -> None:
+        """Make ready for the kernel, which will expand some of these states, `count` of them at most at a time."""
         self.states = np.ascontiguousarray(states)
         if self.succ.shape[1] != states.shape[1] + 2:
             self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
-        self.stats[[S_RETRY, S_MISSES, S_CODE]] = 0
-
-    def fit_retry(self, states: int) -> None:
-        """Make room for so many states to try again."""
-        if len(self.retry) < states:
-            self.retry = np.zeros(states, np.int64)
+        if len(self.retry) < count:
+            self.retry = np.zeros(count, np.int64)
+        self.stats[[layout.S_RETRY, layout.S_MISSES, layout.S_CODE]] = 0
 
     def make_room(self) -> None:
         """Make room for a state with more successors than any before."""
@@ -106,7 +92,7 @@ class Worker(WorkerArrays):
 
     def left_out(self) -> Indices:
         """Return which states the kernel could not expand, for want of something that is noted."""
-        retry: Indices = self.retry[: int(self.stats[S_RETRY])].copy()
+        retry: Indices = self.retry[: int(self.stats[layout.S_RETRY])].copy()
         return retry
 
 
@@ -193,18 +179,18 @@ class Expander:
         worker = self.pool[0]
         images = np.zeros(rows.shape, np.int32)
         while True:
-            worker.stats[S_MISSES] = 0
+            worker.stats[layout.S_MISSES] = 0
             if not identify_all(self.learner.tables, worker, rows, images):
                 return images
             self.learner.resolve([worker])
 
-    def packed(self, rows: Rows, layout: Packing) -> tuple[Words, Indices]:
+    def packed(self, rows: Rows, fields: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
-        return self._packed(self.identities(rows), layout)
+        return self._packed(self.identities(rows), fields)
 
-    def _packed(self, identities: Rows, layout: Packing) -> tuple[Words, Indices]:
-        words, owner = np.zeros((len(identities), layout.words + 1), np.uint64), np.zeros(len(identities), np.int64)
-        pack_all(self.learner.tables, layout, self.widened(identities), words, owner)
+    def _packed(self, identities: Rows, fields: Packing) -> tuple[Words, Indices]:
+        words, owner = np.zeros((len(identities), fields.words + 1), np.uint64), np.zeros(len(identities), np.int64)
+        pack_all(self.learner.tables, fields, self.widened(identities), words, owner)
         return words, owner
 
     # Successors
@@ -221,14 +207,13 @@ class Expander:
             workers = self.pool[: len(parts)]
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
-                worker.begin(rows)
-                worker.fit_retry(len(part))
+                worker.begin(rows, len(part))
                 room = max(len(worker.succ) + 1, len(part) * ROOM // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words + 1)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
             for worker, part in zip(workers, parts, strict=True):
-                left = part[worker.stats[S_DONE] :] if worker.stats[S_CODE] else part[:0]
-                if worker.stats[S_CODE] == MANY_SUCCESSORS:
+                left = part[worker.stats[layout.S_DONE] :] if worker.stats[layout.S_CODE] else part[:0]
+                if worker.stats[layout.S_CODE] == layout.MANY_SUCCESSORS:
                     worker.make_room()
                 if len(left):
                     rest.append(left)
@@ -255,16 +240,12 @@ class Expander:
 
     # The packing
 
-    def next_packing(self) -> Packing | None:
-        """Return another packing where an id no longer fits its field."""
-        bits = [max(1, count.bit_length()) for count in self.learner.counts()]
-        return None if self.packing.has_room_for(bits) else roomy_packing(bits)
-
     def fit_packing(self) -> None:
         """Pack in another way where an id no longer fits its field."""
-        new = self.next_packing()
-        if new is None:
+        bits = [max(1, count.bit_length()) for count in self.learner.counts()]
+        if self.packing.has_room_for(bits):
             return
+        new = roomy_packing(bits)
         for worker in self.pool:
             if worker.successors.counts.any():
                 rows = self.widened(worker.successors.all_rows())
@@ -287,8 +268,8 @@ class Expander:
         """Return what the kernel noted since the last call, in the order of the states."""
         noted: list[Event] = []
         for worker in self.pool:
-            noted += [Event(*event) for event in worker.events[: worker.stats[S_EVENTS]].tolist()]
-            worker.stats[S_EVENTS] = 0
+            noted += [Event(*event) for event in worker.events[: worker.stats[layout.S_EVENTS]].tolist()]
+            worker.stats[layout.S_EVENTS] = 0
         return sorted(noted)
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
@@ -299,9 +280,9 @@ class Expander:
         """Note no event for these properties, by name, nor for a deadlock if that is among them."""
         names = set(violated)
         for worker in self.pool:
-            worker.stats[S_SEEN] = self.learner.mask_of(names, over_steps=False)
-            worker.stats[S_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
-            worker.stats[S_DEADLOCK] = int(DEADLOCK in names)
+            worker.stats[layout.S_SEEN] = self.learner.mask_of(names, over_steps=False)
+            worker.stats[layout.S_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
+            worker.stats[layout.S_DEADLOCK] = int(DEADLOCK in names)
 
     def restart(self, violated: Iterable[str] = ()) -> None:
         """Forget what was found, counted and noted; note no event for what is known to be violated."""
@@ -322,7 +303,7 @@ class Expander:
             known = [index for index in found if index >= 0]
             if known:
                 return int(which[min(known)])
-            if worker.stats[S_CODE] == MANY_SUCCESSORS:
+            if worker.stats[layout.S_CODE] == layout.MANY_SUCCESSORS:
                 worker.make_room()
             which = which[worker.left_out()]
             self.learner.resolve([worker])
@@ -330,8 +311,7 @@ class Expander:
 
     def _leading_to(self, target: Any, rows: Rows) -> int:
         worker = self.pool[0]
-        worker.begin(rows)
-        worker.fit_retry(len(rows))
+        worker.begin(rows, len(rows))
         return int(find_predecessor(self.learner.tables, worker, target))
 
     def close(self) -> None:

@@ -7,13 +7,11 @@ written first, then a new manifest takes the old one's place in one go. So there
 from __future__ import annotations
 
 import json
-import os
 import time
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
@@ -73,15 +71,8 @@ class Checkpoint:
         way round; where the checkpoint is damaged, or another search's.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        identity: Identity,
-        *,
-        resume: bool,
-        names: tuple[str, ...] = (),
-    ) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Path, identity: Identity, *, resume: bool, names: tuple[str, ...] = ()) -> None:
+        self.folder = folder
         self.identity = identity
         self._names = names
         self.files: dict[str, GrowingFile] = {}
@@ -217,14 +208,6 @@ class Checkpoint:
         for file in self.files.values():
             file.close()
         self._lock.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _manifest_text(content: Noted) -> bytes:

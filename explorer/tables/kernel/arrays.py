@@ -54,11 +54,13 @@ def array(kind: type[np.generic], *shape: int) -> Any:
 class Arrays:
     """A group of arrays. A subclass declares each by `array`; its own subclasses declare no more."""
 
+    declaring: type[Arrays]
     declared: dict[str, Declared]
 
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Declared)}
         if own:
+            cls.declaring = cls
             cls.declared = {name: value._replace(number=number) for number, (name, value) in enumerate(own.items())}
 
     def __init__(self) -> None:
@@ -85,10 +87,15 @@ class ArraysType(_Type):  # type: ignore[misc]
         super().__init__(f"{declaring.__module__}.{declaring.__qualname__}")
 
 
+_types: dict[type[Arrays], ArraysType] = {}  # Numba asks for the type of each argument of each call
+
+
 @_extending.typeof_impl.register(Arrays)  # type: ignore[untyped-decorator]
 def _type_of(group: Arrays, _context: Any) -> Any:
-    declaring = next(cls for cls in type(group).__mro__ if "declared" in cls.__dict__)
-    return ArraysType(declaring)
+    found = _types.get(group.declaring)
+    if found is None:
+        found = _types[group.declaring] = ArraysType(group.declaring)
+    return found
 
 
 @_extending.register_model(ArraysType)

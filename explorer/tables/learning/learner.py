@@ -101,6 +101,7 @@ class Learner:
         self._outcomes = Outcomes(self.interner)
         self._roots: dict[int, Root] = {}
         self._reads_replicas: set[int] = set()
+        self._actions: dict[type, list[Action]] = {}
         self.interner.slot_added = self._forget_replicas
         tables = self.interner.tables
         for i, prop in enumerate(local):
@@ -174,7 +175,8 @@ class Learner:
 
     def _answer(self, worker: WorkerArrays) -> None:
         tables = self.interner.tables
-        asked = dict.fromkeys(map(tuple, tables.asked[: tables.meta[layout.M_ASKED]].tolist()))
+        count = int(tables.meta[layout.M_ASKED])
+        asked = dict.fromkeys(map(tuple, tables.asked[:count].tolist())) if count else {}
         tables.meta[layout.M_ASKED] = 0
         for kind, a, b, c, d, e in asked:
             if kind == layout.ASK_ROOTS:
@@ -188,7 +190,7 @@ class Learner:
         me = self.interner.locals[local]
         message = self.interner.messages[number - 1] if number else None
         nodes = []
-        for action in self.protocol.actions.values():
+        for action in self._actions_on(type(message)):
             if not self._applies(action, me, message):
                 continue
             steps = self._call_alone(action, me, message)
@@ -215,14 +217,22 @@ class Learner:
         for node in self._reads_replicas:
             self._tries.forget(node)
 
+    def _actions_on(self, kind: type) -> list[Action]:
+        """Return the actions on messages of a class; those on no message for the class of None."""
+        found = self._actions.get(kind)
+        if found is None:
+            actions = self.protocol.actions.values()
+            found = self._actions[kind] = [
+                action
+                for action in actions
+                if (issubclass(kind, action.messages) if action.kind == "on" else kind is type(None))
+            ]
+        return found
+
     def _applies(self, action: Action, me: Any, message: Any) -> bool:
-        if me is None:
-            return action.kind == "environment"
-        if not isinstance(me, action.actors):
-            return False
-        if message is None:
-            return action.kind == "internal"
-        return action.kind == "on" and isinstance(message, action.messages) and self.protocol.receives(me, message)
+        if me is None or action.kind == "environment":
+            return me is None and action.kind == "environment"
+        return isinstance(me, action.actors) and (message is None or self.protocol.receives(me, message))
 
     def _call_alone(self, action: Action, me: Any, message: Any) -> tuple[Step, ...] | None:
         """Return the steps of an action that reads nothing else, or None where it does."""
