@@ -53,7 +53,8 @@ def test_a_voter_set_is_not_read_after_a_truncation(version: str, run: Run, tmp_
 
 def test_a_step_that_is_not_enabled(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "wrong.walk"
-    path.write_text("model quorum\nset Hosts = {n1}\nset InitialVoters = {n1}\nset MaxPreVotes = 1\nset MaxElections = 1\nResign by n1\n")
+    settings = ("Hosts = {n1, n2}", "InitialVoters = {n1, n2}", "MaxPreVotes = 1", "MaxElections = 1")
+    path.write_text("\n".join(["model quorum", *(f"set {text}" for text in settings), "Resign by n1\n"]))
     done = run("lockstep", "quorum", "--walk", path)
     assert done.code == 2
     assert "Resign by n1 is not enabled there" in done.err

@@ -75,7 +75,7 @@ class Lockstep:
     protocol
         The model, with its constants.
     go_on
-        Whether to go on from Kafka's state after a difference.
+        Whether to go on from Kafka's state after a difference, and after a violation of one property to look for others.
     """
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
@@ -108,6 +108,7 @@ class Lockstep:
         state = self.semantics.initial()[0]
         walked: list[Taken] = []
         findings: list[Finding] = []
+        known: set[str] = set()  # violated before
         cluster.start()
         differing = tuple(differences(state, cluster))
         if differing:
@@ -130,10 +131,12 @@ class Lockstep:
             self.steps += 1
             if differing:
                 findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
-            violated = tuple(name for pair in pairwise((state, *states)) for name in self._violated(*pair))
-            if violated:
-                findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, violated=violated))
-            if violated or (differing and not self.go_on):
+            violated = dict.fromkeys(name for pair in pairwise((state, *states)) for name in self._violated(*pair))
+            fresh = tuple(name for name in violated if name not in known)
+            if fresh:
+                findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, violated=fresh))
+                known.update(fresh)
+            if (fresh or differing) and not self.go_on:
                 break
             state = states[-1]
         return walked, findings

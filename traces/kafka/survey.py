@@ -14,6 +14,9 @@ from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, steps_of, write_walk
 
+CONTINUATIONS = 25
+"""Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""
+
 
 class Kind(NamedTuple):
     """Findings that show the same.
@@ -73,7 +76,10 @@ class Survey:
     def draw(self, walks: int, depth: int, seed: str) -> None:
         """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it."""
         for number in range(walks):
-            self._walk(RandomWalk(f"{seed}/{number}", self._lockstep.taken), depth)
+            found = self._walk(RandomWalk(f"{seed}/{number}", self._lockstep.taken), depth)
+            for way in range(CONTINUATIONS if found and self.about.go_on else 0):
+                drawn = RandomWalk(f"{seed}/{number}/{way}", self._lockstep.taken)
+                self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
     def take(self, steps: tuple[Step, ...]) -> None:
         """Take given steps.
@@ -85,7 +91,8 @@ class Survey:
         """
         self._walk(GivenWalk(steps), len(steps))
 
-    def _walk(self, choose: Choose, depth: int) -> None:
+    def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
+        """Make a walk; return its beginning up to what was not found before, or nothing."""
         chosen: list[Step] = []
 
         def noting(offered: list[Transition]) -> Transition | None:
@@ -96,14 +103,18 @@ class Survey:
 
         _, findings = self._lockstep.walk(noting, depth)
         self.walks += 1
+        fresh = 0
         for finding in findings:
             sign = sign_of(finding)
             known = self._kinds.get(sign)
+            if known is None:
+                fresh = finding.step
             if known is None or finding.step < known.first.step:
                 known = Kind(finding, tuple(chosen[: finding.step]), 0 if known is None else known.times)
             self._kinds[sign] = known._replace(times=known.times + 1)
         if self._report is not None:
             self._report()
+        return tuple(chosen[:fresh])
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding of each kind."""

@@ -130,11 +130,14 @@ class GivenWalk:
         The steps.
     skips
         Whether a step that is not enabled is left out; otherwise it is an error.
+    then
+        Chooses the steps that come after them; None where the walk ends.
     """
 
-    def __init__(self, steps: Iterable[Step], *, skips: bool = False) -> None:
+    def __init__(self, steps: Iterable[Step], *, skips: bool = False, then: RandomWalk | None = None) -> None:
         self._steps = iter(steps)
         self._skips = skips
+        self._then = then
         self.kept: list[Step] = []
 
     def __call__(self, offered: list[Transition]) -> Transition | None:
@@ -154,7 +157,7 @@ class GivenWalk:
             if not self._skips:
                 enabled = sorted({f"{known.action} by {known.actor}" for known in named})
                 raise InputError(f"line {step.line}: {step} is not enabled there; enabled are {', '.join(enabled)}")
-        return None
+        return None if self._then is None else self._then(offered)
 
 
 def read_walk(path: Path) -> WalkFile:
