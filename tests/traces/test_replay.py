@@ -17,7 +17,7 @@ from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Value
 from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace
 from kraftcheck.traces.replay.differences import differences
-from kraftcheck.traces.replay.divergence import Kind
+from kraftcheck.traces.replay.divergence import DivergenceKind
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 
 C1, C2 = ModelValue("c1", 0), ModelValue("c2", 1)
@@ -113,7 +113,7 @@ def test_a_field_that_differs() -> None:
     replay = Replayer(LOCKS).replay_trace(trace)
     found = replay.divergence
     assert found is not None
-    assert (found.kind, found.number, found.before, found.action) == (Kind.STEP, 3, 2, "Grant")
+    assert (found.kind, found.number, found.before, found.action) == (DivergenceKind.STEP, 3, 2, "Grant")
     assert found.nearest == "Grant by server on Acquire from c1"
     assert [tuple(item) for item in found.differences] == [("holder[server]", "c2", "c1", False)]
     assert replay.reason == (
@@ -134,7 +134,7 @@ def test_a_name_that_is_another_action_of_ours() -> None:
     replay = Replayer(LOCKS).replay_trace(renamed(behaviour(ROUND), 4, "Leave"))
     found = replay.divergence
     assert found is not None
-    assert (found.kind, found.number) == (Kind.NAME, 4)
+    assert (found.kind, found.number) == (DivergenceKind.NAME, 4)
     assert replay.reason == "state 4 follows from state 3 by Enter by c1 on Grant, not by Leave as the trace says"
     assert found.why is not None
     assert found.why.startswith("Leave is not enabled:\n")
@@ -159,7 +159,7 @@ def test_the_networks_own_actions_are_known() -> None:
 
 def test_an_initial_state_of_another_bound() -> None:
     replay = Replayer(LOCKS).replay_trace(changed(behaviour(ROUND), 1, "_losses", "1"))
-    assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (1, Kind.START)
+    assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (1, DivergenceKind.START)
     assert replay.reason == (
         "state 1 is no initial state; compared with the nearest initial state; that has _losses = 0 (in the trace: 1)"
     )
@@ -169,7 +169,7 @@ def test_a_step_that_changes_nothing() -> None:
     trace = behaviour(ROUND)
     states = [*trace.states[:3], *[replace(state, number=state.number + 1) for state in trace.states[2:]]]
     replay = Replayer(LOCKS).replay_trace(replace(trace, states=tuple(states)))
-    assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (4, Kind.STUTTERING)
+    assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (4, DivergenceKind.STUTTERING)
     assert "no action does that" in (replay.reason or "")
 
 
@@ -189,7 +189,7 @@ def test_an_action_that_changes_nothing_conforms() -> None:
 
 def test_a_name_of_another_kind_of_thing_is_no_state_of_ours() -> None:
     replay = Replayer(LOCKS).replay_trace(changed(behaviour(ROUND), 3, "phase", "(c1 :> nobody @@ c2 :> idle)"))
-    assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (3, Kind.STATE)
+    assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (3, DivergenceKind.STATE)
     assert replay.reason == (
         "state 3 is no state of LockService: variable phase[c1]: expected holding, idle or waiting, found nobody; the "
         "nearest step of that name is Grant by server on Acquire from c1; that has phase[c1] = waiting (in the trace: "

@@ -23,7 +23,7 @@ LONGEST_VALUE = 100
 """Characters of a value that a reason shows."""
 
 
-class Kind(StrEnum):
+class DivergenceKind(StrEnum):
     """How a state of a trace departs from the protocol."""
 
     START = "start"
@@ -73,7 +73,7 @@ class Divergence:
         The word for the state's source: "trace" or "dump".
     """
 
-    kind: Kind
+    kind: DivergenceKind
     number: int
     line: int
     before: int | None
@@ -88,7 +88,7 @@ class Divergence:
     @property
     def reason(self) -> str:
         """The headline with the first few differences."""
-        if not self.differences or self.kind in (Kind.NAME, Kind.STUTTERING):
+        if not self.differences or self.kind in (DivergenceKind.NAME, DivergenceKind.STUTTERING):
             return self.headline
         return f"{self.headline}; that has {_listed(self.differences, self.theirs)}"
 
@@ -146,7 +146,7 @@ class Judge:
         found = min((self._differences(wanted, state) for state in starts), key=len)
         text = self._problem(wanted) or f"state {wanted.number} is no initial state"
         text += "; compared with the nearest initial state" if found else ""
-        kind = Kind.STATE if wanted.problem else Kind.START
+        kind = DivergenceKind.STATE if wanted.problem else DivergenceKind.START
         return Divergence(kind, wanted.number, wanted.line, None, None, text, None, tuple(found), theirs=self._theirs)
 
     def no_step(self, wanted: Wanted, state: State, leading: Sequence[Transition] = ()) -> Divergence:
@@ -164,15 +164,15 @@ class Judge:
         steps = list(self._semantics.transitions(state))
         named = [step for step in steps if step.action == wanted.action]
         nearest, found = self._nearest(wanted, named if leading or named else steps)
-        kind = Kind.STATE if wanted.problem else Kind.STEP
+        kind = DivergenceKind.STATE if wanted.problem else DivergenceKind.STEP
         text = self._problem(wanted)
         if leading:
-            kind = Kind.NAME
+            kind = DivergenceKind.NAME
             names = " or ".join(dict.fromkeys(map(self.told, leading)))
             text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by {wanted.action}"
             text += f" as the {self._theirs} says{self._unknown(wanted.action)}"
         elif text is None and self._differences(wanted, state) == []:
-            kind, found = Kind.STUTTERING, []
+            kind, found = DivergenceKind.STUTTERING, []
             text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
             text += f"{self._theirs} call it stuttering"
         elif text is None:
@@ -180,7 +180,7 @@ class Judge:
             text += f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else ""
             text += ", from which nothing follows at all" if not steps else ""
         told = None if nearest is None else self.told(nearest)
-        if told is not None and kind in (Kind.STATE, Kind.STEP):
+        if told is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
             text += f"; the nearest step{' of that name' if named else ''} is {told}"
         enabled = self._enabled(steps)
         why = None

@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.learning.restoring import (
     restore_contents,
     restore_control_rows,
 )
-from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
+from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile, RowsInFile
 from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.loading.classes import ClassName
@@ -29,7 +29,6 @@ from kraftcheck.spec.values import ModelValue, Value, encode
 FILES = ("values", "controls", "inboxes", "inbox_items")
 SLOT, LOCAL, MESSAGE, SHARED, INBOX = b"SLMHI"
 LENGTH = 4  # bytes of a number in the file of values
-INT_BYTES = 4
 
 Noted = dict[str, Any]
 
@@ -65,7 +64,7 @@ class InternedValues:
         self.classes = classes
         self.lexicon = Lexicon()
         self._written = Counts()
-        self._control_runs: list[tuple[int, int]] = []  # control rows, columns
+        self._controls = RowsInFile(np.int32)
 
     # Writing
 
@@ -94,11 +93,11 @@ class InternedValues:
         heads, items = contents_from(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
         self.files["inbox_items"].append(items)
-        self._controls(control_rows_from(interner, done.controls))
+        self._controls.append(self.files["controls"], control_rows_from(interner, done.controls))
         self._written = now
         return {
             **now._asdict(),
-            "controls": self._control_runs,
+            "controls": self._controls.shapes,
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
         }
@@ -125,14 +124,6 @@ class InternedValues:
                     f"a checkpoint cannot hold values of {cls.__qualname__} (module {cls.__module__}): nothing in the "
                     "protocol leads to it; import it by name in the protocol's module"
                 )
-
-    def _controls(self, rows: NDArray[np.int32]) -> None:
-        self.files["controls"].append(rows)
-        runs, columns = self._control_runs, rows.shape[1]
-        if runs and runs[-1][1] == columns:
-            runs[-1] = (runs[-1][0] + len(rows), columns)
-        elif len(rows):
-            runs.append((len(rows), columns))
 
     # Reading
 
@@ -162,16 +153,14 @@ class InternedValues:
         items = self._ints("inbox_items", noted["items"], 2)
         restore_contents(self.interner, self._ints("inboxes", noted["inboxes"] - 1, 2), items)
         restore_content_values(self.interner, inboxes)
-        self._control_runs = [(rows, columns) for rows, columns in noted["controls"]]
-        blocks, offset = [], 0
-        for rows, columns in self._control_runs:
-            blocks.append(self._ints("controls", rows, columns, offset))
-            offset += rows * columns * INT_BYTES
-        restore_control_rows(self.interner, blocks)
+        offset = 0
+        for rows, columns in noted["controls"]:
+            offset = self._controls.note(rows, columns, offset)
+        restore_control_rows(self.interner, list(self._controls.chunks(self.files["controls"], self._controls.count)))
         self._written = self._counts()
         found = {**self._written._asdict(), "shared": list(self._written.shared), "controls": noted["controls"]}
         expected = {name: noted[name] for name in found}
-        if found != expected or self._written.controls != sum(rows for rows, _ in self._control_runs):
+        if found != expected or self._written.controls != self._controls.count:
             raise Damaged(f"expected {expected}, found {found}")
 
     def _counts(self) -> Counts:
@@ -204,7 +193,7 @@ class InternedValues:
             seen[kind, number] += 1
         return inboxes
 
-    def _ints(self, name: str, rows: int, columns: int, offset: int = 0) -> NDArray[np.int32]:
+    def _ints(self, name: str, rows: int, columns: int) -> NDArray[np.int32]:
         array = np.empty((rows, columns), np.int32)
-        self.files[name].read_into(offset, array)
+        self.files[name].read_into(0, array)
         return array

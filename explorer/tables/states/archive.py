@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.hash_set import mark
-from kraftcheck.explorer.tables.states.files import GrowingFile
+from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Words, repacked_words
 from kraftcheck.explorer.tables.states.visited import Partition
 
 Flags = NDArray[np.uint8]
-WORD_BYTES = 8
 CHUNK = 1 << 14  # entries read at a time
 
 
@@ -30,32 +29,19 @@ class Archive:
     """
 
     def __init__(self, words: int, folder: Path | None = None) -> None:
-        self.columns = words + 1
         self.count = 0
         self._folder = folder
         self._file = GrowingFile.temporary(folder)
-        self._pieces: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]  # offset, entries
+        self._parts = [RowsInFile(np.uint64) for _ in range(PARTITIONS)]
 
     def append(self, partition: int, words: Words) -> None:
         """Append entries of a partition."""
-        if not len(words):
-            return
-        offset = self._file.append(words)
-        pieces = self._pieces[partition]
-        size = self.columns * WORD_BYTES
-        if pieces and pieces[-1][0] + pieces[-1][1] * size == offset:
-            pieces[-1] = (pieces[-1][0], pieces[-1][1] + len(words))
-        else:
-            pieces.append((offset, len(words)))
+        self._parts[partition].append(self._file, words)
         self.count += len(words)
 
     def chunks(self, partition: int) -> Iterator[Words]:
         """Yield the entries of a partition, some at a time; several threads may read several partitions."""
-        for offset, entries in self._pieces[partition]:
-            for first in range(0, entries, CHUNK):
-                words = np.empty((min(CHUNK, entries - first), self.columns), np.uint64)
-                self._file.read_into(offset + first * self.columns * WORD_BYTES, words)
-                yield words
+        return self._parts[partition].chunks(self._file, CHUNK)
 
     def known(self, number: int, partition: Partition) -> Flags:
         """Return for each place of a partition in memory whether its entry is in the archive."""

@@ -1,13 +1,14 @@
-"""Files that only ever grow at their end, with a digest of what they hold."""
+"""Files that only grow, and rows of numbers in them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from hashlib import blake2b
 from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +117,7 @@ class GrowingFile:
             self._hash = blake2b(digest_size=DIGEST_BYTES)
 
     def sync(self) -> None:
-        """See to it that what was appended outlives the machine's failure."""
+        """Flush what was appended to the disk."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -126,3 +127,80 @@ class GrowingFile:
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
     return array.data.cast("B") if array.size else memoryview(b"")
+
+
+class Extent(NamedTuple):
+    """Rows of one width that stand one after the other in a file.
+
+    Attributes
+    ----------
+    rows, columns
+        How many and how wide.
+    offset
+        Where they start, in bytes.
+    """
+
+    rows: int
+    columns: int
+    offset: int
+
+
+class RowsInFile:
+    """Finds rows of numbers again that were appended to a growing file.
+
+    Parameters
+    ----------
+    item
+        The type of the numbers.
+
+    Attributes
+    ----------
+    count
+        How many rows there are.
+    """
+
+    def __init__(self, item: type[np.generic]) -> None:
+        self.count = 0
+        self._item = np.dtype(item)
+        self._extents: list[Extent] = []
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """How many rows of which width there are, one stretch after the other."""
+        return [(extent.rows, extent.columns) for extent in self._extents]
+
+    def append(self, file: GrowingFile, rows: NDArray[Any]) -> None:
+        """Append rows to the file."""
+        if len(rows):
+            self.note(len(rows), rows.shape[1], file.append(rows))
+
+    def note(self, rows: int, columns: int, offset: int) -> int:
+        """Note rows that the file has from an offset on; return where they end."""
+        last = self._extents[-1] if self._extents else Extent(0, 0, 0)
+        if last.columns == columns and self._end(*last) == offset:
+            self._extents[-1] = last._replace(rows=last.rows + rows)
+        else:
+            self._extents.append(Extent(rows, columns, offset))
+        self.count += rows
+        return self._end(rows, columns, offset)
+
+    def _end(self, rows: int, columns: int, offset: int) -> int:
+        return offset + rows * columns * self._item.itemsize
+
+    def read(self, file: GrowingFile, first: int, most: int) -> NDArray[Any]:
+        """Return rows from number `first` on, at most so many; fewer where their width changes."""
+        for extent in self._extents:
+            if first < extent.rows:
+                rows = np.empty((min(most, extent.rows - first), extent.columns), self._item)
+                file.read_into(self._end(first, extent.columns, extent.offset), rows)
+                return rows
+            first -= extent.rows
+        raise IndexError(f"there are {self.count} rows")
+
+    def chunks(self, file: GrowingFile, most: int) -> Iterator[NDArray[Any]]:
+        """Yield all rows, at most so many at a time."""
+        first = 0
+        while first < self.count:
+            rows = self.read(file, first, most)
+            yield rows
+            first += len(rows)

@@ -1,4 +1,4 @@
-"""The states of a breadth-first search, level by level, in memory as far as there is room and then in a file.
+"""Keeps the states of a breadth-first search level by level: in memory while there is room, then in a file.
 
 A level's states are rows of ids; a row found later may be wider than one found earlier, where a replica appeared in
 between. Rows are only ever appended, to the last level, and all levels share one file, so that what was written
@@ -9,39 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.states.files import GrowingFile
+from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
 
 Rows = NDArray[np.int32]
 ID_BYTES = 4
 CHUNK = 1 << 15  # rows read at a time where the caller does not say
 
 
-class Extent(NamedTuple):
-    """Rows of one width that stand one after the other in the file.
-
-    Attributes
-    ----------
-    rows, columns
-        How many and how wide.
-    offset
-        Where they start, in bytes.
-    """
-
-    rows: int
-    columns: int
-    offset: int
-
-
 class Level:
-    """One level: extents in the file, then what is in memory."""
+    """One level: rows in the file, then rows in memory."""
 
     def __init__(self) -> None:
-        self.extents: list[Extent] = []
+        self.filed = RowsInFile(np.int32)
         self.waiting: list[Rows] = []
         self.count = 0
 
@@ -103,19 +86,9 @@ class Levels:
             self._file = GrowingFile.temporary(self._folder)
         for level in self._levels:
             for rows in level.waiting:
-                self._note(level, Extent(len(rows), rows.shape[1], self._file.append(rows)))
+                level.filed.append(self._file, rows)
             level.waiting = []
         self.nbytes = 0
-
-    @staticmethod
-    def _note(level: Level, new: Extent) -> None:
-        if level.extents:
-            last = level.extents[-1]
-            end = last.offset + last.rows * last.columns * ID_BYTES
-            if last.columns == new.columns and end == new.offset:
-                level.extents[-1] = last._replace(rows=last.rows + new.rows)
-                return
-        level.extents.append(new)
 
     def read(self, level: int, first: int, most: int) -> Rows:
         """Return rows of a level from number `first` on, at most so many; fewer where their width changes.
@@ -123,13 +96,10 @@ class Levels:
         The array is the caller's own, unless it is from memory.
         """
         held = self._levels[level - 1]
-        for extent in held.extents:
-            if first < extent.rows:
-                rows = np.empty((min(most, extent.rows - first), extent.columns), np.int32)
-                assert self._file is not None
-                self._file.read_into(extent.offset + first * extent.columns * ID_BYTES, rows)
-                return rows
-            first -= extent.rows
+        if first < held.filed.count:
+            assert self._file is not None
+            return held.filed.read(self._file, first, most)
+        first -= held.filed.count
         found: list[Rows] = []
         for part in held.waiting:
             if first >= len(part):
@@ -159,7 +129,7 @@ class Levels:
     @property
     def extents(self) -> list[list[tuple[int, int]]]:
         """For each level how many rows of which width it has in the file, after `flush`."""
-        return [[(extent.rows, extent.columns) for extent in level.extents] for level in self._levels]
+        return [level.filed.shapes for level in self._levels]
 
     def restore(self, extents: list[list[tuple[int, int]]]) -> int:
         """Take the levels for what the file holds; return how many bytes of it they need."""
@@ -168,9 +138,8 @@ class Levels:
             self.begin()
             level = self._levels[-1]
             for rows, columns in noted:
-                level.extents.append(Extent(rows, columns, offset))
-                level.count += rows
-                offset += rows * columns * ID_BYTES
+                offset = level.filed.note(rows, columns, offset)
+            level.count = level.filed.count
         return offset
 
     def clear(self) -> None:
