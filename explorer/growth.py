@@ -1,4 +1,4 @@
-"""Whether the calls of actions grow with the number of states, as they should not where actions read little."""
+"""Warns of actions whose calls grow with the number of states: they read too much."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ STEEP = 0.8  # calls grow as the number of states to this power, or faster
 
 
 class CallGrowth:
-    """Samples of how often each action was called, each taken when there were twice as many states as before."""
+    """Samples the calls of each action whenever the number of states has doubled."""
 
     def __init__(self) -> None:
         self._samples: list[tuple[int, dict[str, int]]] = []
 
     def sample(self, states: int, calls: dict[str, int]) -> None:
-        """Note the calls of each action, if there are enough states more than the last time."""
+        """Note the calls of each action, if there are twice as many states as the last time."""
         if states >= (2 * self._samples[-1][0] if self._samples else FEWEST_STATES):
             self._samples.append((states, dict(calls)))
 
@@ -35,7 +35,7 @@ class CallGrowth:
             return []
         then, before = earlier[-1]
         return [
-            f"{name} was called {times:,} times in Python, and the more the more states there are: "
+            f"{name} was called {times:,} times in Python, and its calls grow with the number of states: "
             "it reads, or is told, what differs from state to state"
             for name, times in calls.items()
             if times >= FEWEST_CALLS and log(times / max(1, before.get(name, 0))) >= STEEP * log(states / then)

@@ -1,4 +1,4 @@
-"""Which states count as one: symmetry and view."""
+"""Maps states that count as one, under a symmetry and a view, to one value."""
 
 from __future__ import annotations
 

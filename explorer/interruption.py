@@ -1,4 +1,4 @@
-"""Stopping a search in order when the user or the system asks for it."""
+"""Notes that the user or the system asks a search to stop."""
 
 from __future__ import annotations
 

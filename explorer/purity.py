@@ -1,4 +1,4 @@
-"""Whether actions are pure, tested while a search runs: `--check-actions`.
+"""Tests that actions are pure while a search runs: `--check-actions`.
 
 An action may depend on its input alone. One that asks the machine for something else (the time, chance, a file), keeps
 state between calls or changes its input is an `ActionError` that names it.
@@ -124,7 +124,7 @@ class PurityTest:
 
 
 class PureSemantics(Semantics):
-    """Calls each action anew each time, on the same input as before or not, and compares outcomes and inputs."""
+    """Calls actions without memoising, and compares what they yield for equal inputs."""
 
     def __init__(self, protocol: Any) -> None:
         super().__init__(protocol)

@@ -1,4 +1,4 @@
-"""The reference engine: whole states, a set of those seen, nothing clever. The yardstick for every other engine."""
+"""The reference engine: whole states, a set of those visited, nothing clever. Every other engine must agree with it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def explore(protocol: Protocol, options: Options | None = None) -> Result:
 
 
 class ReferenceSearch:
-    """One search; afterwards it can still be asked about the states that it visited.
+    """Searches whole states, and keeps all that it visited.
 
     Parameters
     ----------

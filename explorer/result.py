@@ -84,18 +84,17 @@ class Options:
     init
         Name of the start: `Init`, or a scenario's.
     workers
-        Threads, or None for as many as the engine finds good.
+        Threads, or None for the engine's default.
     memory
-        Bytes that the states visited, and what is found of them, may take; the rest goes to disk. None for a share of
-        what the machine has.
+        Bytes that states may take in memory; the rest goes to disk. None for a share of the machine's.
     checkpoint
-        The folder to keep a checkpoint of the search in, or None.
+        The folder to which checkpoints are saved, or None.
     checkpoint_every
         Seconds between two checkpoints.
     resume
-        The folder with the checkpoint to go on from, and to keep up to date, or None.
+        The folder with the checkpoint to go on from, to which further ones are saved, or None.
     report
-        Called now and then with the progress.
+        Called from time to time with the progress.
     master
         The URL of a Spark master, or None for this machine.
     conf
@@ -191,7 +190,7 @@ class Result:
     verdict
         How it ended.
     violations
-        Each violated property once, the first first.
+        Each violated property once, in the order of discovery.
     distinct_states
         States found, up to symmetry and view.
     generated_states
@@ -202,7 +201,7 @@ class Result:
     actions
         Times each action of the protocol fired.
     handler_calls
-        Times each action was called in Python; it is remembered otherwise.
+        Times each action was called in Python; other times its outcome was memoised.
     complete
         Whether every reachable state was visited.
     limit
@@ -216,7 +215,7 @@ class Result:
     runs
         Walks made by a random simulation; None for a search.
     notes
-        What the user should know of how it went: what was slow, and why.
+        What the user should know: what was slow, and why.
     """
 
     verdict: Verdict = Verdict.OK

@@ -1,4 +1,4 @@
-"""Where a protocol is stuck: the reachable part of its state graph from which nothing leads to what is wanted.
+"""Finds where a protocol is stuck: the reachable states from which no wanted state can be reached.
 
 Until temporal properties are checked, this is how a fault shows that breaks no safety, only progress: no leader is ever
 elected again, no record is ever committed. A part of the graph with no way out holds whatever is fair, so it needs no

@@ -17,7 +17,7 @@ from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_s
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import attributes, require_writable, write_json
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.display import cut
@@ -105,15 +105,9 @@ def exit_code(summary: Summary) -> int:
 def as_json(summary: Summary) -> dict[str, Any]:
     """Return what `--json` says."""
     return {
-        "files": summary.files,
-        "new_files": summary.new_files,
-        "traces": summary.traces,
-        "steps": summary.steps,
+        **attributes(summary, "files", "new_files", "traces", "steps"),
         **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in ReplayVerdict},
-        "errors": summary.errors,
-        "distinct_states": summary.distinct_states,
-        "actions": summary.actions,
-        "never_taken": summary.never_taken,
+        **attributes(summary, "errors", "distinct_states", "actions", "never_taken"),
     }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
 from kraftcheck.reporting import replay
+from kraftcheck.reporting.files import attributes
 from kraftcheck.reporting.lines import HEAD, OLD, PLAIN, WARNING, Line, columns, many, notes
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
@@ -62,33 +63,23 @@ class CrosscheckResult:
     @property
     def equal(self) -> bool:
         """Whether nothing that was compared differs."""
-        if self.tlc is not None and self.tlc.violated is not None:
-            return False
-        counts = self.tlc is None or (
-            (self.their_distinct, self.their_depth) == (self.result.distinct_states, self.result.depth)
-            and not any(self.less_often)
-        )
-        sets = all(part is None or part.equal for part in (self.states, self.edges))
-        return counts and sets
+        if self.tlc is not None:
+            ours, theirs = (self.result.distinct_states, self.result.depth), (self.their_distinct, self.their_depth)
+            if self.tlc.violated is not None or ours != theirs or self.differing_actions.keys() - self.more_often:
+                return False
+        return all(part is None or part.equal for part in (self.states, self.edges))
 
     @property
     def differing_actions(self) -> dict[str, tuple[int, int]]:
         """How often we and TLC take an action, where these differ."""
-        if self.tlc is None or not self.their_actions:
-            return {}
-        ours, theirs = self.result.actions, self.their_actions
-        both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs)}
+        ours, theirs = self.result.actions, (self.tlc and self.their_actions) or {}
+        both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs) if theirs}
         return {name: counts for name, counts in both.items() if counts[0] != counts[1]}
 
     @property
-    def more_often(self) -> dict[str, tuple[int, int]]:
-        """Actions that TLC takes more often: it counts a step once for each way in which its formula is true."""
-        return {name: counts for name, counts in self.differing_actions.items() if counts[1] > counts[0] > 0}
-
-    @property
-    def less_often(self) -> dict[str, tuple[int, int]]:
-        """Actions whose counts differ in another way."""
-        return {name: counts for name, counts in self.differing_actions.items() if name not in self.more_often}
+    def more_often(self) -> dict[str, int]:
+        """How often more TLC takes an action: it counts a step once for each way in which its formula is true."""
+        return {name: theirs - ours for name, (ours, theirs) in self.differing_actions.items() if theirs > ours > 0}
 
     def path_to(self, state: State) -> list[str]:
         """Return the steps that lead to a state of ours, in words; none where our search kept no states."""
@@ -147,8 +138,7 @@ def _one_sided(
 def _stranger(stranger: Stranger) -> dict[str, Any]:
     found, divergence = stranger.found, stranger.divergence
     return {
-        "number": found.number,
-        "line": found.line,
+        **attributes(found, "number", "line"),
         "reason": stranger.problem if divergence is None else divergence.reason,
         "state": {name: one_line(value) for name, value in found.variables.items()},
         "differences": replay.differences_as_json(stranger.differences, "dump"),
@@ -161,9 +151,7 @@ def _edges(edges: StepComparison, text: Callable[[State], dict[str, str]]) -> di
         return {"action": found.action, "reason": reason, "before": text(found.before), "after": text(found.after)}
 
     return {
-        "labelled": edges.labelled,
-        "ours": edges.ours,
-        "theirs": edges.theirs,
+        **attributes(edges, "labelled", "ours", "theirs"),
         **_one_sided(edges, step, step),
         "initial_states_equal": not edges.initial_differ,
     }
@@ -232,8 +220,7 @@ def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
             rows.append((PLAIN, ()))
     yield from columns(rows, numbers=(1, 2), least=12)
     why = "it counts a step once for each way in which its formula comes out true"
-    more = {name: theirs - ours for name, (ours, theirs) in outcome.more_often.items()}
-    yield from notes(f"TLC counts {name} {times:,} times more: {why}" for name, times in more.items())
+    yield from notes(f"TLC counts {name} {times:,} times more: {why}" for name, times in outcome.more_often.items())
 
 
 def _row(count: _Count) -> tuple[str, tuple[str, ...]]:

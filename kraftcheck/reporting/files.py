@@ -58,6 +58,11 @@ def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def attributes(source: object, *names: str) -> dict[str, Any]:
+    """Return attributes of an object by name: the keys of a JSON object are called like them."""
+    return {name: getattr(source, name) for name in names}
+
+
 def result_as_json(job: Job, result: Result) -> dict[str, Any]:
     """Return what `--json` says of one search.
 
@@ -82,14 +87,8 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "result": result.verdict.value,
         "violated": violated[0] if violated else None,
         "violations": violated,
-        "complete": result.complete,
-        "limit": result.limit,
-        "distinct_states": result.distinct_states,
-        "generated_states": result.generated_states,
-        "depth": result.depth,
-        "actions": result.actions,
-        "handler_calls": result.handler_calls,
-        "never_enabled": result.never_enabled,
+        **attributes(result, "complete", "limit", "distinct_states", "generated_states", "depth"),
+        **attributes(result, "actions", "handler_calls", "never_enabled"),
         "trace_length": len(result.violations[0].trace) if violated else None,
         "seconds": round(result.seconds, 6),
         "states_per_second": round(rate(result), 1),

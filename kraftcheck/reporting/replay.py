@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kraftcheck.reporting.files import attributes
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.spec.display import cut
 from kraftcheck.traces.replay.differences import Difference
@@ -47,25 +48,14 @@ def as_json(replay: Replay) -> dict[str, Any]:
     """Return what `--json` says of one trace."""
     found = replay.divergence
     result: dict[str, Any] = {
-        "file": replay.file,
-        "index": replay.index,
-        "format": replay.format,
-        "steps": replay.steps,
-        "result": replay.verdict.value,
-        "actions": list(replay.actions),
-        "diverged_at": replay.diverged_at,
-        "reason": replay.reason,
-        "violated": replay.violated,
-        "notes": list(replay.notes),
+        **attributes(replay, "file", "index", "format", "steps"),
+        "result": replay.verdict,
+        **attributes(replay, "actions", "diverged_at", "reason", "violated", "notes"),
     }
     if found is not None:
-        result |= {
-            "kind": found.kind.value,
-            "line": found.line,
-            "action": found.action,
-            "nearest": found.nearest,
+        result |= attributes(found, "kind", "line", "action", "nearest") | {
             "differences": differences_as_json(found.differences, "trace"),
-            "enabled": {name: list(ways) for name, ways in found.enabled},
+            "enabled": dict(found.enabled),
             "why": found.why,
         }
     return result

@@ -1,4 +1,4 @@
-"""Checkpoints: enough of a breadth-first search on disk to go on from, whenever the process ends.
+"""The folder of a checkpoint: what a search needs to go on after its process ended, however that ended.
 
 A checkpoint is a folder of files that only grow and a small manifest that says how much of them counts. The files are
 written first, then a new manifest takes the old one's place in one go. So there is always a whole checkpoint: the last.
@@ -44,7 +44,7 @@ def folder_of(options: Options) -> Path | None:
 
 
 class Checkpoint:
-    """A folder with a checkpoint, held by this process alone.
+    """A folder with a checkpoint, locked by this process.
 
     Parameters
     ----------

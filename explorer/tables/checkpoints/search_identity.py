@@ -1,4 +1,4 @@
-"""What makes a search the same search: its model, constants and options. A checkpoint is good for that one only."""
+"""Compares searches by model, constants and options: a checkpoint is restored into the same search only."""
 
 from __future__ import annotations
 

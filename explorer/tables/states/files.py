@@ -1,4 +1,4 @@
-"""Files that only ever grow at their end, with a digest of what they hold."""
+"""Files that only grow, and rows of numbers in them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class GrowingFile:
             self._hash = blake2b(digest_size=DIGEST_BYTES)
 
     def sync(self) -> None:
-        """See to it that what was appended outlives the machine's failure."""
+        """Flush what was appended to the disk."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:

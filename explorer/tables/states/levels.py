@@ -1,4 +1,4 @@
-"""The states of a breadth-first search, level by level, in memory as far as there is room and then in a file.
+"""Keeps the states of a breadth-first search level by level: in memory while there is room, then in a file.
 
 A level's states are rows of ids; a row found later may be wider than one found earlier, where a replica appeared in
 between. Rows are only ever appended, to the last level, and all levels share one file, so that what was written

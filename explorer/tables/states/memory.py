@@ -1,4 +1,4 @@
-"""How much memory a search may take, and what for."""
+"""Divides the memory that a search may take."""
 
 from __future__ import annotations
 
