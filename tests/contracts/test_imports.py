@@ -39,7 +39,7 @@ def test_a_circle_is_seen(graph: grimp.ImportGraph) -> None:
     assert any({"kraftcheck.files", "kraftcheck.cli"} <= circle for circle in circles(graph))
 
 
-@pytest.mark.parametrize("contract", ["layers", pytest.param("rooms", marks=pytest.mark.xfail(strict=True))])
+@pytest.mark.parametrize("contract", ["layers", "rooms"])
 def test_the_contracts_of_the_project(
     contract: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from tests.support.readme import CONSOLE, difference, write_program
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("spec", "kraft_model", "explorer", "traces")
-KINDS = (".py", ".lark", ".cfg", ".typed")
+KINDS = (".py", ".pyi", ".lark", ".cfg", ".typed")
 CODES = {"check": (0, 12), "simulate": (0,), "replay": (0, 1), "crosscheck": (0,), "compare": (0, 12), "models": (0,)}
 
 
@@ -90,7 +90,7 @@ def test_a_wheel_has_one_package_with_all_of_its_files(checkout: Path, tmp_path:
     assert {"kraftcheck/py.typed", "kraftcheck/spec/values.py"} <= wanted
     assert {Path(name).suffix for name in wanted} == set(KINDS)
     assert wanted <= packed
-    assert {name for name in packed if name.endswith((".py", ".lark", ".cfg"))} <= wanted
+    assert {name for name in packed if name.endswith(KINDS)} <= wanted
 
 
 def test_the_installed_command_runs_beside_files_of_the_same_names(python: Path, hostile: Path) -> None:

@@ -12,21 +12,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import (
-    BUNDLE_BITS,
-    BUNDLE_MASK,
-    FLAG_SHIFT,
-    FULL,
-    KIND,
-    LEAF,
-    MANY_SUCCESSORS,
-    MISSING,
-    NO_ROOM,
-    OK,
-    ROW_MASK,
-    A,
-    N,
-)
+from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
@@ -65,9 +51,9 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
-    target = row & ROW_MASK
+    target = row & layout.ROW_MASK
     succ[n, 0] = t.outcomes[outcome, layout.ACTION]
-    succ[n, 1] = row >> FLAG_SHIFT
+    succ[n, 1] = row >> layout.FLAG_SHIFT
     succ[n, 2] = target
     for c in range(1, states.shape[1]):
         succ[n, 2 + c] = states[at, c]
@@ -103,11 +89,11 @@ def follow_trie(
 ) -> Any:
     """Write the successors of all outcomes that a trie leads to."""
     leaf = walk(t, node, row, local, np.int64(0), worker.states, at)
-    if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
+    if leaf < 0 or t.nodes[leaf, layout.KIND] != layout.LEAF:
         miss(worker, layout.MISS_PATH, node, row, local, at)
         return n
-    first = np.int64(t.nodes[leaf, A])
-    for outcome in range(first, first + t.nodes[leaf, N]):
+    first = np.int64(t.nodes[leaf, layout.A])
+    for outcome in range(first, first + t.nodes[leaf, layout.N]):
         n = follow(t, worker, at, n, outcome, row, slot, rest)
         if n == FULL:
             break
@@ -125,7 +111,7 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
-            n = emit(t, worker, at, n, ref, target | extra << FLAG_SHIFT, np.int64(-1), np.int64(-1))
+            n = emit(t, worker, at, n, ref, target | extra << layout.FLAG_SHIFT, np.int64(-1), np.int64(-1))
         else:
             local = np.int64(t.rows[row, t.meta[layout.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
             n = follow_trie(t, worker, at, n, ref, row, local, extra, np.int64(-1))
@@ -144,8 +130,8 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
     if bundle < 0:
         miss(worker, layout.MISS_BUNDLE, local, inbox, 0, 0)
         return n
-    first = bundle >> BUNDLE_BITS
-    for k in range(first, first + (bundle & BUNDLE_MASK)):
+    first = bundle >> layout.BUNDLE_BITS
+    for k in range(first, first + (bundle & layout.BUNDLE_MASK)):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
             n = follow_trie(t, worker, at, n, ref, row, local, slot, rest)
@@ -205,7 +191,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
     words, image, images = bare(own_words), bare(own_image), bare(own_images)
     room, fullest = found.rows.shape[1], np.int64(0)
-    stats[layout.S_CODE] = OK
+    stats[layout.S_CODE] = layout.OK
     for p in range(len(found.counts)):
         fullest = max(fullest, found.counts[p])
     for i in range(len(which)):
@@ -218,7 +204,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             continue
         if n == FULL or fullest + n >= room:
             stats[layout.S_DONE] = i
-            stats[layout.S_CODE] = MANY_SUCCESSORS if n == FULL else NO_ROOM
+            stats[layout.S_CODE] = layout.MANY_SUCCESSORS if n == FULL else layout.NO_ROOM
             return
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
@@ -248,7 +234,7 @@ def find_predecessor(t: Any, worker: Any, target: Any) -> Any:
     for i in range(len(worker.states)):
         n = expand(t, worker, i)
         if n < 0:
-            stats[layout.S_CODE] = MANY_SUCCESSORS if n == FULL else OK
+            stats[layout.S_CODE] = layout.MANY_SUCCESSORS if n == FULL else layout.OK
             try_again(worker, i)
         for k in range(n):
             same = True

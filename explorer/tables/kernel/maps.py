@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.layout import GROW_MAP, M_GROW, MISSING
+from kraftcheck.explorer.tables.kernel.layout import MISSING
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
 
@@ -76,13 +76,3 @@ def copy_map(pairs: Any, larger: Any) -> None:
     for i in range(len(pairs)):
         if pairs[i, 0] != -1:
             store(larger, pairs[i, 0], pairs[i, 1])
-
-
-@inlined
-def crowded(meta: Any, which: Any, pairs: Any) -> bool:
-    """Note one more entry of a map; True where the map must grow first."""
-    if is_full(meta[which], pairs):
-        meta[M_GROW] |= GROW_MAP
-        return True
-    meta[which] += 1
-    return False

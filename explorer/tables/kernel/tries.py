@@ -6,20 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.layout import (
-    INBOX_VIEW,
-    KIND,
-    LEAF,
-    M_SLOT_BASE,
-    ME,
-    MISSING,
-    PEER,
-    SHARED,
-    UNKNOWN,
-    VIEW,
-    A,
-    B,
-)
+from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel.layout import MISSING
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
@@ -31,21 +19,21 @@ def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, states: Any, at: Any) 
     Without a state (`at` is -1) it stops at a question about inboxes and returns that node.
     """
     while True:
-        kind = t.nodes[node, KIND]
-        if kind in (LEAF, UNKNOWN) or (kind == INBOX_VIEW and at < 0):
+        kind = t.nodes[node, layout.KIND]
+        if kind in (layout.LEAF, layout.UNKNOWN) or (kind == layout.INBOX_VIEW and at < 0):
             return node
-        if kind == SHARED:
-            answer = np.int64(t.rows[row, t.nodes[node, A]])
-        elif kind == VIEW:
-            role = t.nodes[node, B]
+        if kind == layout.SHARED:
+            answer = np.int64(t.rows[row, t.nodes[node, layout.A]])
+        elif kind == layout.VIEW:
+            role = t.nodes[node, layout.B]
             local = me
-            if role == PEER:
+            if role == layout.PEER:
                 local = peer
-            elif role != ME:
-                local = np.int64(t.rows[row, t.meta[M_SLOT_BASE] + role])
-            answer = np.int64(t.views[t.nodes[node, A], local])
+            elif role != layout.ME:
+                local = np.int64(t.rows[row, t.meta[layout.M_SLOT_BASE] + role])
+            answer = np.int64(t.views[t.nodes[node, layout.A], local])
         else:
-            answer = np.int64(t.inbox_views[t.nodes[node, A], states[at, 1 + t.nodes[node, B]]])
+            answer = np.int64(t.inbox_views[t.nodes[node, layout.A], states[at, 1 + t.nodes[node, layout.B]]])
             if answer < 0:
                 return MISSING
         node = find(t.branches, (node << 32) | answer)

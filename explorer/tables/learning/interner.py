@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.tables.kernel import layout
 from kraftcheck.explorer.tables.kernel.layout import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT
+from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, intern_content
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, widened
@@ -201,9 +203,8 @@ class Interner:
             free = int(tables.meta[layout.M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(tables.content_items):
                 tables.content_items[free : free + len(items)] = items
-                found = int(intern_content(tables, slot, len(items)))
-                if found >= 0:
-                    return found
+                with suppress(Full):
+                    return int(intern_content(tables, slot, len(items)))
             tables.grow(GROW_CONTENTS)
 
     def _learned_content(self, slot: int, inbox: Value) -> int:
@@ -287,12 +288,18 @@ class Interner:
         for key, replica in state.replicas.items():
             replicas[self.slots[key]] = self.local(replica)
         row = self.control_row(values + replicas)
-        while set_identity(self.tables, row) < 0:
-            self.tables.grow()
+        self._set_identity(row)
         result = [row] + [0] * len(self.slots)
         for slot, content in inboxes:
             result[1 + slot] = content
         return result
+
+    def _set_identity(self, row: int) -> None:
+        try:
+            set_identity(self.tables, row)
+        except Full:
+            self.tables.grow()
+            self._set_identity(row)
 
     def control_row(self, values: list[int]) -> int:
         """Return the id of a control row: what is spent, ids of the shared fields and of each slot's local state."""
@@ -301,9 +308,8 @@ class Interner:
             fresh = int(tables.meta[layout.M_ROWS])
             if fresh < len(tables.rows):
                 tables.rows[fresh] = values
-                found = int(intern_row(tables, fresh))
-                if found >= 0:
-                    return found
+                with suppress(Full):
+                    return int(intern_row(tables, fresh))
             tables.grow(GROW_ROWS)
 
     def values_of_row(self, row: int) -> list[int]:

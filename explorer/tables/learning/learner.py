@@ -15,6 +15,7 @@ from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import layout
 from kraftcheck.explorer.tables.kernel.arrays import Arrays
 from kraftcheck.explorer.tables.kernel.layout import MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
+from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.interner import Interner, within
@@ -163,10 +164,12 @@ class Learner:
         """
         tables = self.interner.tables
         for worker in workers:
-            done, count = 0, int(worker.stats[layout.S_MISSES])
-            while done < count:
-                done = int(resolve(tables, worker, done, count))
-                if done < count:
+            tables.meta[layout.M_RESOLVED] = 0
+            while True:
+                try:
+                    resolve(tables, worker)
+                    break
+                except Full:
                     self._answer(worker)
                     tables.grow()
         self._answer(workers[-1])

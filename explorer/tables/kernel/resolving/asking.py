@@ -7,24 +7,28 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING
-from kraftcheck.explorer.tables.kernel.maps import crowded, find, store
+from kraftcheck.explorer.tables.kernel.layout import MISSING
+from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
 
+class Full(Exception):  # noqa: N818 - a way out of the kernel, not an error
+    """A table must grow before the kernel can go on."""
+
+
 @inlined
-def full(t: Any, what: Any) -> Any:
-    """Note what must grow before the kernel can go on."""
+def stop_to_grow(t: Any, what: Any) -> None:
+    """Leave the kernel, for Python to make room."""
     t.meta[layout.M_GROW] |= what
-    return FULL
+    raise Full
 
 
 @jit
-def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     """Note what Python must answer."""
     n = t.meta[layout.M_ASKED]
     if n >= len(t.asked):
-        return full(t, layout.GROW_ASKED)
+        stop_to_grow(t, layout.GROW_ASKED)
     t.asked[n, 0] = kind
     t.asked[n, 1] = a
     t.asked[n, 2] = b
@@ -32,7 +36,6 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
     t.asked[n, 4] = d
     t.asked[n, 5] = e
     t.meta[layout.M_ASKED] = n + 1
-    return MISSING
 
 
 @jit
@@ -43,10 +46,9 @@ def ask_roots(t: Any, local: Any, message: Any) -> Any:
     if found >= 0:
         return found
     if found == MISSING:
-        if crowded(t.meta, layout.M_ROOTS, t.roots):
-            return np.int64(FULL)
-        if ask(t, layout.ASK_ROOTS, local, message, 0, 0, 0) == FULL:
-            t.meta[layout.M_ROOTS] -= 1
-            return np.int64(FULL)
+        if is_full(t.meta[layout.M_ROOTS], t.roots):
+            stop_to_grow(t, layout.GROW_MAP)
+        ask(t, layout.ASK_ROOTS, local, message, 0, 0, 0)
+        t.meta[layout.M_ROOTS] += 1
         store(t.roots, key, np.int64(-2))
     return np.int64(MISSING)

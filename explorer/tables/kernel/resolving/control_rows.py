@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import FULL
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import full
+from kraftcheck.explorer.tables.kernel.resolving.asking import stop_to_grow
 
 
 @jit
@@ -26,7 +25,7 @@ def row_hash(t: Any, row: Any) -> Any:
 def intern_row(t: Any, fresh: Any) -> Any:
     """Return the id of the control row written at `fresh`, the first free place; it may be there already."""
     if fresh + 2 >= t.rows.shape[0] or (fresh + 2) * 2 > len(t.row_table):
-        return full(t, layout.GROW_ROWS)
+        stop_to_grow(t, layout.GROW_ROWS)
     mask = np.int64(len(t.row_table) - 1)
     i = np.int64(row_hash(t, fresh)) & mask
     columns = t.rows.shape[1]
@@ -51,21 +50,17 @@ def intern_row(t: Any, fresh: Any) -> Any:
 
 
 @jit
-def set_identity(t: Any, row: Any) -> Any:
+def set_identity(t: Any, row: Any) -> None:
     """Set which control row stands for this one when states are compared: the one without what a VIEW hides."""
     hides = False
     fresh = t.meta[layout.M_ROWS]
     if fresh + 2 >= t.rows.shape[0]:
-        return full(t, layout.GROW_ROWS)
+        stop_to_grow(t, layout.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         hides |= t.hidden[c] != 0
         t.rows[fresh, c] = 0 if t.hidden[c] != 0 else t.rows[row, c]
     if hides:
-        found = intern_row(t, fresh)
-        if found == FULL:
-            return FULL
-        t.row_info[row, layout.R_IDENTITY] = found
-    return 0
+        t.row_info[row, layout.R_IDENTITY] = intern_row(t, fresh)
 
 
 @jit
@@ -80,16 +75,16 @@ def rehash_rows(t: Any) -> None:
 
 
 @jit
-def make_row_images(t: Any, row: Any) -> Any:
+def make_row_images(t: Any, row: Any) -> None:
     """Make the images of a control row under every permutation, and theirs: an orbit is closed."""
     if t.permuted_rows[row, 0] >= 0:
-        return np.int64(0)
+        return
     base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
     bounds = t.meta[layout.M_BOUNDS]
     for g in range(t.meta[layout.M_PERMUTATIONS] - 1, -1, -1):
         fresh = t.meta[layout.M_ROWS]
         if fresh + 2 >= t.rows.shape[0]:
-            return full(t, layout.GROW_ROWS)
+            stop_to_grow(t, layout.GROW_ROWS)
         for c in range(t.rows.shape[1]):
             t.rows[fresh, c] = 0
         for c in range(bounds):
@@ -102,8 +97,4 @@ def make_row_images(t: Any, row: Any) -> Any:
             local = t.rows[row, base + s]
             if local != 0:
                 t.rows[fresh, base + t.permuted_slots[g, s]] = t.permuted_locals[g, local]
-        image = intern_row(t, fresh)
-        if image == FULL:
-            return FULL
-        t.permuted_rows[row, g] = image
-    return np.int64(0)
+        t.permuted_rows[row, g] = intern_row(t, fresh)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING, REFUSED
+from kraftcheck.explorer.tables.kernel.layout import MISSING, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find, is_full, mix, store
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import ask, full
+from kraftcheck.explorer.tables.kernel.resolving.asking import ask, stop_to_grow
 
 LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
 CLEARS = np.int64(-3)  # the same: a group of messages is taken out
@@ -18,18 +18,17 @@ CLEARS = np.int64(-3)  # the same: a group of messages is taken out
 
 @jit
 def make_operated(t: Any, inbox: Any, op: Any) -> Any:
-    """Return the inbox content after an operation; REFUSED, MISSING or FULL."""
+    """Return the inbox content after an operation; REFUSED or MISSING."""
     key = (np.int64(inbox) << 24) | np.int64(op)
     found = find(t.operated, key)
     if found != MISSING:
         return found
     if is_full(t.meta[layout.M_OPERATIONS], t.operated):
-        return full(t, layout.GROW_MAP)
+        stop_to_grow(t, layout.GROW_MAP)
     if t.operations[op, 2] == LEARNED:
-        return np.int64(ask(t, layout.ASK_OPERATION, inbox, op, 0, 0, 0))
+        ask(t, layout.ASK_OPERATION, inbox, op, 0, 0, 0)
+        return np.int64(MISSING)
     result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
-    if result == FULL:
-        return np.int64(FULL)
     t.meta[layout.M_OPERATIONS] += 1
     store(t.operated, key, result)
     return result
@@ -42,7 +41,7 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
     start, n = t.contents[inbox, layout.C_START], t.contents[inbox, layout.C_N]
     free = t.meta[layout.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        return full(t, layout.GROW_CONTENTS)
+        stop_to_grow(t, layout.GROW_CONTENTS)
     written = 0
     seen = False
     for k in range(start, start + n):
@@ -80,7 +79,7 @@ def cleared(t: Any, inbox: Any, op: Any) -> Any:
     start, n = t.contents[inbox, layout.C_START], t.contents[inbox, layout.C_N]
     free = t.meta[layout.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        return full(t, layout.GROW_CONTENTS)
+        stop_to_grow(t, layout.GROW_CONTENTS)
     written = 0
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
@@ -98,7 +97,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     free = t.meta[layout.M_CONTENT_ITEMS]
     fresh = t.meta[layout.M_CONTENTS]
     if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
-        return full(t, layout.GROW_CONTENTS)
+        stop_to_grow(t, layout.GROW_CONTENTS)
     mask = np.int64(len(t.content_table) - 1)
     i = np.int64(content_hash(t, slot, free, n)) & mask
     while t.content_table[i] != -1:
@@ -154,15 +153,15 @@ def rehash_contents(t: Any) -> None:
 
 
 @jit
-def make_content_images(t: Any, content: Any) -> Any:
+def make_content_images(t: Any, content: Any) -> None:
     """Make the images of an inbox content under every permutation."""
     if t.permuted_contents[content, 0] >= 0:
-        return np.int64(0)
+        return
     start, n = np.int64(t.contents[content, layout.C_START]), np.int64(t.contents[content, layout.C_N])
     for g in range(t.meta[layout.M_PERMUTATIONS] - 1, -1, -1):
         free = t.meta[layout.M_CONTENT_ITEMS]
         if free + n + 2 >= len(t.content_items):
-            return full(t, layout.GROW_CONTENTS)
+            stop_to_grow(t, layout.GROW_CONTENTS)
         for k in range(n):
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
@@ -173,7 +172,4 @@ def make_content_images(t: Any, content: Any) -> Any:
             t.content_items[free + j, 0] = message
             t.content_items[free + j, 1] = count
         image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, layout.C_SLOT]]), n)
-        if image == FULL:
-            return FULL
         t.permuted_contents[content, g] = image
-    return np.int64(0)

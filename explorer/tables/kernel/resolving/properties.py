@@ -7,18 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import (
-    BAD,
-    FULL,
-    JUDGED,
-    KIND,
-    LEAF,
-    MISSING,
-    PRUNED,
-    STEP_BAD,
-    STEP_PRUNED,
-    A,
-)
+from kraftcheck.explorer.tables.kernel.layout import MISSING
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import set_identity
@@ -26,12 +15,12 @@ from kraftcheck.explorer.tables.kernel.tries import walk_to
 
 
 @jit
-def judge(t: Any, row: Any) -> Any:
-    """Evaluate the properties of a control row; 0, MISSING or FULL."""
+def judge(t: Any, row: Any) -> None:
+    """Evaluate the properties of a control row, unless Python must answer first."""
     base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
     bad = np.int64(0)
-    flags = JUDGED
-    result = np.int64(0)
+    flags = layout.JUDGED
+    missing = False
     for p in range(t.meta[layout.M_PROPERTIES]):
         kind = t.properties[p, 1]
         outer = slots if kind >= 1 else 1
@@ -46,27 +35,24 @@ def judge(t: Any, row: Any) -> Any:
                     continue
                 root = np.int64(t.properties[p, 0])
                 leaf = walk_to(t, root, row, me, peer)
-                if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
-                    result = MISSING
-                    if ask(t, layout.ASK_PATH, root, row, me, peer, -1) == FULL:
-                        return FULL
-                elif t.nodes[leaf, A] == 0:
+                if leaf < 0 or t.nodes[leaf, layout.KIND] != layout.LEAF:
+                    missing = True
+                    ask(t, layout.ASK_PATH, root, row, me, peer, -1)
+                elif t.nodes[leaf, layout.A] == 0:
                     if t.properties[p, 2]:
-                        flags |= PRUNED
+                        flags |= layout.PRUNED
                     else:
-                        flags |= BAD
+                        flags |= layout.BAD
                         bad |= np.int64(1) << np.int64(p)
-    if result == 0:
-        if set_identity(t, row) == FULL:
-            return FULL
+    if not missing:
+        set_identity(t, row)
         t.row_info[row, layout.R_BAD] = bad
         t.row_info[row, layout.R_FLAGS] = flags
-    return result
 
 
 @jit
 def judge_step(t: Any, row: Any, target: Any) -> Any:
-    """Evaluate the step properties over every slot that differs; the step's flags, MISSING or FULL."""
+    """Evaluate the step properties over every slot that differs; the step's flags, or MISSING."""
     flags = np.int64(0)
     base = t.meta[layout.M_SLOT_BASE]
     missing = False
@@ -77,10 +63,9 @@ def judge_step(t: Any, row: Any, target: Any) -> Any:
                 continue
             root = np.int64(t.step_properties[p, 0])
             leaf = walk_to(t, root, row, before, after)
-            if leaf < 0 or t.nodes[leaf, KIND] != LEAF:
+            if leaf < 0 or t.nodes[leaf, layout.KIND] != layout.LEAF:
                 missing = True
-                if ask(t, layout.ASK_PATH, root, row, before, after, -1) == FULL:
-                    return np.int64(FULL)
-            elif t.nodes[leaf, A] == 0:
-                flags |= STEP_PRUNED if t.step_properties[p, 1] else (STEP_BAD | (np.int64(1) << (p + 2)))
+                ask(t, layout.ASK_PATH, root, row, before, after, -1)
+            elif t.nodes[leaf, layout.A] == 0:
+                flags |= layout.STEP_PRUNED if t.step_properties[p, 1] else (layout.STEP_BAD | (np.int64(1) << (p + 2)))
     return np.int64(MISSING) if missing else flags

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import FULL, JUDGED, MISSING
+from kraftcheck.explorer.tables.kernel.layout import JUDGED, MISSING
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask
@@ -22,34 +20,31 @@ from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle, buil
 
 
 @jit
-def resolve(t: Any, worker: Any, first: Any, count: Any) -> Any:
-    """Make what the worker missed, from number `first` on; return how far it came: not to `count` if an array is full.
+def resolve(t: Any, worker: Any) -> None:
+    """Make what the worker missed, from number `meta[M_RESOLVED]` on, which says how far it came.
 
     What needs Python is noted in `asked`, and will be missed again.
     """
-    for i in range(first, count):
+    while t.meta[layout.M_RESOLVED] < worker.stats[layout.S_MISSES]:
+        i = t.meta[layout.M_RESOLVED]
         kind, a, b, c = worker.misses[i, 0], worker.misses[i, 1], worker.misses[i, 2], worker.misses[i, 3]
-        code = np.int64(0)
         if kind == layout.MISS_STEPS:
             if t.row_info[a, layout.R_START] < 0:
-                code = build_row(t, a)
+                build_row(t, a)
         elif kind == layout.MISS_BUNDLE:
-            code = find(t.bundles, (a << 32) | b)
-            if code == MISSING:
-                code = build_bundle(t, a, b)
+            if find(t.bundles, (a << 32) | b) == MISSING:
+                build_bundle(t, a, b)
         elif kind == layout.MISS_CHANGED:
-            code = make_changed(t, a, b)
+            make_changed(t, a, b)
         elif kind == layout.MISS_OPERATED:
-            code = make_operated(t, a, b)
+            make_operated(t, a, b)
         elif kind == layout.MISS_JUDGED:
             if not t.row_info[a, layout.R_FLAGS] & JUDGED:
-                code = judge(t, a)
+                judge(t, a)
         elif kind == layout.MISS_ROW_IMAGES:
-            code = make_row_images(t, a)
+            make_row_images(t, a)
         elif kind == layout.MISS_CONTENT_IMAGES:
-            code = make_content_images(t, a)
+            make_content_images(t, a)
         elif kind == layout.MISS_PATH:
-            code = ask(t, layout.ASK_PATH, a, b, c, 0, worker.misses[i, 4])
-        if code == FULL:
-            return i
-    return count
+            ask(t, layout.ASK_PATH, a, b, c, 0, worker.misses[i, 4])
+        t.meta[layout.M_RESOLVED] = i + 1

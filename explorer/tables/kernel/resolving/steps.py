@@ -7,23 +7,10 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import (
-    BUNDLE_BITS,
-    DELTA,
-    FLAG_SHIFT,
-    FULL,
-    KIND,
-    LEAF,
-    MISSING,
-    REFUSED,
-    ROW_MASK,
-    UNKNOWN,
-    A,
-    N,
-)
+from kraftcheck.explorer.tables.kernel.layout import MISSING, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, full
+from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
 from kraftcheck.explorer.tables.kernel.resolving.properties import judge_step
@@ -32,16 +19,16 @@ from kraftcheck.explorer.tables.kernel.tries import walk_to
 
 @jit
 def make_changed(t: Any, row: Any, delta: Any) -> Any:
-    """Return the control row after a delta with the flags of the step above it; REFUSED, MISSING or FULL."""
+    """Return the control row after a delta with the flags of the step above it; REFUSED or MISSING."""
     key = (np.int64(row) << 24) | np.int64(delta)
     found = find(t.changed, key)
     if found != MISSING:
         return found
     if is_full(t.meta[layout.M_DELTAS], t.changed):
-        return full(t, layout.GROW_MAP)
+        stop_to_grow(t, layout.GROW_MAP)
     fresh = t.meta[layout.M_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
-        return full(t, layout.GROW_ROWS)
+        stop_to_grow(t, layout.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         t.rows[fresh, c] = t.rows[row, c]
     result = np.int64(0)
@@ -54,19 +41,17 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
         for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
             t.rows[fresh, t.assignments[k, 0]] = t.assignments[k, 1]
         target = intern_row(t, fresh)
-        if target == FULL:
-            return np.int64(FULL)
         flags = judge_step(t, row, target)
         if flags < 0:
             return np.int64(flags)
-        result = target | (np.int64(flags) << FLAG_SHIFT)
+        result = target | (np.int64(flags) << layout.FLAG_SHIFT)
     t.meta[layout.M_DELTAS] += 1
     store(t.changed, key, result)
     return result
 
 
 @jit
-def build_row(t: Any, row: Any) -> Any:
+def build_row(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: each replica's own and the environment's."""
     base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
     start = t.meta[layout.M_ROW_ITEMS]
@@ -77,8 +62,6 @@ def build_row(t: Any, row: Any) -> Any:
         if s < slots and local == 0:
             continue
         roots = ask_roots(t, local, 0)
-        if roots == FULL:
-            return FULL
         if roots < 0:
             missing = True
             continue
@@ -86,63 +69,55 @@ def build_row(t: Any, row: Any) -> Any:
             root = np.int64(t.list_nodes[k])
             if root < 0:  # it reads inboxes: no control row decides it
                 if start + n + 2 >= len(t.row_items):
-                    return full(t, layout.GROW_ITEMS)
+                    stop_to_grow(t, layout.GROW_ITEMS)
                 t.row_items[start + n, 0] = ~root
                 t.row_items[start + n, 1] = -1
                 t.row_items[start + n, 2] = s if s < slots else -1
                 n += 1
                 continue
             leaf = walk_to(t, root, row, local, 0)
-            if leaf < 0 or t.nodes[leaf, KIND] == UNKNOWN:
+            if leaf < 0 or t.nodes[leaf, layout.KIND] == layout.UNKNOWN:
                 missing = True
-                if ask(t, layout.ASK_PATH, root, row, local, 0, -1) == FULL:
-                    return FULL
+                ask(t, layout.ASK_PATH, root, row, local, 0, -1)
                 continue
-            if start + n + t.nodes[leaf, N] + 2 >= len(t.row_items):
-                return full(t, layout.GROW_ITEMS)
-            for o in range(t.nodes[leaf, A], t.nodes[leaf, A] + t.nodes[leaf, N]):
-                target = make_changed(t, row, np.int64(t.outcomes[o, DELTA]))
-                if target == FULL:
-                    return FULL
+            if start + n + t.nodes[leaf, layout.N] + 2 >= len(t.row_items):
+                stop_to_grow(t, layout.GROW_ITEMS)
+            for o in range(t.nodes[leaf, layout.A], t.nodes[leaf, layout.A] + t.nodes[leaf, layout.N]):
+                target = make_changed(t, row, np.int64(t.outcomes[o, layout.DELTA]))
                 if target == MISSING:
                     missing = True
                 elif target >= 0:
                     t.row_items[start + n, 0] = o
-                    t.row_items[start + n, 1] = np.int64(target & ROW_MASK)
-                    t.row_items[start + n, 2] = np.int64(target >> FLAG_SHIFT)
+                    t.row_items[start + n, 1] = np.int64(target & layout.ROW_MASK)
+                    t.row_items[start + n, 2] = np.int64(target >> layout.FLAG_SHIFT)
                     n += 1
     if missing:
-        return MISSING
+        return
     t.row_info[row, layout.R_START] = start
     t.row_info[row, layout.R_N] = n
     t.meta[layout.M_ROW_ITEMS] = start + n
-    return 0
 
 
 @jit
-def build_bundle(t: Any, local: Any, inbox: Any) -> Any:
-    """List what a replica may do with the messages of an inbox; the bundle's id, MISSING or FULL."""
+def build_bundle(t: Any, local: Any, inbox: Any) -> None:
+    """List what a replica may do with the messages of an inbox."""
     start = t.meta[layout.M_BUNDLE_ITEMS]
     n = 0
     missing = False
     if is_full(t.meta[layout.M_BUNDLES], t.bundles):
-        return full(t, layout.GROW_MAP)
+        stop_to_grow(t, layout.GROW_MAP)
     first_item = t.contents[inbox, layout.C_START]
     for k in range(first_item, first_item + t.contents[inbox, layout.C_N]):
         if t.content_items[k, 1] <= 0:
             continue
         message = np.int64(t.content_items[k, 0])
         roots = ask_roots(t, local, message + 1)
-        if roots == FULL:
-            return np.int64(FULL)
         if roots < 0:
             missing = True
             continue
         if t.lists[roots, 1] == 0:
             continue
         rest = make_operated(t, inbox, np.int64(t.messages[message, 0]))
-        if rest == FULL:
-            return np.int64(FULL)
         if rest < 0:
             missing = True
             continue
@@ -150,20 +125,19 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> Any:
             node = t.list_nodes[r]
             if node < 0:
                 node = ~node
-            leaf = t.nodes[node, KIND] == LEAF
-            first = t.nodes[node, A] if leaf else node
-            last = first + t.nodes[node, N] if leaf else first + 1
+            leaf = t.nodes[node, layout.KIND] == layout.LEAF
+            first = t.nodes[node, layout.A] if leaf else node
+            last = first + t.nodes[node, layout.N] if leaf else first + 1
             if start + n + (last - first) + 2 >= len(t.bundle_items):
-                return full(t, layout.GROW_BUNDLES)
+                stop_to_grow(t, layout.GROW_BUNDLES)
             for o in range(first, last):
                 t.bundle_items[start + n, 0] = o
                 t.bundle_items[start + n, 1] = 0 if leaf else 1
                 t.bundle_items[start + n, 2] = rest
                 n += 1
     if missing:
-        return np.int64(MISSING)
+        return
     t.meta[layout.M_BUNDLE_ITEMS] = start + n
     t.meta[layout.M_BUNDLES] += 1
-    value = (np.int64(start) << BUNDLE_BITS) | np.int64(n)
+    value = (np.int64(start) << layout.BUNDLE_BITS) | np.int64(n)
     store(t.bundles, (np.int64(local) << 32) | np.int64(inbox), value)
-    return np.int64(value)
