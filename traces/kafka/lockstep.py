@@ -75,7 +75,7 @@ class Lockstep:
     protocol
         The model, with its constants.
     go_on
-        Whether to go on from Kafka's state after a difference, and after a violation of one property to look for others.
+        Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
     """
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
