@@ -165,9 +165,10 @@ class Learner:
         tables = self.interner.tables
         for worker in workers:
             tables.meta[layout.M_RESOLVED] = 0
-            while tables.meta[layout.M_RESOLVED] < worker.stats[layout.S_MISSES]:
+            while True:
                 try:
                     resolve(tables, worker)
+                    break
                 except Full:
                     self._answer(worker)
                     tables.grow()
