@@ -23,7 +23,7 @@ from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.session import Cluster
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.expander import STUCK
+from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.python_checks import reason, split
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol

@@ -13,7 +13,8 @@ from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
-from kraftcheck.explorer.tables.expander import BAD_STEP, STUCK, Event, Expander
+from kraftcheck.explorer.tables.expander import Event, Expander
+from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks, split
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.language.property import Property

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.kernel.layout import MOST_PROPERTIES
+from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
+from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
-
-Rows = NDArray[np.int32]
 
 
 class Parts(NamedTuple):

@@ -20,12 +20,12 @@ from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.kernel.layout import MANY_SUCCESSORS, S_CODE
+from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, S_CODE
 from kraftcheck.explorer.tables.kernel.random_walk import (
     GOING,
+    NO_SUCCESSOR,
     STATE_BITS,
     STEP_BITS,
-    STUCK,
     WalkArrays,
     draw_seeds,
     walk_on,
@@ -262,7 +262,7 @@ class RandomWalks:
     def _again(self, walks: Walks, first: int) -> None:
         """Begin those walks anew that have ended too early."""
         least = self.plan.least
-        for w in np.flatnonzero((walks.status >= STUCK) & (walks.length < least)).tolist():
+        for w in np.flatnonzero((walks.status >= NO_SUCCESSOR) & (walks.length < least)).tolist():
             if self._findings(walks, w):
                 continue
             if walks.tries[w] >= MOST_TRIES:
@@ -343,7 +343,7 @@ class RandomWalks:
             for place, row in enumerate(walks.rows(w, length)):
                 for name in self.checker.python.violated_by(row):
                     found.setdefault(name, place)
-        if walks.status[w] == STUCK and self.options.deadlock:
+        if walks.status[w] == NO_SUCCESSOR and self.options.deadlock:
             found[DEADLOCK] = length - 1
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
