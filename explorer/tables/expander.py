@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.python_checks import split
+from kraftcheck.explorer.tables.locality import Parts, split
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, roomy_packing
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE, Found, Successors
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
@@ -101,6 +101,8 @@ class Expander:
     ----------
     learner
         What is known of the protocol.
+    parts
+        The properties and constraints of the search, by how they are decided.
     workers
         Threads.
     deadlock
@@ -112,8 +114,9 @@ class Expander:
         How successors are packed.
     """
 
-    def __init__(self, learner: Learner, workers: int, *, deadlock: bool) -> None:
+    def __init__(self, learner: Learner, parts: Parts, workers: int, *, deadlock: bool) -> None:
         self.learner = learner
+        self.parts = parts
         self.threads = Threads(workers)
         self.pool = [Worker(len(learner.action_names)) for _ in range(workers)]
         self.packing = packing([1])
@@ -144,7 +147,7 @@ class Expander:
             options.symmetry,
             options.check_actions,
         )
-        return cls(learner, workers, deadlock=options.deadlock)
+        return cls(learner, parts, workers, deadlock=options.deadlock)
 
     @property
     def workers(self) -> int:

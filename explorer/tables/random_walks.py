@@ -197,7 +197,7 @@ class RandomWalks:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
-        return self._incomplete(self.checker.run(self._search))
+        return self._incomplete(self.checker.result_of(self._search))
 
     def more(self, plan: Plan) -> Result:
         """Make further walks, with one worker, once others were made; return what was found on these alone."""
@@ -206,7 +206,7 @@ class RandomWalks:
         for worker in self.expander.pool:
             worker.fired[:] = 0
         self.checker.books.restart()
-        return self._incomplete(self.checker.books.run(self._make))
+        return self._incomplete(self.checker.books.result_of(self._make))
 
     def _incomplete(self, result: Result) -> Result:
         result.complete = False  # a simulation has not seen everything
@@ -219,7 +219,7 @@ class RandomWalks:
 
     def begin(self) -> None:
         """Make ready to walk."""
-        self._first_rows = self.checker.begin()
+        self._first_rows = self.checker.starting_rows()
         self.checker.initial_count = 0
         self.checker.books.result.runs = 0
         self._fingerprints = Fingerprints(self.learner)

@@ -311,14 +311,14 @@ class Interner:
                     return int(intern_row(tables, fresh))
             tables.grow(GROW_ROWS)
 
-    def values_of_row(self, row: int) -> list[int]:
+    def values_of_control_row(self, row: int) -> list[int]:
         """Return what a control row holds."""
         values: list[int] = self.tables.rows[row].tolist()
         return values
 
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""
-        control = self.values_of_row(int(row[0]))
+        control = self.values_of_control_row(int(row[0]))
         first, base = len(self.bounds), self.base
         assert self.shared_type is not None
         shared = self.shared_type(*[values[control[first + i]] for i, values in enumerate(self.shared_values)])

@@ -36,7 +36,7 @@ class Recording:
         self.path: dict[Question, int] = {}
         self._interner = interner
         self._inbox_questions = inbox_questions
-        self._control = interner.values_of_row(row)
+        self._control = interner.values_of_control_row(row)
         self._inboxes = inboxes
 
     def _note(self, question: Question, answer: int) -> None:

@@ -61,17 +61,17 @@ class DepthFirst:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
-        return self.checker.run(self._search)
+        return self.checker.result_of(self._search)
 
     def _search(self) -> None:
         limit = self.options.max_depth or 0
-        if self.search_within(self.begin(), limit):
+        if self.search_within(self.starting_rows(), limit):
             self.checker.books.stop_at("max_depth")
 
-    def begin(self) -> Rows:
+    def starting_rows(self) -> Rows:
         """Return the initial states within the constraints."""
         self.checker.books.result.depth = None
-        return self.checker.begin()
+        return self.checker.starting_rows()
 
     def search_within(self, starts: Rows, limit: int) -> bool:
         """Search from the beginning; return whether something was cut off.
