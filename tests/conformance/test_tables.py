@@ -11,11 +11,18 @@ from tests.support.tlc import LARGE, MODELS, bound, expected
 pytestmark = pytest.mark.kernel
 
 OURS_ONCE = {"AcceptFetchRequestFromObserver": 14}  # TLC counts these steps twice: see docs/conformance.md
-MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in MODELS]
+SLOW = {
+    Search.BFS: LARGE,
+    Search.DFS: (*LARGE, "two-voters-two-values-remove", "grow-and-shrink-with-election"),
+}
+MARKED = [
+    pytest.param(name, search, marks=[pytest.mark.slow] * (name in SLOW[search]))
+    for search in (Search.BFS, Search.DFS)
+    for name in MODELS
+]
 
 
-@pytest.mark.parametrize("search", [Search.BFS, Search.DFS])
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize(("name", "search"), MARKED)
 def test_counts_are_tlcs(name: str, search: Search) -> None:
     model = bound(f"counts/{name}")
     options = Options(search=search, properties=model.properties, deadlock=model.deadlock)

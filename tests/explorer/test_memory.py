@@ -75,15 +75,9 @@ def test_random_protocols(examples: int) -> None:
     check()
 
 
-@pytest.mark.parametrize(
-    ("symmetry", "workers"),
-    [
-        pytest.param(None, 1, marks=pytest.mark.slow),
-        pytest.param(None, 2, marks=pytest.mark.slow),
-        pytest.param("symmHostsAndValues", 1, marks=pytest.mark.slow),
-        ("symmHostsAndValues", 2),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("symmetry", [None, "symmHostsAndValues"])
 def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     protocol = bound("counts/two-voters-two-values-remove").protocol
     options = Options(properties=tuple(protocol.properties.values()), deadlock=False, symmetry=symmetry)

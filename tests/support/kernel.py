@@ -23,7 +23,7 @@ from kraftcheck.files import InUseError, lock_file
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
 
-SMALL = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1)}))
+SMALL = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
 LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
 
 
@@ -73,4 +73,5 @@ def search_all(orders: Iterable[Search]) -> None:
 
 if __name__ == "__main__":
     search_all(Search)
+    engine.explore(SMALL, Options(symmetry="symmRM", memory=1))
     random_walks.simulate(SMALL, Options(), random_walks.Plan(1, 5, 0), None)

@@ -54,13 +54,13 @@ def array(kind: type[np.generic], *shape: int) -> Any:
 class Arrays:
     """A group of arrays. A subclass declares each by `array`; its own subclasses declare no more."""
 
-    declaring: type[Arrays]
+    _numba_type_: ArraysType
     declared: dict[str, Declared]
 
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Declared)}
         if own:
-            cls.declaring = cls
+            cls._numba_type_ = ArraysType(cls)  # where Numba looks for the type of an argument
             cls.declared = {name: value._replace(number=number) for number, (name, value) in enumerate(own.items())}
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Arrays:
 
     def __setattr__(self, name: str, value: Any) -> None:
         declared = self.declared.get(name)
-        if declared is not None:
+        if declared is not None and value is not self.__dict__.get(name):
             if value.dtype != declared.kind or value.ndim != len(declared.shape) or not value.flags.c_contiguous:
                 expected = f"expected a contiguous array of {declared.kind} {declared.shape}"
                 raise TypeError(f"{name}: {expected}, found {value.dtype} {value.shape}")
@@ -85,17 +85,6 @@ class ArraysType(_Type):  # type: ignore[misc]
     def __init__(self, declaring: type[Arrays]) -> None:
         self.declaring = declaring
         super().__init__(f"{declaring.__module__}.{declaring.__qualname__}")
-
-
-_types: dict[type[Arrays], ArraysType] = {}  # Numba asks for the type of each argument of each call
-
-
-@_extending.typeof_impl.register(Arrays)  # type: ignore[untyped-decorator]
-def _type_of(group: Arrays, _context: Any) -> Any:
-    found = _types.get(group.declaring)
-    if found is None:
-        found = _types[group.declaring] = ArraysType(group.declaring)
-    return found
 
 
 @_extending.register_model(ArraysType)

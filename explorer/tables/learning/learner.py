@@ -165,9 +165,10 @@ class Learner:
         tables = self.interner.tables
         for worker in workers:
             tables.meta[codes.M_RESOLVED] = 0
-            while tables.meta[codes.M_RESOLVED] < worker.stats[codes.S_MISSES]:
+            while True:
                 try:
                     resolve(tables, worker)
+                    break
                 except Full:
                     self._answer(worker)
                     tables.grow()

@@ -210,6 +210,7 @@ def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path)
         assert lengths[0] == lengths[1]
 
 
+@pytest.mark.slow
 def test_limits(tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
     options = Options(deadlock=False)
