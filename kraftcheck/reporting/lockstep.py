@@ -1,0 +1,80 @@
+"""What walks beside Kafka showed, as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line
+from kraftcheck.spec.display import cut, text_of
+from kraftcheck.traces.kafka.comparison import FieldDifference
+from kraftcheck.traces.kafka.lockstep import LockstepVerdict
+from kraftcheck.traces.kafka.survey import Kind, Survey, summary
+
+WIDTH = 160
+
+
+def told(survey: Survey, kinds: list[Kind], version: str, *, quiet: bool) -> Iterator[Line]:
+    """Yield what was found, a paragraph for each kind, and a last line that counts."""
+    for kind in kinds:
+        finding = kind.first
+        where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
+        yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({kind.times} walks)")]
+        yield [(ACTION, cut(f"  {where}", WIDTH))]
+        for difference in () if quiet else finding.differences:
+            yield from _sides(difference)
+        if kind.file is not None:
+            yield [(PLAIN, f"  {len(kind.steps)} steps in {kind.file}")]
+        yield []
+    if not quiet:
+        width = max(map(len, survey.taken), default=0)
+        for action, times in survey.taken.most_common():
+            yield [(PLAIN, f"{action:{width}}  {times:>9,}")]
+        yield []
+    severity = list(LockstepVerdict)
+    verdict = max((kind.first.verdict for kind in kinds), key=severity.index, default=LockstepVerdict.AGREES)
+    counted = f"{survey.walks:,} walks, {survey.steps:,} steps beside Kafka {version}"
+    yield [(HEAD, f"{verdict.upper()}: "), (PLAIN, counted)]
+
+
+def _sides(difference: FieldDifference) -> Iterator[Line]:
+    where = difference.field if difference.where is None else f"{difference.where}.{difference.field}"
+    for style, side, value in ((OLD, "model", difference.model), (NEW, "Kafka", difference.kafka)):
+        shown = "-" if value is None else value if isinstance(value, str) else text_of(value)
+        yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(str(shown), WIDTH))]
+
+
+def as_json(survey: Survey, version: str) -> dict[str, Any]:
+    """Return what `--json` says of one survey."""
+    return {
+        "model": survey.about.model,
+        "variant": survey.about.variant or None,
+        "kafka": version,
+        "walks": survey.walks,
+        "steps": survey.steps,
+        "actions": dict(survey.taken),
+        "findings": [
+            {
+                "verdict": kind.first.verdict,
+                "summary": summary(kind.first),
+                "walks": kind.times,
+                "step": kind.first.step,
+                "violated": list(kind.first.violated),
+                "differences": [
+                    {"where": None if d.where is None else str(d.where), "field": d.field}
+                    for d in kind.first.differences
+                ],
+                "steps": list(map(str, kind.steps)),
+                "file": None if kind.file is None else str(kind.file),
+            }
+            for kind in survey.kinds()
+        ],
+    }
+
+
+def exit_code(verdicts: Counter[LockstepVerdict]) -> int:
+    """Return the exit code for what was found."""
+    if verdicts[LockstepVerdict.VIOLATES]:
+        return 12
+    return 1 if verdicts[LockstepVerdict.DIFFERS] or verdicts[LockstepVerdict.FAILS] else 0

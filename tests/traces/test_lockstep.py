@@ -1,0 +1,81 @@
+"""Walks beside the real Raft client of Kafka. They need Java and Maven, which fetches Kafka's jars once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.traces.kafka.jars import classpath
+from kraftcheck.traces.kafka.process import Driver, DriverDied
+from tests.support.command_line import Run
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+WALKS = Path(__file__).parents[1] / "data" / "kafka"
+TRUNCATION = WALKS / "voters-after-truncation.walk"
+CALM = ("--set", "MaxRestarts=0", "--set", "MaxSnapshots=0", "--set", "MaxAddVoters=0", "--set", "MaxRemoveVoters=0")
+
+
+def test_elections_and_replication_agree(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    done = run("lockstep", "quorum", *CALM, "--runs", 20, "--depth", 40, "--seed", 3, "--json", path, "--quiet")
+    (found,) = json.loads(path.read_text())
+    assert found["findings"] == []
+    assert (done.code, found["walks"]) == (0, 20)
+    assert found["steps"] > 700
+    taken = found["actions"]
+    assert {"HandleVoteResponse", "HandleFetchResponse", "HandleBeginQuorumEpochRequest", "ClientAppend"} <= set(taken)
+
+
+def test_a_variant_is_told_from_kafka(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    fault = ("--variant", "followers-grant-pre-votes")
+    done = run("lockstep", "quorum", *fault, *CALM, "--runs", 40, "--depth", 60, "--json", path, "--quiet")
+    (found,) = json.loads(path.read_text())
+    assert done.code == 1
+    assert any(
+        finding["summary"][0].startswith("after HandleVoteRequest: VoteResponse") for finding in found["findings"]
+    )
+
+
+@pytest.mark.parametrize("version", ["4.1.2", "4.2.1", "4.3.1"])
+def test_a_voter_set_is_not_read_after_a_truncation(version: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    done = run("lockstep", "quorum", "--kafka", version, "--walk", TRUNCATION, "--json", path)
+    (found,) = json.loads(path.read_text())
+    assert done.code == 12
+    assert found["kafka"] == version
+    (violation,) = [finding for finding in found["findings"] if finding["verdict"] == "violates"]
+    assert violation["violated"] == ["LastVoterSetIsUsed"]
+    assert f"VIOLATES: 1 walks, {violation['step']} steps beside Kafka {version}" in done.out
+
+
+def test_a_step_that_is_not_enabled(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.walk"
+    settings = ("Hosts = {n1, n2}", "InitialVoters = {n1, n2}", "MaxPreVotes = 1", "MaxElections = 1")
+    path.write_text("\n".join(["model quorum", *(f"set {text}" for text in settings), "Resign by n1\n"]))
+    done = run("lockstep", "quorum", "--walk", path)
+    assert done.code == 2
+    assert "Resign by n1 is not enabled there" in done.err
+
+
+def test_a_version_that_does_not_exist(run: Run) -> None:
+    done = run("lockstep", "quorum", "--kafka", "4.1.99")
+    assert done.code == 2
+    assert "--kafka 4.1.99: Maven has no such version of kafka-raft with its test kit" in done.err
+
+
+def test_a_process_that_dies() -> None:
+    path = classpath("4.3.1")
+    with Driver(path.java, path.text) as driver:
+        driver.ask("cluster", nodes=[1], voters=[1])
+        driver._process.kill()
+        with pytest.raises(DriverDied, match="the Java process ended"):
+            driver.ask("expire", node=1)
+
+
+def test_another_model(run: Run) -> None:
+    done = run("lockstep", "reconfig", "--config", "smoke")
+    assert done.code == 2
+    assert "reconfig: lockstep drives the model quorum and its variants only" in done.err

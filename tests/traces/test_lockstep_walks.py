@@ -1,0 +1,128 @@
+"""Walk files and the drawing and shortening of walks, without Kafka."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.traces.kafka.jars import classpath
+from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, steps_of, write_walk
+
+STEPS = (
+    Step("ElectionTimeout", "n1", line=6),
+    Step("HandleVoteRequest", "n2", "VoteRequest(epoch=0, source=n1, dest=n2)", line=7),
+    Step("RemoveVoter", "n1", "", 2, line=8),
+)
+
+
+def semantics() -> Semantics:
+    model = find_model("quorum")
+    return Semantics(bind(model.protocol, find_config(model, "smoke")[1]).protocol)
+
+
+def test_a_walk_file_comes_back(tmp_path: Path) -> None:
+    path, walk = tmp_path / "a.walk", WalkFile("quorum", "draft", ("Hosts = {n1}",), True, STEPS)
+    write_walk(path, walk, ["violated: LastVoterSetIsUsed"])
+    head = "# violated: LastVoterSetIsUsed\nmodel quorum\nvariant draft\nset Hosts = {n1}\n"
+    assert path.read_text().startswith(head)
+    found = read_walk(path)
+    assert found._replace(steps=()) == walk._replace(steps=())
+    assert [step._replace(line=0) for step in found.steps] == [step._replace(line=0) for step in STEPS]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("model quorum\nset x\n", ":2:1: expected ACTION by REPLICA, `set NAME = VALUE` or `go on`, found 'set x'"),
+        ("model quorum\nElectionTimeout\n", ":2:1: expected ACTION by REPLICA"),
+        ("ElectionTimeout by n1\n", ":1:1: expected a line `model NAME`, found none"),
+        ("", "expected a walk file of 1 to 4,194,304 bytes, found 0"),
+    ],
+)
+def test_what_is_no_walk_file(text: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.walk"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_walk(path)
+    assert str(path) in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_bytes_that_are_no_text_and_a_file_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.walk"
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read_walk(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="expected a walk file, found bytes that are not text"):
+        read_walk(path)
+
+
+def test_a_drawn_walk_is_taken_again() -> None:
+    known = semantics()
+    draw, taken = RandomWalk("1", Counter()), list[Step]()
+    state = known.initial()[0]
+    states = [state]
+    while True:
+        offered = list(known.transitions(state))
+        transition = draw(offered)
+        if transition is None:
+            break
+        taken.append(next(step for step, found in steps_of(offered) if found is transition))
+        state = transition.target
+        states.append(state)
+    again = GivenWalk(taken)
+    for before, after in pairwise(states):
+        transition = again(list(known.transitions(before)))
+        assert transition is not None
+        assert transition.target == after
+    assert len(taken) > 5
+    assert again([]) is None
+
+
+def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
+    known = semantics()
+    offered = list(known.transitions(known.initial()[0]))
+    wrong, right = Step("Resign", "n1", line=7), Step("ElectionTimeout", "n2")
+    with pytest.raises(InputError, match="line 7: Resign by n1 is not enabled there; enabled are ElectionTimeout by"):
+        GivenWalk([wrong, right])(offered)
+    lenient = GivenWalk([wrong, right], skips=True)
+    transition = lenient(offered)
+    assert transition is not None
+    assert (transition.action, str(transition.actor), lenient.kept) == ("ElectionTimeout", "n2", [right])
+
+
+@pytest.mark.parametrize(
+    ("kafka", "problem"),
+    [("newest", "expected a version such as 4.3.0, or a folder with jars"), ("4.3", "expected a version such as")],
+)
+def test_what_is_no_version(kafka: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftcheck.traces.kafka.jars._java", Path)
+    with pytest.raises(InputError, match=problem):
+        classpath(kafka)
+
+
+def test_a_folder_without_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftcheck.traces.kafka.jars._java", Path)
+    with pytest.raises(InputError, match="expected the jar of kafka-raft there, found 0 other jars"):
+        classpath(str(tmp_path))
+    (tmp_path / "kafka-raft.jar").write_text("no jar")
+    with pytest.raises(InputError, match=r"kafka-raft\.jar: not a jar"):
+        classpath(str(tmp_path))
+
+
+def test_no_java_and_no_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="there is no java on the PATH"):
+        classpath("4.3.1")
+    monkeypatch.setattr("kraftcheck.traces.kafka.jars._java", Path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(InputError, match="there is no mvn on the PATH; or give --kafka DIR"):
+        classpath("4.3.1")

@@ -1,0 +1,217 @@
+"""Kafka's replicas and messages as the model sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Voter
+from kraftcheck.spec import ModelValue, Record, ordered
+from kraftcheck.traces.kafka.logs import Json, LogBook
+from kraftcheck.traces.kafka.messages import MessageReader, is_silent
+from kraftcheck.traces.kafka.process import Answer, Driver
+
+
+class KafkaReplica(NamedTuple):
+    """What is compared of one of Kafka's replicas; the names are those of the model's `Replica`.
+
+    Attributes
+    ----------
+    granted, rejected
+        Ids only: Kafka keeps no directory ids of votes.
+    high_watermark
+        Of a leader the one that it shows, else that of its log; 0 where there is none.
+    """
+
+    mode: Mode
+    epoch: int
+    leader: ModelValue | Nil
+    voted: Key | Nil
+    log: tuple[Any, ...]
+    start: int
+    high_watermark: int
+    voters: frozenset[Voter]
+    version: int
+    granted: frozenset[ModelValue]
+    rejected: frozenset[ModelValue]
+    fetched: bool
+    offsets: dict[Key, int]
+    ends: tuple[int, ...]
+
+
+class KafkaThrew(Exception):  # noqa: N818 - what it is
+    """A command made Kafka throw an exception.
+
+    Attributes
+    ----------
+    place
+        The innermost of Kafka's own methods.
+    """
+
+    def __init__(self, problem: str, place: str) -> None:
+        super().__init__(problem)
+        self.place = place
+
+
+class KafkaCluster:
+    """Kafka's side of a walk.
+
+    Parameters
+    ----------
+    driver
+        The Java process.
+    protocol
+        The model, with its constants.
+
+    Attributes
+    ----------
+    replicas
+        By host.
+    under_way
+        The messages under way, by the driver's number, as the model has them.
+    """
+
+    def __init__(self, driver: Driver, protocol: Quorum) -> None:
+        self._driver = driver
+        self._protocol = protocol
+        self._hosts = {number_of(host): host for host in protocol.hosts} | {0: ADMIN}
+        self._book = LogBook(self._hosts)
+        self._reader = MessageReader(self._hosts, self._book, lambda node: self.replicas[self._hosts[node]].epoch)
+        self.replicas: dict[ModelValue, KafkaReplica] = {}
+        self.under_way: dict[int, Record] = {}
+        self._answers: set[int] = set()  # of those under way
+        self._stale: list[int] = []
+        self._requests: dict[int, Record] = {}
+
+    def start(self) -> None:
+        """Format the disks and start every process."""
+        p = self._protocol
+        self._take(
+            self._driver.ask(
+                "cluster", nodes=numbers(p.hosts), voters=numbers(p.initial_voters), brokers=numbers(p.brokers),
+                bootstrap=numbers(p.bootstrap_servers), old=numbers(p.old_software), version=p.initial_version,
+                autoJoin=p.auto_join,
+            )
+        )
+
+    def do(self, command: str, **arguments: Any) -> None:
+        """Do a command; see `LockstepDriver.handle`.
+
+        Raises
+        ------
+        KafkaThrew
+            Kafka threw an exception.
+        """
+        self._take(self._driver.ask(command, **arguments))
+
+    def find(self, message: Record) -> int | None:
+        """Return the driver's number of a message under way: the youngest of equal ones."""
+        return max((number for number, found in self.under_way.items() if found == message), default=None)
+
+    def deliver(self, number: int) -> None:
+        """Deliver a message."""
+        del self.under_way[number]
+        self._answers.discard(number)
+        self.do("deliver", message=number)
+
+    def drop(self, number: int) -> None:
+        """Lose a message."""
+        self.under_way.pop(number, None)
+        self._answers.discard(number)
+        self._driver.ask("drop", message=number)
+
+    def stale_answers(self) -> Iterator[Record]:
+        """Deliver the answers that nobody waits for any more, and yield them: they must do nothing.
+
+        Raises
+        ------
+        KafkaThrew
+            One does something.
+        """
+        while self._stale:
+            number = self._stale[0]
+            message = self.under_way[number]
+            before = dict(self.replicas), set(self.under_way) - {number}
+            self.deliver(number)
+            if (self.replicas, set(self.under_way)) != before:
+                raise KafkaThrew(f"a stale answer does something: {message}", "KafkaRaftClient.handleInboundMessage")
+            yield message
+
+    def offset_of(self, host: ModelValue, batches: int) -> tuple[int, int]:
+        """Return the end offset in records, and the epoch, of a replica's first batches."""
+        held = self._book.of(number_of(host))
+        return held.ends[batches - 1], held.batches[batches - 1].epoch
+
+    def is_answer(self, number: int) -> bool:
+        """Return whether a message under way is an answer."""
+        return number in self._answers
+
+    # What the driver says
+
+    def _take(self, answer: Answer) -> None:
+        if "error" in answer:
+            own = (line for line in answer["trace"] if "org.apache.kafka" in line and "Lockstep" not in line)
+            raise KafkaThrew(answer["error"], next(own, ""))
+        for node, state in answer["states"].items():
+            self._note(int(node), state)
+        silent = [number for found in answer["sent"] if (number := self._sent(found)) is not None]
+        self._stale = [number for number in answer["stale"] if number in self.under_way]
+        for number in silent:
+            self._take(self._driver.ask("deliver" if number in self._answers else "drop", message=number))
+            self._answers.discard(number)
+
+    def _sent(self, found: Json) -> int | None:
+        """Note a message; return its number where the model leaves it out."""
+        number: int = found["id"]
+        p = self._protocol
+        if found["answer"]:
+            self._answers.add(number)
+        if is_silent(found, plain_answers=p.plain_answers, bootstrap=bool(p.bootstrap_servers)):
+            if not found["answer"]:
+                self._requests[number] = self._reader.read(found, None)
+            return number
+        message = self._reader.read(found, self._requests.get(found.get("request", 0)))
+        if not found["answer"]:
+            self._requests[number] = message
+        older = self.find(message)
+        if older is not None:  # equal messages under way are one in the model
+            self.drop(older)
+        self.under_way[number] = message
+        return None
+
+    def _note(self, node: int, state: Json) -> None:
+        held, hosts = self._book.note(node, state), self._hosts
+        leads = state["mode"] == "Leader"
+        self.replicas[hosts[node]] = KafkaReplica(
+            mode=Mode(state["mode"]),
+            epoch=state["epoch"],
+            leader=hosts[state["leader"]] if state["leader"] >= 0 else Nil.NIL,
+            voted=self._book.key(state["voted"]) if "voted" in state else Nil.NIL,
+            log=held.batches,
+            start=held.count(state["start"]),
+            high_watermark=held.count(state["high" if leads else "logHigh"]),
+            voters=self._book.voters(state["voters"]),
+            version=state["version"],
+            granted=frozenset(hosts[voter] for voter in state.get("granted", ())),
+            rejected=frozenset(hosts[voter] for voter in state.get("rejected", ())),
+            fetched=state.get("fetched", False),
+            offsets={
+                self._book.key(entry["key"]): held.count(entry["end"])
+                for entry in state.get("offsets", ())
+                if entry["end"] >= 0
+            },
+            ends=held.ends,
+        )
+
+
+def number_of(host: ModelValue) -> int:
+    """Return Kafka's id of a host: the digits of its name, else its place in the order of model values."""
+    digits = "".join(filter(str.isdigit, host.name))
+    return int(digits) if digits else host.index + 1
+
+
+def numbers(hosts: frozenset[ModelValue]) -> list[int]:
+    """Return Kafka's ids of hosts, in canonical order."""
+    return [number_of(host) for host in ordered(hosts)]

@@ -1,0 +1,139 @@
+"""What differs between a state of the model and Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kraftcheck.kraft_model.quorum.log import epoch_start
+from kraftcheck.kraft_model.quorum.records import Mode, Nil
+from kraftcheck.kraft_model.quorum.state import Admin, Replica, Term
+from kraftcheck.spec import Map, ModelValue, Record, State
+from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaReplica
+from kraftcheck.traces.kafka.messages import canonical
+
+STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show whom it voted for; nobody asks any more
+
+
+class FieldDifference(NamedTuple):
+    """One thing that differs.
+
+    Attributes
+    ----------
+    where
+        The replica, or None for messages.
+    field
+        A field of the model's `Replica`, or the name of a message's type.
+    model, kafka
+        What the model and Kafka have; None for a message that one of them has not.
+    """
+
+    where: ModelValue | None
+    field: str
+    model: Any
+    kafka: Any
+
+
+def messages_of(state: State) -> set[Record]:
+    """Return the messages under way in a state of the model."""
+    return {canonical(message) for inbox in state.inboxes.values() for message in inbox}
+
+
+def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference]:
+    """Yield what differs between a state of the model and Kafka's, replicas first."""
+    for host, replica in state.replicas.items():
+        if not isinstance(replica, Admin):
+            yield from of_replica(replica, cluster.replicas[host])
+    ours, theirs = messages_of(state), set(cluster.under_way.values())
+    if ours != theirs:
+        for message in ours - theirs:
+            yield FieldDifference(None, type(message).__name__, message, None)
+        for message in theirs - ours:
+            yield FieldDifference(None, type(message).__name__, None, message)
+
+
+def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
+    """Yield what differs between a replica of the model and Kafka's."""
+    if model.mode is Mode.DOWN:
+        return
+    for field in ("mode", "epoch", "leader", "log", "start", "voters", "version"):
+        if getattr(model, field) != getattr(kafka, field):
+            yield FieldDifference(model.id, field, getattr(model, field), getattr(kafka, field))
+    if model.mode not in VOTE_IS_HIDDEN and model.voted != kafka.voted:
+        yield FieldDifference(model.id, "voted", model.voted, kafka.voted)
+    shown = model.high_watermark
+    if model.mode is Mode.LEADER and shown <= epoch_start(model.log, model.epoch):
+        shown = 0
+    if shown != kafka.high_watermark:
+        yield FieldDifference(model.id, "high_watermark", shown, kafka.high_watermark)
+    if model.mode in STANDS:
+        for field in ("granted", "rejected"):
+            voters = frozenset(key.id for key in getattr(model, field))
+            if voters != getattr(kafka, field):
+                yield FieldDifference(model.id, field, voters, getattr(kafka, field))
+    if model.mode is Mode.FOLLOWER and model.fetched != kafka.fetched:
+        yield FieldDifference(model.id, "fetched", model.fetched, kafka.fetched)
+    if model.mode is Mode.LEADER:
+        offsets = {key: end for key, end in kafka.offsets.items() if key != model.key}
+        if dict(model.offsets.items()) != offsets:
+            yield FieldDifference(model.id, "offsets", model.offsets, Map(offsets))
+
+
+def without(state: State, message: Record) -> State:
+    """Return a state in which a message is not under way."""
+    inbox = state.inboxes.get(message.dest, Map())  # type: ignore[attr-defined]
+    kept = Map((found, copies) for found, copies in inbox.items() if canonical(found) != message)
+    dest = message.dest  # type: ignore[attr-defined]
+    return state.but(inboxes=state.inboxes.put(dest, kept) if kept else state.inboxes.without(dest))
+
+
+def adopted(guess: State, cluster: KafkaCluster) -> State:
+    """Return Kafka's state as a state of the model.
+
+    Parameters
+    ----------
+    guess
+        The state of the model that is nearest: it gives what Kafka does not show.
+    cluster
+        Kafka's side.
+    """
+    replicas = dict(guess.replicas.items())
+    committed, elected = guess.shared.committed, guess.shared.elected
+    for host, kafka in cluster.replicas.items():
+        was: Replica = guess.replicas[host]
+        if was.mode is Mode.DOWN:
+            continue
+        own = [voter.key for voter in kafka.voters]
+        keys = {key.id: key for key in own}
+        voted = was.voted if kafka.mode in VOTE_IS_HIDDEN and was.epoch == kafka.epoch else kafka.voted
+        first = was.ballot if was.epoch == kafka.epoch and not isinstance(was.ballot, Nil) else voted
+        shown = kafka.mode is Mode.LEADER and kafka.high_watermark > 0
+        replicas[host] = was.but(
+            mode=kafka.mode,
+            epoch=kafka.epoch,
+            leader=kafka.leader,
+            voted=voted,
+            ballot=first,
+            log=kafka.log,
+            start=kafka.start,
+            high_watermark=kafka.high_watermark if shown or kafka.mode is not Mode.LEADER else was.high_watermark,
+            voters=kafka.voters,
+            version=kafka.version,
+            granted=frozenset(keys[voter] for voter in kafka.granted if voter in keys),
+            rejected=frozenset(keys[voter] for voter in kafka.rejected if voter in keys),
+            fetched=kafka.fetched,
+            offsets=Map({key: end for key, end in kafka.offsets.items() if key != was.key}),
+        )
+        if shown and kafka.high_watermark > len(committed):
+            committed = kafka.log[: kafka.high_watermark]
+        if kafka.mode is Mode.LEADER:
+            elected |= {Term(kafka.epoch, host)}
+    inboxes: dict[ModelValue, dict[Record, int]] = {}
+    for message in cluster.under_way.values():
+        inboxes.setdefault(message.dest, {})[message] = 1  # type: ignore[attr-defined]
+    return guess.but(
+        replicas=Map(replicas),
+        inboxes=Map({dest: Map(inbox) for dest, inbox in inboxes.items()}),
+        shared=guess.shared.but(committed=committed, elected=elected),
+    )

@@ -1,0 +1,526 @@
+package org.apache.kafka.raft;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.Random;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicInteger;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.feature.SupportedVersionRange;
+import org.apache.kafka.common.memory.MemoryPool;
+import org.apache.kafka.common.message.AddRaftVoterRequestData;
+import org.apache.kafka.common.message.ApiVersionsResponseData;
+import org.apache.kafka.common.message.FetchResponseData;
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.ApiMessage;
+import org.apache.kafka.common.utils.LogContext;
+import org.apache.kafka.raft.internals.EpochElection;
+import org.apache.kafka.raft.internals.KRaftControlRecordStateMachine;
+import org.apache.kafka.raft.internals.StringSerde;
+import org.apache.kafka.server.common.KRaftVersion;
+import org.apache.kafka.server.common.OffsetAndEpoch;
+import org.apache.kafka.snapshot.RecordsSnapshotWriter;
+import org.apache.kafka.snapshot.SnapshotWriter;
+import org.apache.kafka.snapshot.Snapshots;
+
+/** Drives real Raft clients, one step at a time: a command is a line of JSON, and so is its answer. */
+public final class LockstepDriver {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final int ELECTION_MS = 1_000_000;
+    private static final int FETCH_MS = 2_000_000;
+    private static final int PATIENCE_MS = 1_000_000_000;
+    private static final int MOST_POLLS = 50;
+    private static final int FIRST_PORT = 9990;
+
+    /** A message under way. */
+    private static final class Message {
+        long id;
+        int from;
+        int to;
+        ApiMessage data;
+        RaftRequest.Outbound request;  // what it is, or what it answers
+        boolean answer;
+        long asked;  // of an answer: the request's id, 0 where an administrator asked
+    }
+
+    /** A replica with its disk, its clock and its process. */
+    private final class Replica {
+        final int id;
+        int directory;
+        int endpoint = 1;
+        int software = 1;
+        MockLog log;
+        LockstepParts.Ballot store;
+        final LockstepParts.Clock time = new LockstepParts.Clock();
+        LockstepParts.Wire channel;
+        LockstepParts.Inbox queue;
+        KafkaRaftClient<String> client;
+        Random random;
+
+        Replica(int id) {
+            this.id = id;
+        }
+
+        Uuid directoryId() {
+            return new Uuid(id, directory);
+        }
+
+        void format(boolean withVoters) throws Exception {
+            directory += 1;
+            log = new MockLog(new TopicPartition("metadata", 0), Uuid.METADATA_TOPIC_ID, new LogContext());
+            store = new LockstepParts.Ballot();
+            if (version > 0) {
+                RecordsSnapshotWriter.Builder builder = new RecordsSnapshotWriter.Builder()
+                    .setTime(time)
+                    .setRawSnapshotWriter(log.createNewSnapshotUnchecked(Snapshots.BOOTSTRAP_SNAPSHOT_ID).get());
+                if (withVoters) {
+                    builder.setKraftVersion(KRaftVersion.fromFeatureLevel((short) version)).setVoterSet(Optional.of(formatted));
+                } else {
+                    builder.setKraftVersion(KRaftVersion.KRAFT_VERSION_0);
+                }
+                try (RecordsSnapshotWriter<String> writer = builder.build(new StringSerde())) {
+                    writer.freeze();
+                }
+            }
+        }
+
+        void start() throws Exception {
+            channel = new LockstepParts.Wire(correlations);
+            queue = new LockstepParts.Inbox();
+            log.reopen();
+            Map<String, Object> settings = LockstepVersion.settings(autoJoin);
+            settings.put(QuorumConfig.QUORUM_REQUEST_TIMEOUT_MS_CONFIG, PATIENCE_MS);
+            settings.put(QuorumConfig.QUORUM_RETRY_BACKOFF_MS_CONFIG, 1);
+            settings.put(QuorumConfig.QUORUM_ELECTION_TIMEOUT_MS_CONFIG, ELECTION_MS);
+            settings.put(QuorumConfig.QUORUM_ELECTION_BACKOFF_MAX_MS_CONFIG, 0);
+            settings.put(QuorumConfig.QUORUM_FETCH_TIMEOUT_MS_CONFIG, FETCH_MS);
+            settings.put(QuorumConfig.QUORUM_LINGER_MS_CONFIG, 0);
+            List<InetSocketAddress> bootstrap = new ArrayList<>();
+            Map<Integer, InetSocketAddress> fixed = new TreeMap<>();
+            for (Replica replica : replicas.values()) {
+                if (servers.isEmpty() || servers.contains(replica.id)) {
+                    bootstrap.add(replica.address());
+                }
+                if (version == 0 && voters.contains(replica.id)) {
+                    fixed.put(replica.id, replica.address());
+                }
+            }
+            random = new Random(id);
+            client = new KafkaRaftClient<>(
+                OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, log, MemoryPool.NONE, time,
+                new LockstepParts.Patience(), 0, !brokers.contains(id), clusterId, bootstrap, endpoints(),
+                new SupportedVersionRange((short) 0, (short) software), new LogContext(), random,
+                new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
+            );
+            client.register(new LockstepVersion.Listener());
+            client.initialize(fixed, store, new Metrics(time), new LockstepParts.NoMetrics());
+            settle();
+        }
+
+        InetSocketAddress address() {
+            return InetSocketAddress.createUnresolved("n" + id, FIRST_PORT + endpoint);
+        }
+
+        Endpoints endpoints() {
+            return Endpoints.fromInetSocketAddresses(Map.of(LockstepParts.Wire.LISTENER, address()));
+        }
+
+        /** Polls until there is nothing more to do at this time. */
+        void settle() {
+            String before = "";
+            for (int i = 0; i < MOST_POLLS; i++) {
+                client.poll();
+                boolean sent = collect();
+                String now = client.quorum().toString() + log.endOffset() + client.highWatermark();
+                if (!sent && queue.isEmpty() && now.equals(before)) {
+                    long wait = queue.patience;
+                    if (wait > 1) {
+                        return;
+                    }
+                    time.sleep(1);  // a connection backs off
+                    continue;
+                }
+                before = now;
+            }
+        }
+
+        boolean collect() {
+            boolean any = false;
+            for (RaftRequest.Outbound request : channel.take()) {
+                Message message = new Message();
+                message.from = id;
+                message.to = idOf(request.destination().host());
+                message.data = request.data();
+                message.request = request;
+                request.completion.whenComplete((response, error) -> {
+                    if (response != null) {
+                        queue.add(response);
+                    }
+                });
+                send(message);
+                any = true;
+            }
+            return any;
+        }
+
+        void expire() throws Exception {
+            QuorumState quorum = client.quorum();
+            long now = time.milliseconds();
+            long wait;
+            if (quorum.isFollower()) {
+                wait = quorum.followerStateOrThrow().remainingFetchTimeMs(now);
+            } else if (quorum.isUnattached()) {
+                wait = quorum.unattachedStateOrThrow().remainingElectionTimeMs(now);
+            } else if (quorum.isProspective()) {
+                wait = quorum.prospectiveStateOrThrow().remainingElectionTimeMs(now);
+            } else if (quorum.isCandidate()) {
+                wait = quorum.candidateStateOrThrow().remainingElectionTimeMs(now);
+            } else if (quorum.isResigned()) {
+                wait = quorum.resignedStateOrThrow().remainingElectionTimeMs(now);
+            } else {
+                throw new IllegalStateException("a leader has no such timer");
+            }
+            time.sleep(wait);
+        }
+
+        ObjectNode state() throws Exception {
+            ObjectNode node = JSON.createObjectNode();
+            QuorumState quorum = client.quorum();
+            node.put("mode", quorum.isLeader() ? "Leader" : quorum.isCandidate() ? "Candidate"
+                : quorum.isProspective() ? "Prospective" : quorum.isFollower() ? "Follower"
+                : quorum.isResigned() ? "Resigned" : "Unattached");
+            node.put("epoch", quorum.epoch());
+            node.put("leader", quorum.leaderId().orElse(-1));
+            Optional<ReplicaKey> voted = quorum.votedKey();
+            if (voted.isPresent()) {
+                node.set("voted", key(voted.get()));
+            }
+            LockstepVersion.readLog(log, node.putArray("log"));
+            node.put("start", log.startOffset());
+            log.latestSnapshotId().ifPresent(found -> {
+                node.put("snapshot", found.offset());
+                node.put("snapshotEpoch", found.epoch());
+            });
+            node.put("end", log.endOffset().offset());
+            OptionalLong high = client.highWatermark();
+            node.put("high", high.orElse(-1));
+            node.put("logHigh", log.highWatermark().offset());
+            node.put("flushed", log.firstUnflushedOffset());
+            KRaftControlRecordStateMachine partition = field(client, "partitionState");
+            node.set("voters", voters(partition.lastVoterSet()));
+            node.put("version", partition.lastKraftVersion().featureLevel());
+            EpochElection election = quorum.isCandidate() ? quorum.candidateStateOrThrow().epochElection()
+                : quorum.isProspective() ? quorum.prospectiveStateOrThrow().epochElection() : null;
+            if (election != null) {
+                election.grantingVoters().stream().sorted().forEach(node.withArray("granted")::add);
+                election.rejectingVoters().stream().sorted().forEach(node.withArray("rejected")::add);
+            }
+            if (quorum.isFollower()) {
+                node.put("fetched", (boolean) field(quorum.followerStateOrThrow(), "hasFetchedFromLeader"));
+            }
+            if (quorum.isLeader()) {
+                LeaderState<String> leader = quorum.<String>maybeLeaderState().get();
+                ArrayNode offsets = node.putArray("offsets");
+                Map<Integer, LeaderState.ReplicaState> own = field(leader, "voterStates");
+                Map<ReplicaKey, LeaderState.ReplicaState> observers = field(leader, "observerStates");
+                List<LeaderState.ReplicaState> all = new ArrayList<>(own.values());
+                all.addAll(observers.values());
+                all.sort(Comparator.comparing(s -> s.replicaKey().toString()));
+                for (LeaderState.ReplicaState one : all) {
+                    ObjectNode entry = offsets.addObject();
+                    entry.set("key", key(one.replicaKey()));
+                    entry.put("end", one.endOffset().map(LogOffsetMetadata::offset).orElse(-1L));
+                }
+                node.put("adding", leader.addVoterHandlerState().isPresent());
+                node.put("removing", leader.removeVoterHandlerState().isPresent());
+                node.put("pendingOperation", leader.isOperationPending(time.milliseconds()));
+            }
+            return node;
+        }
+    }
+
+    private final TreeMap<Integer, Replica> replicas = new TreeMap<>();
+    private final List<Integer> voters = new ArrayList<>();
+    private final List<Integer> brokers = new ArrayList<>();
+    private final List<Integer> servers = new ArrayList<>();
+    private final LinkedHashMap<Long, Message> underWay = new LinkedHashMap<>();
+    private final List<Message> news = new ArrayList<>();
+    private final AtomicInteger correlations = new AtomicInteger();
+    private final String clusterId = "lockstep";
+    private boolean autoJoin;
+    private int version;
+    private VoterSet formatted = VoterSet.empty();
+    private long messages;
+
+    private void send(Message message) {
+        message.id = ++messages;
+        underWay.put(message.id, message);
+        news.add(message);
+    }
+
+    private static int idOf(String host) {
+        return Integer.parseInt(host.substring(1));
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <V> V field(Object object, String name) throws Exception {
+        Field field = object.getClass().getDeclaredField(name);
+        field.setAccessible(true);
+        return (V) field.get(object);
+    }
+
+    private static ArrayNode key(ReplicaKey key) {
+        return JSON.createArrayNode().add(key.id()).add(directory(key.directoryId().orElse(Uuid.ZERO_UUID)));
+    }
+
+    private static long directory(Uuid uuid) {
+        return uuid.getLeastSignificantBits();
+    }
+
+    static ArrayNode voters(VoterSet set) {
+        ArrayNode found = JSON.createArrayNode();
+        set.voterNodes().stream().sorted(Comparator.comparing(v -> v.voterKey().id())).forEach(voter -> {
+            int port = voter.listeners().address(LockstepParts.Wire.LISTENER).map(InetSocketAddress::getPort).orElse(0);
+            found.add(key(voter.voterKey()).add(port - FIRST_PORT));
+        });
+        return found;
+    }
+
+    private static ObjectNode described(Message message) throws Exception {
+        ObjectNode node = JSON.createObjectNode();
+        node.put("id", message.id).put("from", message.from).put("to", message.to).put("answer", message.answer);
+        node.put("api", ApiKeys.forId(message.data.apiKey()).name());
+        node.put("bootstrap", message.request != null && message.request.destination().id() < 0);
+        LockstepVersion.complete(message.data);
+        node.set("data", json(message.data));
+        if (message.answer) {
+            node.put("request", message.asked);
+        }
+        if (message.data instanceof FetchResponseData fetch) {
+            LockstepVersion.readFetch(fetch, node.putArray("batches"));
+        }
+        return node;
+    }
+
+    /** Kafka's own form of a message, in the newest version that can hold it. */
+    private static JsonNode json(ApiMessage data) throws Exception {
+        Method write = Class.forName(data.getClass().getName() + "JsonConverter")
+            .getMethod("write", data.getClass(), short.class, boolean.class);
+        for (short version = data.highestSupportedVersion(); ; version--) {
+            try {
+                return (JsonNode) write.invoke(null, data, version, false);
+            } catch (InvocationTargetException error) {
+                if (version == data.lowestSupportedVersion()) {
+                    throw (Exception) error.getCause();
+                }
+            }
+        }
+    }
+
+    private void cluster(JsonNode command) throws Exception {
+        replicas.clear();
+        voters.clear();
+        brokers.clear();
+        servers.clear();
+        underWay.clear();
+        news.clear();
+        correlations.set(0);
+        messages = 0;
+        version = command.path("version").asInt(1);
+        autoJoin = command.path("autoJoin").asBoolean(false);
+        command.path("voters").forEach(id -> voters.add(id.asInt()));
+        command.path("bootstrap").forEach(id -> servers.add(id.asInt()));
+        command.path("brokers").forEach(id -> brokers.add(id.asInt()));
+        command.path("nodes").forEach(id -> replicas.put(id.asInt(), new Replica(id.asInt())));
+        Map<Integer, VoterSet.VoterNode> nodes = new HashMap<>();
+        for (int id : voters) {
+            Replica replica = replicas.get(id);
+            nodes.put(id, VoterSet.VoterNode.of(
+                ReplicaKey.of(id, new Uuid(id, 1)), replica.endpoints(), new SupportedVersionRange((short) 0, (short) 1)));
+        }
+        formatted = nodes.isEmpty() ? VoterSet.empty() : VoterSet.fromMap(nodes);
+        command.path("old").forEach(id -> replicas.get(id.asInt()).software = 0);
+        for (Replica replica : replicas.values()) {
+            replica.format(voters.contains(replica.id));
+        }
+        for (Replica replica : replicas.values()) {
+            replica.start();
+        }
+    }
+
+    private int deliver(long id) throws Exception {
+        Message message = underWay.remove(id);
+        Replica to = replicas.get(message.to);
+        if (message.answer) {
+            if (message.request != null && to != null) {
+                message.request.completion.complete(new RaftResponse.Inbound(
+                    message.request.correlationId(), message.data, message.request.destination()));
+                to.settle();
+            }
+            return message.to;
+        }
+        if (message.data.apiKey() == ApiKeys.API_VERSIONS.id) {
+            ApiVersionsResponseData answer = new ApiVersionsResponseData();
+            answer.supportedFeatures().add(new ApiVersionsResponseData.SupportedFeatureKey()
+                .setName(KRaftVersion.FEATURE_NAME).setMinVersion((short) 0).setMaxVersion((short) to.software));
+            answer(message, answer);
+            return message.to;
+        }
+        ask(to, message.data, message);
+        return message.to;
+    }
+
+    private void answer(Message request, ApiMessage data) {
+        Message answer = new Message();
+        answer.from = request.to;
+        answer.to = request.from;
+        answer.data = data;
+        answer.request = request.request;
+        answer.answer = true;
+        answer.asked = request.id;
+        send(answer);
+    }
+
+    private void ask(Replica to, ApiMessage data, Message message) {
+        RaftRequest.Inbound inbound = new RaftRequest.Inbound(
+            LockstepParts.Wire.LISTENER, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
+            to.time.milliseconds());
+        inbound.completion.whenComplete((response, error) -> answer(message, response.data()));
+        to.client.handle(inbound);
+        to.settle();
+    }
+
+    private void stale(ArrayNode found) throws Exception {
+        for (Message message : underWay.values()) {
+            if (message.answer && message.request != null) {
+                RequestManager manager = field(replicas.get(message.to).client, "requestManager");
+                if (!manager.isResponseExpected(message.request.destination(), message.request.correlationId())) {
+                    found.add(message.id);
+                }
+            }
+        }
+    }
+
+    private int handle(JsonNode command) throws Exception {
+        int id = command.path("node").asInt(-1);
+        Replica replica = replicas.get(id);
+        switch (command.path("do").asText()) {
+            case "cluster" -> cluster(command);
+            case "deliver" -> id = deliver(command.path("message").asLong());
+            case "drop" -> underWay.remove(command.path("message").asLong());
+            case "expire" -> {
+                replica.expire();
+                replica.settle();
+            }
+            case "append" -> {
+                replica.client.prepareAppend(replica.client.quorum().epoch(), List.of(command.path("value").asText()));
+                replica.client.schedulePreparedAppend();
+                replica.settle();
+            }
+            case "nothing" -> { }
+            case "resign" -> {
+                replica.client.resign(replica.client.quorum().epoch());
+                replica.settle();
+            }
+            case "restart" -> {
+                replica.log.flush(true);
+                replica.start();
+            }
+            case "power-loss" -> replica.start();
+            case "lose-disk" -> {
+                replica.format(false);
+                replica.start();
+            }
+            case "snapshot" -> {
+                OffsetAndEpoch end = new OffsetAndEpoch(command.path("offset").asLong(), command.path("epoch").asInt());
+                Optional<SnapshotWriter<String>> writer = replica.client.createSnapshot(end, 0);
+                if (writer.isPresent()) {
+                    writer.get().freeze();
+                    writer.get().close();
+                    replica.log.deleteBeforeSnapshot(end);
+                }
+                replica.settle();
+            }
+            case "add-voter" -> {
+                Replica added = replicas.get(command.path("voter").asInt());
+                Message message = new Message();
+                message.from = 0;
+                message.to = id;
+                ask(replica, new AddRaftVoterRequestData().setClusterId(clusterId).setTimeoutMs(PATIENCE_MS)
+                    .setVoterId(added.id).setVoterDirectoryId(added.directoryId())
+                    .setListeners(added.endpoints().toAddVoterRequest()), message);
+            }
+            case "remove-voter" -> {
+                Message message = new Message();
+                message.from = 0;
+                message.to = id;
+                ask(replica, RaftUtil.removeVoterRequest(clusterId, ReplicaKey.of(
+                    command.path("voter").asInt(), new Uuid(command.path("voter").asInt(), command.path("directory").asInt()))),
+                    message);
+            }
+            default -> throw new IllegalArgumentException("unknown command: " + command);
+        }
+        return id;
+    }
+
+    private void report(int id, ObjectNode answer) throws Exception {
+        ObjectNode states = answer.putObject("states");
+        for (Replica replica : replicas.values()) {
+            if (id < 0 || replica.id == id) {
+                states.set(Integer.toString(replica.id), replica.state());
+            }
+        }
+        ArrayNode sent = answer.putArray("sent");
+        for (Message message : news) {
+            sent.add(described(message));
+        }
+        news.clear();
+        stale(answer.putArray("stale"));
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        PrintStream out = new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), false, StandardCharsets.UTF_8);
+        System.setOut(System.err);
+        LockstepDriver driver = new LockstepDriver();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            ObjectNode answer = JSON.createObjectNode();
+            try {
+                int id = driver.handle(JSON.readTree(line));
+                driver.report(id, answer);
+            } catch (Throwable error) {
+                answer.put("error", error.toString());
+                ArrayNode trace = answer.putArray("trace");
+                for (StackTraceElement element : error.getStackTrace()) {
+                    trace.add(element.toString());
+                }
+            }
+            out.println(JSON.writeValueAsString(answer));
+            out.flush();
+        }
+    }
+}

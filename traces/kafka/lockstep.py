@@ -1,0 +1,191 @@
+"""One walk on both sides: a step of the model, the same step of Kafka, and what differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.messages import FetchRequest
+from kraftcheck.spec import Record, State
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
+from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
+from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of
+
+Choose = Callable[[list[Transition]], Transition | None]
+"""Picks the next step of a walk among those that can be driven; None ends the walk."""
+
+
+class LockstepVerdict(StrEnum):
+    """How a walk ended; the more severe comes later."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    FAILS = "fails"
+    VIOLATES = "violates"
+
+
+class Taken(NamedTuple):
+    """A step of a walk: the action, who took it, and on which message."""
+
+    action: str
+    actor: object
+    message: Record | None
+
+
+class Finding(NamedTuple):
+    """Where model and Kafka part, or Kafka breaks a property.
+
+    Attributes
+    ----------
+    verdict
+        What it is.
+    step
+        The number of the step; the first is 1.
+    taken
+        The step.
+    differences
+        What differs, where something does.
+    violated
+        Names of the properties that Kafka's own states break.
+    problem
+        What Kafka threw, and where.
+    """
+
+    verdict: LockstepVerdict
+    step: int
+    taken: Taken | None
+    differences: tuple[FieldDifference, ...] = ()
+    violated: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Lockstep:
+    """Walks on both sides.
+
+    Parameters
+    ----------
+    driver
+        The Java process.
+    protocol
+        The model, with its constants.
+    go_on
+        Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
+    """
+
+    def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
+        self.semantics = Semantics(protocol)
+        self.protocol = protocol
+        self.driver = driver
+        self.go_on = go_on
+        self.taken: Counter[str] = Counter()
+        self.steps = 0
+        found = protocol.properties.values()
+        self._of_states = [prop for prop in found if prop.kind == "invariant"]
+        self._of_steps = [prop for prop in found if prop.kind == "step_invariant"]
+
+    def walk(self, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
+        """Walk until the end, a difference or a violation.
+
+        Parameters
+        ----------
+        choose
+            Picks the steps.
+        depth
+            The most steps.
+
+        Returns
+        -------
+        tuple
+            The steps taken, and what was found on the way; several where it goes on after a difference.
+        """
+        self.cluster = cluster = KafkaCluster(self.driver, self.protocol)
+        state = self.semantics.initial()[0]
+        walked: list[Taken] = []
+        findings: list[Finding] = []
+        known: set[str] = set()  # violated before
+        cluster.start()
+        differing = tuple(differences(state, cluster))
+        if differing:
+            return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
+        for number in range(1, depth + 1):
+            offered = [step for step in self.semantics.transitions(state) if command_of(step) is not None]
+            step = choose(offered)
+            if step is None:
+                break
+            taken = Taken(step.action, step.actor, step.message)
+            walked.append(taken)
+            try:
+                states, differing = self._take(state, step, offered)
+            except KafkaThrew as threw:
+                problem = f"{threw} ({threw.place})"
+                return walked, [*findings, Finding(LockstepVerdict.FAILS, number, taken, problem=problem)]
+            except NotUnderWay as missing:
+                differing = (FieldDifference(None, "message", str(missing), None),)
+                return walked, [*findings, Finding(LockstepVerdict.DIFFERS, number, taken, differing)]
+            self.steps += 1
+            if differing:
+                findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
+            violated = dict.fromkeys(name for pair in pairwise((state, *states)) for name in self._violated(*pair))
+            fresh = tuple(name for name in violated if name not in known)
+            if fresh:
+                findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, violated=fresh))
+                known.update(fresh)
+            if (fresh or differing) and not self.go_on:
+                break
+            state = states[-1]
+        return walked, findings
+
+    def _take(
+        self, state: State, step: Transition, offered: list[Transition]
+    ) -> tuple[tuple[State, ...], tuple[FieldDifference, ...]]:
+        """Take a step on both sides; return the states after it, the last being Kafka's, and what differs."""
+        command = command_of(step)
+        assert command is not None
+        command(self.cluster, state, step)
+        lost = list(self.cluster.stale_answers())
+        alike = [other for other in offered if other[:3] == step[:3] and other is not step]
+        for candidate in (step, *alike):
+            target = self._without(candidate.target, lost)
+            if not any(differences(target, self.cluster)):
+                self.taken[step.action] += 1
+                return (target,), ()
+        for candidate in (step, *alike):
+            for action, final in self._urgent(state, candidate):
+                target = self._without(final, lost)
+                if not any(differences(target, self.cluster)):
+                    self.taken[f"{step.action}, {action} at once"] += 1
+                    return (candidate.target, target), ()
+        target = self._without(step.target, lost)
+        return (adopted(target, self.cluster),), tuple(differences(target, self.cluster))
+
+    def _urgent(self, state: State, step: Transition) -> Iterator[tuple[str, State]]:
+        """Yield the states after a step and a timeout of the same replica, which Kafka takes within one poll.
+
+        The request that the model sends in between Kafka does not send.
+        """
+        between = messages_of(step.target) - messages_of(state)
+        unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
+        for second in self.semantics.transitions(step.target):
+            if second.actor == step.actor and second.action in TIMEOUTS:
+                yield second.action, self._without(second.target, unsent)
+
+    @staticmethod
+    def _without(state: State, messages: list[Record]) -> State:
+        for message in messages:
+            state = without(state, message)
+        return state
+
+    def _violated(self, before: State, after: State) -> Iterator[str]:
+        """Yield the properties that do not hold in a state, or over the step to it."""
+        for prop in self._of_states:
+            if not self.semantics.holds(prop, after):
+                yield prop.name
+        for prop in self._of_steps:
+            if not self.semantics.holds_over(prop, before, after):
+                yield prop.name

@@ -1,0 +1,286 @@
+"""Kafka's messages as messages of the model: one function for each kind of request and answer."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.messages import (
+    AddVoterRequest,
+    AdminResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from kraftcheck.kraft_model.quorum.records import Error, Key, Nil, Operation, Position, Voter
+from kraftcheck.spec import ModelValue, Record, ordered
+from kraftcheck.traces.kafka.logs import Json, LogBook
+
+FIRST_PORT = 9990
+"""The port of endpoint 0; as in the driver."""
+
+ERRORS = {
+    0: Error.NONE,
+    6: Error.NOT_LEADER_OR_FOLLOWER,
+    7: Error.REQUEST_TIMED_OUT,
+    35: Error.UNSUPPORTED_VERSION,
+    42: Error.INVALID_REQUEST,
+    74: Error.FENCED_LEADER_EPOCH,
+    75: Error.UNKNOWN_LEADER_EPOCH,
+    95: Error.INVALID_UPDATE_VERSION,
+    98: Error.SNAPSHOT_NOT_FOUND,
+    104: Error.INCONSISTENT_CLUSTER_ID,
+    125: Error.INVALID_VOTER_KEY,
+    126: Error.DUPLICATE_VOTER,
+    127: Error.VOTER_NOT_FOUND,
+}
+"""Kafka's error codes, as far as the model has them."""
+
+
+class Unknown(Record):
+    """A message of Kafka's that the model has no form for."""
+
+    api: str
+    text: str
+    source: ModelValue
+    dest: ModelValue
+
+
+def directory_of(text: str) -> int:
+    """Return the number of a directory id, which is the lower half of its UUID."""
+    return int.from_bytes(base64.urlsafe_b64decode(text + "==")[8:], "big")
+
+
+def canonical(message: Record) -> Record:
+    """Return a message without what Kafka leaves to chance: the order of candidates that have fetched equally far."""
+    if isinstance(message, EndQuorumEpochRequest):
+        return message.but(preferred=tuple(ordered(message.preferred)))
+    return message
+
+
+class MessageReader:
+    """Reads Kafka's messages.
+
+    Parameters
+    ----------
+    hosts
+        The model's hosts, by Kafka's id; the administrator is 0.
+    book
+        The logs: offsets in a message are those of its sender's log.
+    epochs
+        The epoch of each replica, by Kafka's id.
+    """
+
+    def __init__(self, hosts: Mapping[int, ModelValue], book: LogBook, epochs: Callable[[int], int]) -> None:
+        self._hosts = hosts
+        self._book = book
+        self._epochs = epochs
+
+    def read(self, found: Json, request: Record | None) -> Record:
+        """Return a message as the model has it.
+
+        Parameters
+        ----------
+        found
+            What the driver says of it.
+        request
+            For an answer, the request as the model has it; None where an administrator asked.
+        """
+        name = f"_{found['api'].lower()}_{'response' if found['answer'] else 'request'}"
+        source, dest = self._hosts[found["from"]], self._hosts[found["to"]]
+        read = getattr(self, name, None)
+        message = None if read is None else read(found, request, source, dest)
+        if message is None:
+            return Unknown(found["api"], str(found["data"]), source, dest)
+        return canonical(message)
+
+    def _leader(self, node: int) -> ModelValue | Nil:
+        return self._hosts[node] if node >= 0 else Nil.NIL
+
+    def _key(self, node: int, directory: str) -> Key:
+        return Key(self._hosts[node], directory_of(directory))
+
+    def _count(self, found: Json, offset: int) -> int:
+        return self._book.of(found["from"]).count(offset)
+
+    # Elections
+
+    def _vote_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        data, part = found["data"], partition(found["data"])
+        return VoteRequest(
+            part["replicaEpoch"], part["preVote"], self._key(part["replicaId"], part["replicaDirectoryId"]),
+            self._key(data["voterId"], part["voterDirectoryId"]), part["lastOffsetEpoch"],
+            self._count(found, part["lastOffset"]), source, dest,
+        )  # fmt: skip
+
+    def _vote_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
+        part = partition(found["data"])
+        if part is None:
+            return None
+        return VoteResponse(
+            part["leaderEpoch"], self._leader(part["leaderId"]), part["voteGranted"], error(part), request.pre_vote,
+            request.voter, request.epoch, source, dest,
+        )  # fmt: skip
+
+    def _begin_quorum_epoch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        data, part = found["data"], partition(found["data"])
+        voter = self._key(data["voterId"], part["voterDirectoryId"])
+        return BeginQuorumEpochRequest(part["leaderEpoch"], voter, source, dest)
+
+    def _begin_quorum_epoch_response(
+        self, found: Json, request: Any, source: ModelValue, dest: ModelValue
+    ) -> Record | None:
+        return self._acknowledgement(BeginQuorumEpochResponse, found, request, source, dest)
+
+    def _end_quorum_epoch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        part = partition(found["data"])
+        preferred = [self._key(c["candidateId"], c["candidateDirectoryId"]) for c in part["preferredCandidates"]]
+        return EndQuorumEpochRequest(part["leaderEpoch"], tuple(preferred), source, dest)
+
+    def _end_quorum_epoch_response(
+        self, found: Json, request: Any, source: ModelValue, dest: ModelValue
+    ) -> Record | None:
+        return self._acknowledgement(EndQuorumEpochResponse, found, request, source, dest)
+
+    def _acknowledgement(
+        self, kind: Any, found: Json, request: Any, source: ModelValue, dest: ModelValue
+    ) -> Record | None:
+        part = partition(found["data"])
+        if part is None:
+            return None
+        answer: Record = kind(
+            part["leaderEpoch"], self._leader(part["leaderId"]), error(part), request.epoch, source, dest
+        )
+        return answer
+
+    # Replication
+
+    def _fetch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        part = partition(found["data"])
+        offset, directory = self._count(found, part["fetchOffset"]), directory_of(part["replicaDirectoryId"])
+        return FetchRequest(part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest)
+
+    def _fetch_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
+        if not found["data"]["responses"]:
+            return None
+        part = found["data"]["responses"][0]["partitions"][0]
+        leader = part.get("currentLeader", {"leaderId": -1, "leaderEpoch": -1})
+        diverging, snapshot = part.get("divergingEpoch"), part.get("snapshotId")
+        parting: Position | Nil = Nil.NIL
+        if diverging is not None and diverging["epoch"] >= 0:
+            parting = Position(self._count(found, diverging["endOffset"]), diverging["epoch"])
+        has_snapshot = snapshot is not None and snapshot["endOffset"] >= 0
+        return FetchResponse(
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), error(part),
+            self._count(found, part["highWatermark"]), tuple(map(self._book.batch, found["batches"])), parting,
+            self._position(snapshot) if has_snapshot else Nil.NIL, request, source, dest,
+        )  # fmt: skip
+
+    def _position(self, snapshot: Json) -> Position:
+        return Position(len(self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches), snapshot["epoch"])
+
+    def _fetch_snapshot_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        part = partition(found["data"])
+        snapshot, directory = self._position(part["snapshotId"]), directory_of(part["replicaDirectoryId"])
+        return FetchSnapshotRequest(part["currentLeaderEpoch"], snapshot, directory, source, dest)
+
+    def _fetch_snapshot_response(
+        self, found: Json, request: Any, source: ModelValue, dest: ModelValue
+    ) -> Record | None:
+        part = partition(found["data"])
+        if part is None:
+            return None
+        leader, problem, snapshot = part["currentLeader"], error(part), part["snapshotId"]
+        content = self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches if problem is Error.NONE else ()
+        return FetchSnapshotResponse(
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), problem, content, request, source, dest
+        )
+
+    # Voter changes
+
+    def _api_versions_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        return ApiVersionsRequest(self._epochs(found["from"]), source, dest)
+
+    def _api_versions_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record:
+        (feature,) = found["data"]["supportedFeatures"]
+        return ApiVersionsResponse(feature["maxVersion"], request.of, source, dest)
+
+    def _add_raft_voter_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        data = found["data"]
+        key = self._key(data["voterId"], data["voterDirectoryId"])
+        return AddVoterRequest(Voter(key, data["listeners"][0]["port"] - FIRST_PORT), source, dest)
+
+    def _remove_raft_voter_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        data = found["data"]
+        return RemoveVoterRequest(self._key(data["voterId"], data["voterDirectoryId"]), source, dest)
+
+    def _update_raft_voter_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        data = found["data"]
+        voter = Voter(
+            self._key(data["voterId"], data["voterDirectoryId"]), data["listeners"][0]["port"] - FIRST_PORT
+        )
+        version = data["kRaftVersionFeature"]["maxSupportedVersion"]
+        return UpdateVoterRequest(data["currentLeaderEpoch"], voter, version, source, dest)
+
+    def _add_raft_voter_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        return AdminResponse(Operation.ADD_VOTER, error(found["data"]), source, dest)
+
+    def _remove_raft_voter_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        return AdminResponse(Operation.REMOVE_VOTER, error(found["data"]), source, dest)
+
+    def _update_raft_voter_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record:
+        data = found["data"]
+        leader = data.get("currentLeader", {"leaderId": -1, "leaderEpoch": 0})
+        return UpdateVoterResponse(
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), error(data), request.epoch, source, dest
+        )
+
+
+def partition(data: Json) -> Any:
+    """Return the one partition that a request or an answer is about; None where an answer has none."""
+    topics = data.get("topics")
+    return topics[0]["partitions"][0] if topics and topics[0]["partitions"] else None
+
+
+def error(data: Json) -> Error:
+    """Return the error of an answer.
+
+    Raises
+    ------
+    KeyError
+        The model has none of this code.
+    """
+    return ERRORS[data["errorCode"]]
+
+
+def is_silent(found: Json, *, plain_answers: bool, bootstrap: bool) -> bool:
+    """Return whether the model leaves a message out.
+
+    It has no answers to BeginQuorumEpoch and EndQuorumEpoch that carry no error, and none to administrators, unless
+    `plain_answers`; and no fetches from bootstrap servers where it has no such servers.
+    """
+    if found["answer"]:
+        if plain_answers:
+            return False
+        part = partition(found["data"])
+        if found["api"] in ("BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"):
+            return part is not None and part["errorCode"] == 0
+        return bool(found["to"] == 0)
+    return bool(found["bootstrap"] and not bootstrap)
+
+
+__all__ = ["ADMIN", "MessageReader", "Unknown", "canonical", "is_silent"]

@@ -1,0 +1,74 @@
+"""Makes a walk shorter: steps are left out as long as the same thing is found (delta debugging).
+
+Source: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kraftcheck.traces.kafka.lockstep import Finding, Lockstep, LockstepVerdict
+from kraftcheck.traces.kafka.walks import GivenWalk, Step
+
+Sign = tuple[Any, ...]
+
+
+def sign_of(finding: Finding) -> Sign:
+    """Return what two findings share that show the same thing: not where they are, but what differs."""
+    action = None if finding.taken is None else finding.taken.action
+    if finding.verdict is LockstepVerdict.VIOLATES:
+        return finding.verdict, frozenset(finding.violated)
+    fields = frozenset((found.field, found.where is None) for found in finding.differences)
+    return finding.verdict, action, fields, finding.problem.partition(":")[0]
+
+
+def shrink(
+    lockstep: Lockstep, steps: list[Step], wanted: Sign, report: Callable[[int], None] | None = None
+) -> list[Step]:
+    """Return a walk that shows the same, from which no piece can be left out.
+
+    Parameters
+    ----------
+    lockstep
+        Both sides.
+    steps
+        A walk that shows it.
+    wanted
+        What it shows.
+    report
+        Called with the number of steps, whenever there are fewer.
+
+    Returns
+    -------
+    list
+        The steps, up to the one that shows it.
+    """
+    best = _shown(lockstep, steps, wanted)
+    if best is None:
+        return steps
+    size = max(1, len(best) // 2)
+    while True:
+        shorter = None
+        for first in range(0, len(best), size):
+            tried = _shown(lockstep, best[:first] + best[first + size :], wanted)
+            if tried is not None and len(tried) < len(best):
+                shorter = tried
+                break
+        if shorter is not None:
+            best = shorter
+            size = min(size, max(1, len(best) // 2))
+            if report is not None:
+                report(len(best))
+        elif size == 1:
+            return best
+        else:
+            size = max(1, size // 2)
+
+
+def _shown(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> list[Step] | None:
+    """Return the steps that were taken up to what is wanted, or None where it is not shown."""
+    given = GivenWalk(steps, skips=True)
+    _, findings = lockstep.walk(given, len(steps))
+    shown = [finding.step for finding in findings if sign_of(finding) == wanted]
+    return given.kept[: shown[0]] if shown else None

@@ -1,0 +1,99 @@
+"""Which command makes Kafka take a step of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftcheck.kraft_model.quorum.records import Nil, Voters
+from kraftcheck.kraft_model.quorum.state import Change
+from kraftcheck.spec import State
+from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.traces.kafka.cluster import KafkaCluster, number_of
+from kraftcheck.traces.kafka.messages import canonical
+
+Command = Callable[[KafkaCluster, State, Transition], None]
+
+TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
+"""Steps that a replica takes when the timer of its state expires; Kafka may take one within another step."""
+
+
+class NotUnderWay(Exception):  # noqa: N818 - what it is
+    """The model delivers a message that Kafka has not sent."""
+
+
+def _expire(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    cluster.do("expire", node=number_of(step.actor))
+
+
+def _append(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    cluster.do("append", node=number_of(step.actor), value=str(step.target.shared.appended))
+
+
+def _plainly(command: str) -> Command:
+    def do(cluster: KafkaCluster, _: State, step: Transition) -> None:
+        cluster.do(command, node=number_of(step.actor))
+
+    return do
+
+
+def _snapshot(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    offset, epoch = cluster.offset_of(step.actor, step.target.replicas[step.actor].start)
+    cluster.do("snapshot", node=number_of(step.actor), offset=offset, epoch=epoch)
+
+
+def _add_voter(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    change = step.target.replicas[step.actor].change
+    assert isinstance(change, Change)
+    assert not isinstance(change.voter, Nil)
+    cluster.do("add-voter", node=number_of(step.actor), voter=number_of(change.voter.key.id))
+
+
+def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    record = step.target.replicas[step.actor].log[-1].records[-1]
+    assert isinstance(record, Voters)
+    (gone,) = before.replicas[step.actor].voters - record.voters
+    voter, directory = number_of(gone.key.id), gone.key.directory
+    cluster.do("remove-voter", node=number_of(step.actor), voter=voter, directory=directory)
+
+
+def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    assert step.message is not None
+    number = cluster.find(canonical(step.message))
+    if number is None:
+        raise NotUnderWay(str(step.message))
+    cluster.drop(number)
+
+
+def _deliver(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    assert step.message is not None
+    number = cluster.find(canonical(step.message))
+    if number is None:
+        raise NotUnderWay(str(step.message))
+    cluster.deliver(number)
+
+
+COMMANDS: dict[str, Command] = {
+    **dict.fromkeys(TIMEOUTS, _expire),
+    "ClientAppend": _append,
+    "Resign": _plainly("resign"),
+    "Restart": _plainly("restart"),
+    "RestartLosingUnflushed": _plainly("power-loss"),
+    "LoseDisk": _plainly("lose-disk"),
+    "TakeSnapshot": _snapshot,
+    "AddVoter": _add_voter,
+    "RemoveVoter": _remove_voter,
+    "LoseMessage": _lose,
+}
+"""By action; what delivers a message needs no entry."""
+
+NOT_DRIVEN = {
+    "DuplicateMessage": "Kafka's channels are TCP connections: a request is not delivered twice",
+}
+"""Actions that Kafka cannot be made to take, and why."""
+
+
+def command_of(step: Transition) -> Command | None:
+    """Return what makes Kafka take a step; None where nothing does."""
+    if step.action in COMMANDS:
+        return COMMANDS[step.action]
+    return _deliver if step.message is not None and step.action not in NOT_DRIVEN else None

@@ -1,0 +1,149 @@
+"""Many walks on both sides: what was found, by kind, each with a walk that shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
+from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
+from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, steps_of, write_walk
+
+CONTINUATIONS = 25
+"""Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""
+
+
+class Kind(NamedTuple):
+    """Findings that show the same.
+
+    Attributes
+    ----------
+    first
+        The one that a shortest walk shows.
+    steps
+        That walk.
+    times
+        On how many walks it was found.
+    file
+        Where the walk was written to, if it was.
+    """
+
+    first: Finding
+    steps: tuple[Step, ...]
+    times: int
+    file: Path | None = None
+
+
+class Survey:
+    """Walks through one model, on both sides.
+
+    Parameters
+    ----------
+    driver
+        The Java process.
+    protocol
+        The model, with its constants.
+    about
+        The model, its variant and constants, and whether to go on after a difference.
+    report
+        Called after each walk.
+    """
+
+    def __init__(
+        self, driver: Driver, protocol: Quorum, about: WalkFile, report: Callable[[], object] | None = None
+    ) -> None:
+        self.about = about
+        self.walks = 0
+        self._lockstep = Lockstep(driver, protocol, go_on=about.go_on)
+        self._report = report
+        self._kinds: dict[Sign, Kind] = {}
+
+    @property
+    def steps(self) -> int:
+        """Steps taken on both sides."""
+        return self._lockstep.steps
+
+    @property
+    def taken(self) -> Counter[str]:
+        """How often each action was taken with the same effect on both sides."""
+        return self._lockstep.taken
+
+    def draw(self, walks: int, depth: int, seed: str) -> None:
+        """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it."""
+        for number in range(walks):
+            found = self._walk(RandomWalk(f"{seed}/{number}", self._lockstep.taken), depth)
+            for way in range(CONTINUATIONS if found and self.about.go_on else 0):
+                drawn = RandomWalk(f"{seed}/{number}/{way}", self._lockstep.taken)
+                self._walk(GivenWalk(found, then=drawn), len(found) + depth)
+
+    def take(self, steps: tuple[Step, ...]) -> None:
+        """Take given steps.
+
+        Raises
+        ------
+        InputError
+            One is not enabled.
+        """
+        self._walk(GivenWalk(steps), len(steps))
+
+    def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
+        """Make a walk; return its beginning up to what was not found before, or nothing."""
+        chosen: list[Step] = []
+
+        def noting(offered: list[Transition]) -> Transition | None:
+            transition = choose(offered)
+            if transition is not None:
+                chosen.append(next(step for step, known in steps_of(offered) if known is transition))
+            return transition
+
+        _, findings = self._lockstep.walk(noting, depth)
+        self.walks += 1
+        fresh = 0
+        for finding in findings:
+            sign = sign_of(finding)
+            known = self._kinds.get(sign)
+            if known is None:
+                fresh = finding.step
+            if known is None or finding.step < known.first.step:
+                known = Kind(finding, tuple(chosen[: finding.step]), 0 if known is None else known.times)
+            self._kinds[sign] = known._replace(times=known.times + 1)
+        if self._report is not None:
+            self._report()
+        return tuple(chosen[:fresh])
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield one finding of each kind."""
+        return (kind.first for kind in self._kinds.values())
+
+    def kinds(self) -> list[Kind]:
+        """Return what was found: violations first, then what was found most often."""
+        order = list(LockstepVerdict)
+        return sorted(self._kinds.values(), key=lambda kind: (-order.index(kind.first.verdict), -kind.times))
+
+    def write(self, folder: Path) -> list[Kind]:
+        """Make a shortest walk for each kind shorter, and write it to a file; return the kinds with these."""
+        folder.mkdir(parents=True, exist_ok=True)
+        written = []
+        for number, kind in enumerate(self.kinds(), start=1):
+            sign = sign_of(kind.first)
+            steps = tuple(shrink(self._lockstep, list(kind.steps), sign))
+            path = folder / f"{kind.first.verdict}-{number}.walk"
+            about = self.about._replace(steps=steps)
+            write_walk(path, about, [f"{kind.first.verdict}: {what}" for what in summary(kind.first)])
+            written.append(kind._replace(steps=steps, file=path))
+        return written
+
+
+def summary(finding: Finding) -> list[str]:
+    """Return what a finding is, in a line or several."""
+    if finding.violated:
+        return [f"violated: {', '.join(finding.violated)}"]
+    if finding.problem:
+        return [finding.problem]
+    action = "at the start" if finding.taken is None else f"after {finding.taken.action}"
+    return [f"{action}: {', '.join(sorted({found.field for found in finding.differences}))}"]
