@@ -72,7 +72,7 @@ class Bookkeeping:
         self._total = total
         self._began = time.monotonic()
 
-    def run(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
+    def result_of(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
         """Run a search; return its result.
 
         Parameters

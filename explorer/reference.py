@@ -89,7 +89,7 @@ class ReferenceSearch:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
-        return self._books.run(self._search)
+        return self._books.result_of(self._search)
 
     def _search(self) -> None:
         breadth_first = self.options.search == Search.BFS

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Search(StrEnum):
-    """Names of orders of search that every installation has."""
+    """Names of the search orders that every installation has.
+
+    `Options.search` takes any file of `explorer/tables/searches/` by its name; a new one needs no entry here.
+    """
 
     BFS = "bfs"
     DFS = "dfs"
@@ -62,7 +65,7 @@ class Options:
     Attributes
     ----------
     search
-        The name of the order in which states are visited.
+        The name of the search order.
     properties
         The invariants and step invariants to check.
     constraints, action_constraints

@@ -26,7 +26,7 @@ class Engine(NamedTuple):
     target
         Where it is: `module:function`, with `(Protocol, Options) -> Result`. It is imported when it is used.
     searches
-        The orders of search that it has.
+        The search orders that it has.
     options
         The command line's options that it has besides those that all have.
     """
@@ -65,7 +65,7 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     name
         The one that the user asks for, or None for the first that can do what is asked.
     search
-        The order of search.
+        The search order.
     options
         Options that not every engine has.
 
@@ -94,7 +94,7 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
 
 
 def searches() -> list[str]:
-    """Return the names of the orders of search that some engine has."""
+    """Return the names of the search orders that some engine has."""
     return sorted({name for engine in ENGINES.values() for name in engine.searches})
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
+from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, differences
 from kraftcheck.files import InUseError, lock_file, replacing
 from kraftcheck.spec.errors import InputError
 
@@ -43,7 +43,7 @@ class BatchFolder:
     OTHER: ClassVar[str]
     """What an error says of a folder with another identity."""
 
-    def __init__(self, path: Path, identity: Identity) -> None:
+    def __init__(self, path: Path, identity: SearchIdentity) -> None:
         self.path = path
         self.notes = path / self.NOTES
         try:
@@ -65,7 +65,7 @@ class BatchFolder:
             self._lock.close()
             raise
 
-    def _require(self, identity: Identity) -> None:
+    def _require(self, identity: SearchIdentity) -> None:
         path = self.notes / self.IDENTITY
         if not path.exists():
             write_note(path, identity)

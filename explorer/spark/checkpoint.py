@@ -9,12 +9,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
+from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace
 from kraftcheck.explorer.result import Options, Violation
 from kraftcheck.explorer.spark.journal import Journal
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
-from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.explorer.tables.checkpoints.traces import decode_trace, encode_trace
 from kraftcheck.spec.decoding import DecodingError, Lexicon
 from kraftcheck.spec.language.protocol import Protocol
 

@@ -23,8 +23,8 @@ from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.session import Cluster
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.expander import STUCK
-from kraftcheck.explorer.tables.python_checks import reason, split
+from kraftcheck.explorer.tables.kernel.codes import STUCK
+from kraftcheck.explorer.tables.locality import reason, split
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -89,7 +89,7 @@ class SparkSearch:
         self._interruption = Interruption(cluster.cancel)
         self.tasks = TaskExpander(protocol, options, CachedFolder(checkpoint.folder))
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
-        self.expander = self.tasks.tables
+        self.expander = self.tasks.table_expander
         learner = self.expander.learner
         self._assigner = IdAssigner(learner.interner.base)
         self._jobs = Jobs(protocol, options, cluster, self.tasks)
@@ -109,9 +109,9 @@ class SparkSearch:
             Where the user interrupts it; the exception has what was found until then.
         """
         with self._interruption:
-            return self._checker.run(self._run)
+            return self._checker.result_of(self._search_unless_cancelled)
 
-    def _run(self) -> None:
+    def _search_unless_cancelled(self) -> None:
         try:
             self._search()
         except InputError:
@@ -152,7 +152,7 @@ class SparkSearch:
         journal = self.journal
         journal.parts = self._jobs.partitions()
         self.shared.clear()
-        first = self._checker.begin()
+        first = self._checker.starting_rows()
         self.expander.identities(first)  # this learns the images under symmetry
         report = IdReport(self.ids)
         report.note(first)
@@ -168,7 +168,7 @@ class SparkSearch:
         self._save(finished=False)
 
     def _resume(self) -> None:
-        self._checker.begin()
+        self._checker.starting_rows()
         self.journal = self._checkpoint.restore(self._load, self.ids.lexicon)
         self._books.restore(self.journal.violations, self.journal.seconds)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, Kind
-from kraftcheck.explorer.tables.kernel.layout import grown
+from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.spec.decoding import Lexicon, decode

@@ -86,7 +86,7 @@ class IdReport:
     def _control(self, own: int) -> Definition:
         """Return the definition of a control row."""
         ids, interner = self._ids, self._ids.interner
-        row = interner.values_of_row(own)
+        row = interner.values_of_control_row(own)
         first, base = len(interner.bounds), interner.base
         numbers = row[:first]
         for i, value in enumerate(row[first:base]):

@@ -32,7 +32,7 @@ class TaskExpander:
 
     Attributes
     ----------
-    tables
+    table_expander
         The table engine's expander, of states with the ids of this process. Not it but the global ids heed a VIEW.
     ids
         The global ids that this process knows.
@@ -41,12 +41,12 @@ class TaskExpander:
     """
 
     def __init__(self, protocol: Protocol, options: Options, shared: SharedFolder) -> None:
-        self.tables = Expander.of(protocol, replace(options, view=None), 1)
+        self.table_expander = Expander.of(protocol, replace(options, view=None), 1)
         self.shared = shared
         starts = initial_states(Semantics(protocol), options.init)
-        self.tables.encode(starts)  # this lays out the columns
+        self.table_expander.encode(starts)  # this lays out the columns
         self.ids = GlobalIds(
-            self.tables.learner.interner,
+            self.table_expander.learner.interner,
             reachable_classes(protocol, starts),
             [*protocol.constant_values().values(), *starts],
             None if options.view is None else protocol.hidden(options.view),
@@ -68,9 +68,9 @@ class TaskExpander:
         violated
             Names of properties that need not be reported again.
         """
-        self.tables.restart(violated)
+        self.table_expander.restart(violated)
         self.events: dict[tuple[int, int], Definition] = {}
-        self._visited = VisitedSet(self.tables.threads)
+        self._visited = VisitedSet(self.table_expander.threads)
 
     def successors(self, states: States) -> Iterator[States]:
         """Yield the successors of states, with the ids of this process: each once, under symmetry one of its images."""
@@ -79,25 +79,25 @@ class TaskExpander:
             rows = self.ids.to_own(part)
             which = np.arange(len(rows), dtype=np.int64)
             while len(which):
-                rows, which = self.tables.expand(rows, which)
-                for index, kind, mask in self.tables.events():
+                rows, which = self.table_expander.expand(rows, which)
+                for index, kind, mask in self.table_expander.events():
                     event = Definition(Kind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
-                yield from self._visited.add(self.tables.found())
+                yield from self._visited.add(self.table_expander.found())
 
     def predecessor(self, states: States, target: States) -> Any:
         """Return the first of some states that leads to a state or an image of it, or None; all with global ids."""
         images = self._images(self.ids.to_own(target[None]))
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
-            found = self.tables.predecessor(self.ids.to_own(part), images)
+            found = self.table_expander.predecessor(self.ids.to_own(part), images)
             if found is not None:
                 return part[found]
         return None
 
     def _images(self, row: States) -> States:
         """Return the images of a state under the symmetry group, all with the ids of this process."""
-        if self.tables.learner.permutations == 1:
+        if self.table_expander.learner.permutations == 1:
             return row
-        self.tables.identities(row)  # this learns them
-        return self.tables.learner.interner.images_of_state(row[0])
+        self.table_expander.identities(row)  # this learns them
+        return self.table_expander.learner.interner.images_of_state(row[0])

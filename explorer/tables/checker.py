@@ -13,8 +13,9 @@ from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
-from kraftcheck.explorer.tables.expander import BAD_STEP, STUCK, Event, Expander
-from kraftcheck.explorer.tables.python_checks import PythonChecks, split
+from kraftcheck.explorer.tables.expander import Event, Expander
+from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
+from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -36,7 +37,7 @@ class Checker:
         What to check and where to stop.
     expander
         What expands the states.
-    visited
+    count_visited
         Returns how many states are in the visited set.
     tallies
         Returns how often each action fired, and how often it was called in Python; by default what the expander and
@@ -57,7 +58,7 @@ class Checker:
         protocol: Protocol,
         options: Options,
         expander: Expander,
-        visited: Callable[[], int],
+        count_visited: Callable[[], int],
         tallies: Callable[[], Tallies] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
@@ -67,10 +68,10 @@ class Checker:
         self._options = options
         self._expander = expander
         self._learner = expander.learner
-        self._visited = visited
+        self._count_visited = count_visited
         self._tallies = tallies or self._own_tallies
         self._growth = CallGrowth()
-        parts = split(options)
+        parts = expander.parts
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
             decode, identify = self._learner.decode_state, expander.identities
@@ -78,7 +79,7 @@ class Checker:
                 parts, options.action_constraints, self.semantics, decode, identify, self.books
             )
 
-    def run(self, search: Callable[[], None]) -> Result:
+    def result_of(self, search: Callable[[], None]) -> Result:
         """Run a search; return its result.
 
         Raises
@@ -87,11 +88,11 @@ class Checker:
             Where the user interrupts it; the exception has what was found until then.
         """
         try:
-            return self.books.run(partial(self._run, search), self._notes)
+            return self.books.result_of(partial(self._search_and_test_purity, search), self._notes)
         finally:
             self._expander.close()
 
-    def _run(self, search: Callable[[], None]) -> None:
+    def _search_and_test_purity(self, search: Callable[[], None]) -> None:
         with suppress(Stop):
             search()
         if self._learner.purity is not None:
@@ -104,7 +105,7 @@ class Checker:
         """The initial states."""
         return initial_states(self.semantics, self._options.init)
 
-    def begin(self) -> Rows:
+    def starting_rows(self) -> Rows:
         """Return the initial states within the constraints; `check_starts` checks them once they are counted."""
         self.initial_count = len(self.starts)
         rows = self._expander.encode(self.starts)
@@ -169,7 +170,7 @@ class Checker:
     @property
     def distinct(self) -> int:
         """Distinct states that are within the constraints."""
-        return self._visited() - (0 if self.python is None else self.python.beyond)
+        return self._count_visited() - (0 if self.python is None else self.python.beyond)
 
     def _totals(self) -> Totals:
         actions, calls = self._tallies()

@@ -1,17 +1,6 @@
 """The table engine: an explicit-state search whose hot path looks everything up in integer tables.
 
-The route of a state, always downwards:
-
-- `engine.py` picks the strategy, a module of `searches/`.
-- `searches/bfs.py` takes rows of states from `states/levels.py`, a batch at a time, and has them expanded.
-- `expander.py` divides the batch among its workers; each runs `kernel/expand.py`, which looks up the successors.
-- What the kernel does not find it notes. `kernel/resolving/` makes it from what is known; where that is not enough,
-  `learning/learner.py` calls the protocol's Python, once for each distinct input.
-- Successors, packed, go to `states/spilling.py`: to the visited set in memory (`states/visited.py`) or, where memory
-  is short, by way of candidates to the archive on disk (`states/archive.py`). It returns those that are new.
-- `checker.py` turns what the kernel noted of them into violations, `python_checks.py` evaluates non-local properties
-  on the new ones. Both report to `explorer/bookkeeping.py`, which makes the result.
-- The strategy appends the new states to the next level; now and then it has a snapshot saved by `checkpoints/`.
+`docs/design.md` follows one state through its modules: "The route of a state".
 """
 
 from __future__ import annotations
@@ -22,7 +11,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 OPTIONS = ("checkpoint", "resume", "memory")
-"""Those that not every order of search has."""
+"""Options that only some search orders have."""
 
 
 def explore(protocol: Protocol, options: Options) -> Result:
@@ -46,7 +35,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
     Interrupted
         Where the user interrupts it; the exception has what was found until then.
     InputError
-        For options that the order of search does not have, or a checkpoint that it cannot go on from.
+        For options that the search order does not have, or a checkpoint that it cannot go on from.
     ProtocolError
         Where the protocol breaks the language's contract.
     """

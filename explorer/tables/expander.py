@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import DEADLOCK, Options
-from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, find_predecessor
 from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.python_checks import split
+from kraftcheck.explorer.tables.locality import Parts, split
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, roomy_packing
-from kraftcheck.explorer.tables.states.successors import Found, Successors
+from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE, Found, Successors
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -34,8 +34,6 @@ Indices = NDArray[np.int64]
 
 BATCH = 1 << 15  # states that one worker expands between two looks at the clock
 SUCCESSORS = 1 << 10  # of one state, at first
-ROOM = 12  # successors a state for which the buffers have room, on the average
-STUCK, BAD_STATE, BAD_STEP = range(3)  # kinds of event
 
 
 class Event(NamedTuple):
@@ -46,7 +44,7 @@ class Event(NamedTuple):
     state
         The state's place among the rows that were expanded.
     kind
-        STUCK: it has no successor. BAD_STATE, BAD_STEP: a successor, or the step to it, violates properties.
+        One of `kernel.codes`: STUCK, BAD_STATE, BAD_STEP.
     mask
         Which properties: see `Expander.properties_in`.
     """
@@ -70,7 +68,7 @@ class Worker(WorkerArrays):
     def __init__(self, actions: int) -> None:
         super().__init__()
         self.fired = np.zeros(actions, np.int64)
-        self.stats = np.zeros(layout.STATS_SIZE, np.int64)
+        self.stats = np.zeros(codes.STATS_SIZE, np.int64)
         self.retry = np.zeros(BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
@@ -84,7 +82,7 @@ class Worker(WorkerArrays):
             self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
-        self.stats[[layout.S_RETRY, layout.S_MISSES, layout.S_CODE]] = 0
+        self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
 
     def make_room(self) -> None:
         """Make room for a state with more successors than any before."""
@@ -92,7 +90,7 @@ class Worker(WorkerArrays):
 
     def left_out(self) -> Indices:
         """Return which states the kernel could not expand, for want of something that is noted."""
-        retry: Indices = self.retry[: int(self.stats[layout.S_RETRY])].copy()
+        retry: Indices = self.retry[: int(self.stats[codes.S_RETRY])].copy()
         return retry
 
 
@@ -103,6 +101,8 @@ class Expander:
     ----------
     learner
         What is known of the protocol.
+    parts
+        The properties and constraints of the search, by how they are decided.
     workers
         Threads.
     deadlock
@@ -114,8 +114,9 @@ class Expander:
         How successors are packed.
     """
 
-    def __init__(self, learner: Learner, workers: int, *, deadlock: bool) -> None:
+    def __init__(self, learner: Learner, parts: Parts, workers: int, *, deadlock: bool) -> None:
         self.learner = learner
+        self.parts = parts
         self.threads = Threads(workers)
         self.pool = [Worker(len(learner.action_names)) for _ in range(workers)]
         self.packing = packing([1])
@@ -146,7 +147,7 @@ class Expander:
             options.symmetry,
             options.check_actions,
         )
-        return cls(learner, workers, deadlock=options.deadlock)
+        return cls(learner, parts, workers, deadlock=options.deadlock)
 
     @property
     def workers(self) -> int:
@@ -179,18 +180,18 @@ class Expander:
         worker = self.pool[0]
         images = np.zeros(rows.shape, np.int32)
         while True:
-            worker.stats[layout.S_MISSES] = 0
+            worker.stats[codes.S_MISSES] = 0
             if not identify_all(self.learner.tables, worker, rows, images):
                 return images
             self.learner.resolve([worker])
 
-    def packed(self, rows: Rows, fields: Packing) -> tuple[Words, Indices]:
+    def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
-        return self._packed(self.identities(rows), fields)
+        return self._packed(self.identities(rows), packing)
 
-    def _packed(self, identities: Rows, fields: Packing) -> tuple[Words, Indices]:
-        words, owner = np.zeros((len(identities), fields.words + 1), np.uint64), np.zeros(len(identities), np.int64)
-        pack_all(self.learner.tables, fields, self.widened(identities), words, owner)
+    def _packed(self, identities: Rows, packing: Packing) -> tuple[Words, Indices]:
+        words, owner = np.zeros((len(identities), packing.words + 1), np.uint64), np.zeros(len(identities), np.int64)
+        pack_all(self.learner.tables, packing, self.widened(identities), words, owner)
         return words, owner
 
     # Successors
@@ -208,12 +209,12 @@ class Expander:
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
                 worker.begin(rows, len(part))
-                room = max(len(worker.succ) + 1, len(part) * ROOM // PARTITIONS + 64)
+                room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words + 1)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
             for worker, part in zip(workers, parts, strict=True):
-                left = part[worker.stats[layout.S_DONE] :] if worker.stats[layout.S_CODE] else part[:0]
-                if worker.stats[layout.S_CODE] == layout.MANY_SUCCESSORS:
+                left = part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0]
+                if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                     worker.make_room()
                 if len(left):
                     rest.append(left)
@@ -268,21 +269,21 @@ class Expander:
         """Return what the kernel noted since the last call, in the order of the states."""
         noted: list[Event] = []
         for worker in self.pool:
-            noted += [Event(*event) for event in worker.events[: worker.stats[layout.S_EVENTS]].tolist()]
-            worker.stats[layout.S_EVENTS] = 0
+            noted += [Event(*event) for event in worker.events[: worker.stats[codes.S_EVENTS]].tolist()]
+            worker.stats[codes.S_EVENTS] = 0
         return sorted(noted)
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
         """Return the properties that an event says are violated."""
-        return self.learner.properties_in(mask, over_steps=kind == BAD_STEP)
+        return self.learner.properties_in(mask, over_steps=kind == codes.BAD_STEP)
 
     def ignore(self, violated: Iterable[str]) -> None:
         """Note no event for these properties, by name, nor for a deadlock if that is among them."""
         names = set(violated)
         for worker in self.pool:
-            worker.stats[layout.S_SEEN] = self.learner.mask_of(names, over_steps=False)
-            worker.stats[layout.S_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
-            worker.stats[layout.S_DEADLOCK] = int(DEADLOCK in names)
+            worker.stats[codes.S_SEEN] = self.learner.mask_of(names, over_steps=False)
+            worker.stats[codes.S_STEP_SEEN] = self.learner.mask_of(names, over_steps=True)
+            worker.stats[codes.S_DEADLOCK] = int(DEADLOCK in names)
 
     def restart(self, violated: Iterable[str] = ()) -> None:
         """Forget what was found, counted and noted; note no event for what is known to be violated."""
@@ -303,7 +304,7 @@ class Expander:
             known = [index for index in found if index >= 0]
             if known:
                 return int(which[min(known)])
-            if worker.stats[layout.S_CODE] == layout.MANY_SUCCESSORS:
+            if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                 worker.make_room()
             which = which[worker.left_out()]
             self.learner.resolve([worker])

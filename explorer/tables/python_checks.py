@@ -1,78 +1,24 @@
 """Evaluates non-local properties and constraints in Python, on each new state.
 
-The tables decide the local ones: those that read replicas, projections of them and shared fields, or one message alone.
-What reads a whole state, a message together with something else, or whole inboxes has nearly as many inputs as there
-are states.
+Which these are is decided in `locality.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
-from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.kernel.layout import MOST_PROPERTIES
+from kraftcheck.explorer.tables.locality import Parts, reason
+from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
-
-Rows = NDArray[np.int32]
-
-
-class Parts(NamedTuple):
-    """The properties and constraints of a search, by how they are decided.
-
-    Attributes
-    ----------
-    properties, constraints
-        By a control row.
-    about_messages
-        Invariants of one message alone.
-    non_local, non_local_constraints
-        By Python, on each new state.
-    """
-
-    properties: tuple[Property, ...]
-    constraints: tuple[Property, ...]
-    about_messages: tuple[Property, ...]
-    non_local: tuple[Property, ...]
-    non_local_constraints: tuple[Property, ...]
-
-
-def split(options: Options) -> Parts:
-    """Divide the properties and constraints of a search by how they are decided."""
-    about_states = [p for p in options.properties if not p.over_steps]
-    room = MOST_PROPERTIES - 1  # Python evaluates those for which there is none
-    constraints = [c for c in options.constraints if reason(c) is None][:room]
-    local = [p for p in about_states if reason(p) is None and p.asks != ("message",)][: room - len(constraints)]
-    messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
-    return Parts(
-        tuple(local),
-        tuple(constraints),
-        tuple(messages),
-        tuple(p for p in about_states if p not in local and p not in messages),
-        tuple(c for c in options.constraints if c not in constraints),
-    )
-
-
-def reason(prop: Property) -> str | None:
-    """Return what a property reads that makes it non-local; None where it is local."""
-    if "state" in prop.asks:
-        return "whole states"
-    if any(read.of_inbox for read in prop.reads):
-        return "whole inboxes"
-    if "message" in prop.asks:
-        others = [name for name in prop.asks if name != "message"]
-        if others:
-            return f"messages together with {', '.join(others)}"
-        return "every message" if prop.kind == "constraint" else None
-    return None
 
 
 class PythonChecks:

@@ -20,12 +20,12 @@ from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.kernel.layout import MANY_SUCCESSORS, S_CODE
+from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, S_CODE
 from kraftcheck.explorer.tables.kernel.random_walk import (
     GOING,
+    NO_SUCCESSOR,
     STATE_BITS,
     STEP_BITS,
-    STUCK,
     WalkArrays,
     draw_seeds,
     walk_on,
@@ -197,7 +197,7 @@ class RandomWalks:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
-        return self._incomplete(self.checker.run(self._search))
+        return self._incomplete(self.checker.result_of(self._search))
 
     def more(self, plan: Plan) -> Result:
         """Make further walks, with one worker, once others were made; return what was found on these alone."""
@@ -206,7 +206,7 @@ class RandomWalks:
         for worker in self.expander.pool:
             worker.fired[:] = 0
         self.checker.books.restart()
-        return self._incomplete(self.checker.books.run(self._make))
+        return self._incomplete(self.checker.books.result_of(self._make))
 
     def _incomplete(self, result: Result) -> Result:
         result.complete = False  # a simulation has not seen everything
@@ -219,7 +219,7 @@ class RandomWalks:
 
     def begin(self) -> None:
         """Make ready to walk."""
-        self._first_rows = self.checker.begin()
+        self._first_rows = self.checker.starting_rows()
         self.checker.initial_count = 0
         self.checker.books.result.runs = 0
         self._fingerprints = Fingerprints(self.learner)
@@ -262,7 +262,7 @@ class RandomWalks:
     def _again(self, walks: Walks, first: int) -> None:
         """Begin those walks anew that have ended too early."""
         least = self.plan.least
-        for w in np.flatnonzero((walks.status >= STUCK) & (walks.length < least)).tolist():
+        for w in np.flatnonzero((walks.status >= NO_SUCCESSOR) & (walks.length < least)).tolist():
             if self._findings(walks, w):
                 continue
             if walks.tries[w] >= MOST_TRIES:
@@ -343,7 +343,7 @@ class RandomWalks:
             for place, row in enumerate(walks.rows(w, length)):
                 for name in self.checker.python.violated_by(row):
                     found.setdefault(name, place)
-        if walks.status[w] == STUCK and self.options.deadlock:
+        if walks.status[w] == NO_SUCCESSOR and self.options.deadlock:
             found[DEADLOCK] = length - 1
         return dict(sorted(found.items(), key=lambda item: item[1]))
 

@@ -1,4 +1,4 @@
-"""What an order of search tells of itself."""
+"""What a search order tells of itself: see `searches/`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Strategy(NamedTuple):
     search
         Runs a search in this order.
     options
-        Options that not every order has, and this one does.
+        Those of the options that only some search orders have which this one has.
     """
 
     title: str

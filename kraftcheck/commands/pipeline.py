@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
+from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting import replay

@@ -18,7 +18,7 @@ LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit"
 
 
 def header(job: Job, how: str = "") -> Iterator[Line]:
-    """Yield the lines that say what is checked, and how: by default in which order of search."""
+    """Yield the lines that say what is checked, and how: by default in which search order."""
     protocol, options = job.protocol, job.options
     variant = f" ({protocol.variant})" if protocol.variant else ""
     yield [

@@ -55,7 +55,7 @@ class Watched(BreadthFirst):
         self.visited._insert, self.visited.settle = counted_insert, counted_settle  # type: ignore[method-assign]
 
     def _pause(self) -> None:
-        self.most_visited = max(self.most_visited, self.visited.memory.nbytes)
+        self.most_visited = max(self.most_visited, self.visited.in_memory.nbytes)
         self.most_rows = max(self.most_rows, self.levels.nbytes, self.visited.candidates.nbytes)
         super()._pause()
 

@@ -1,4 +1,4 @@
-"""The orders of search are found by their folder."""
+"""The search orders are found by their folder."""
 
 from __future__ import annotations
 
@@ -32,3 +32,11 @@ def test_one_more_file_is_one_more_order(tmp_path: Path, monkeypatch: pytest.Mon
     assert "another" in searches.names()
     result = explore(bound("counts/two-voters").protocol, Options(search="another", deadlock=False))
     assert result.distinct_states == expected()["two-voters"]["distinct_states"]
+
+
+def test_a_name_has_dashes_and_helpers_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "yet_another.py").write_text(ANOTHER)
+    (tmp_path / "_helper.py").write_text("")
+    monkeypatch.setattr(searches, "__path__", [*searches.__path__, str(tmp_path)])
+    assert set(searches.names()) == {*Search, "yet-another"}
+    assert searches.find("yet-another").title == "search of another order"

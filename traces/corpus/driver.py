@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Options, Result, Verdict, Violation
 from kraftcheck.explorer.spark.description import as_text, describe
-from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, identity_of_search
 from kraftcheck.explorer.tables.random_walks import Plan, check_plan, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -34,7 +34,7 @@ TASKS_A_CORE = 4
 _TASK = "kraftcheck.traces.corpus.tasks:make_walks"
 
 
-def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> Identity:
+def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> SearchIdentity:
     """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
     whole = identity_of_search(protocol, options)
     names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")

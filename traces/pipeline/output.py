@@ -19,7 +19,7 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.explorer.tables.checkpoints.search_identity import Identity
+from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder, read_note, write_note
 from kraftcheck.traces.pipeline.rows import COLUMNS
@@ -100,7 +100,7 @@ class PipelineFolder(BatchFolder):
 
     IDENTITY, OTHER = "pipeline.json", "it belongs to another run (choose another folder)"
 
-    def __init__(self, path: Path, identity: Identity) -> None:
+    def __init__(self, path: Path, identity: SearchIdentity) -> None:
         super().__init__(path, {"format": FORMAT, **identity})
 
     def clean_up(self) -> None:

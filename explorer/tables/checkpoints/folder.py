@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO
 
+from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, differences
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.checkpoints.search_identity import Identity, differences
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
 from kraftcheck.files import InUseError, lock_file, replacing
 from kraftcheck.spec.errors import InputError
@@ -71,7 +71,7 @@ class Checkpoint:
         way round; where the checkpoint is damaged, or another search's.
     """
 
-    def __init__(self, folder: Path, identity: Identity, *, resume: bool, names: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, identity: SearchIdentity, *, resume: bool, names: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.identity = identity
         self._names = names

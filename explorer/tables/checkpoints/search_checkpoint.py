@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
+from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, value_of
 from kraftcheck.explorer.result import Options, Violation
 from kraftcheck.explorer.tables.checkpoints.folder import STATES, Checkpoint
 from kraftcheck.explorer.tables.checkpoints.interned_values import FILES, InternedValues
-from kraftcheck.explorer.tables.checkpoints.search_identity import identity_of_search
-from kraftcheck.explorer.tables.checkpoints.traces import decode_trace, encode_trace, value_of
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
 from kraftcheck.explorer.tables.states.levels import ID_BYTES

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISSING, S_EVENTS, STATS_SIZE
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, home_of, insert, locate, read_entry
-from kraftcheck.explorer.tables.kernel.layout import M_PERMUTATIONS, MISSING, S_DONE, S_EVENTS, STATS_SIZE
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
@@ -17,6 +17,7 @@ from kraftcheck.explorer.tables.kernel.worker import is_kept, note_deadlock
 
 MAX_PLACE = 65_534
 S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # where the last state's successors begin, and its depth
+S_CUT_OFF = STATS_SIZE - 3  # whether the limit of depth cut something off
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
@@ -61,7 +62,7 @@ def descend(
             path[depth, c] = stack.states[top - 1, c]
         if limit > 0:
             if depth >= limit:
-                stats[S_DONE] = 1  # something was cut off
+                stats[S_CUT_OFF] = 1
                 top -= 1
                 continue
             identify(t, worker, path, depth, 0, image, packing, words)

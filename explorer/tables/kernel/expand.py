@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
@@ -28,7 +28,7 @@ def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
         return row
     found = find(t.changed, (row << 24) | delta)
     if found == MISSING:
-        miss(worker, layout.MISS_CHANGED, row, delta, 0, 0)
+        miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
     return found
 
 
@@ -37,7 +37,7 @@ def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after an operation; REFUSED or MISSING."""
     found = find(t.operated, (inbox << 24) | op)
     if found == MISSING:
-        miss(worker, layout.MISS_OPERATED, inbox, op, 0, 0)
+        miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
     return found
 
 
@@ -51,24 +51,24 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
-    target = row & layout.ROW_MASK
-    succ[n, 0] = t.outcomes[outcome, layout.ACTION]
-    succ[n, 1] = row >> layout.FLAG_SHIFT
+    target = row & codes.ROW_MASK
+    succ[n, 0] = t.outcomes[outcome, codes.ACTION]
+    succ[n, 1] = row >> codes.FLAG_SHIFT
     succ[n, 2] = target
     for c in range(1, states.shape[1]):
         succ[n, 2 + c] = states[at, c]
     if inbox >= 0:
         succ[n, 3 + slot] = inbox
-    first = t.outcomes[outcome, layout.FIRST]
-    for k in range(first, first + t.outcomes[outcome, layout.COUNT]):
+    first = t.outcomes[outcome, codes.FIRST]
+    for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
         op = np.int64(t.outcome_operations[k])
         place = 3 + t.operations[op, 0]
         after = find_operated(t, worker, np.int64(succ[n, place]), op)
         if after < 0:
             return n
         succ[n, place] = after
-    if not t.row_info[target, layout.R_FLAGS] & layout.JUDGED:
-        miss(worker, layout.MISS_JUDGED, target, 0, 0, 0)
+    if not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
+        miss(worker, codes.MISS_JUDGED, target, 0, 0, 0)
         return n
     return n + 1
 
@@ -76,10 +76,10 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any
 @inlined
 def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
     """Write the successor of an outcome whose next control row is still to be found; `rest`: see `expand_inbox`."""
-    goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, layout.DELTA]))
+    goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.DELTA]))
     if goal < 0:
         return n
-    inbox = rest if t.outcomes[outcome, layout.CONSUMES] else np.int64(-1)
+    inbox = rest if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
     return emit(t, worker, at, n, outcome, goal, slot, inbox)
 
 
@@ -89,11 +89,11 @@ def follow_trie(
 ) -> Any:
     """Write the successors of all outcomes that a trie leads to."""
     leaf = walk(t, node, row, local, np.int64(0), worker.states, at)
-    if leaf < 0 or t.nodes[leaf, layout.KIND] != layout.LEAF:
-        miss(worker, layout.MISS_PATH, node, row, local, at)
+    if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+        miss(worker, codes.MISS_PATH, node, row, local, at)
         return n
-    first = np.int64(t.nodes[leaf, layout.A])
-    for outcome in range(first, first + t.nodes[leaf, layout.N]):
+    first = np.int64(t.nodes[leaf, codes.A])
+    for outcome in range(first, first + t.nodes[leaf, codes.N]):
         n = follow(t, worker, at, n, outcome, row, slot, rest)
         if n == FULL:
             break
@@ -103,17 +103,17 @@ def follow_trie(
 @jit
 def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
     """Write what follows from the control row: each replica's own steps and the environment's."""
-    first = t.row_info[row, layout.R_START]
+    first = t.row_info[row, codes.R_START]
     if first < 0:
-        miss(worker, layout.MISS_STEPS, row, 0, 0, 0)
+        miss(worker, codes.MISS_STEPS, row, 0, 0, 0)
         return n
-    for k in range(first, first + t.row_info[row, layout.R_N]):
+    for k in range(first, first + t.row_info[row, codes.R_N]):
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
-            n = emit(t, worker, at, n, ref, target | extra << layout.FLAG_SHIFT, np.int64(-1), np.int64(-1))
+            n = emit(t, worker, at, n, ref, target | extra << codes.FLAG_SHIFT, np.int64(-1), np.int64(-1))
         else:
-            local = np.int64(t.rows[row, t.meta[layout.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
+            local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
             n = follow_trie(t, worker, at, n, ref, row, local, extra, np.int64(-1))
         if n == FULL:
             break
@@ -123,15 +123,15 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
 @jit
 def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
     """Write what a replica may do with its messages; `rest` is the inbox without the message that is consumed."""
-    local = np.int64(t.rows[row, t.meta[layout.M_SLOT_BASE] + slot])
+    local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
     if local == 0:
         return n
     bundle = find(t.bundles, (local << 32) | inbox)
     if bundle < 0:
-        miss(worker, layout.MISS_BUNDLE, local, inbox, 0, 0)
+        miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
         return n
-    first = bundle >> layout.BUNDLE_BITS
-    for k in range(first, first + (bundle & layout.BUNDLE_MASK)):
+    first = bundle >> codes.BUNDLE_BITS
+    for k in range(first, first + (bundle & codes.BUNDLE_MASK)):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
             n = follow_trie(t, worker, at, n, ref, row, local, slot, rest)
@@ -145,11 +145,11 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
 @jit
 def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
     """Write the network's own steps: what it may do with each message of an inbox."""
-    first = t.contents[inbox, layout.C_START]
-    for k in range(first, first + t.contents[inbox, layout.C_N]):
+    first = t.contents[inbox, codes.C_START]
+    for k in range(first, first + t.contents[inbox, codes.C_N]):
         if t.content_items[k, 1] <= 0:
             continue
-        for j in range(t.meta[layout.M_NETWORK_STEPS]):
+        for j in range(t.meta[codes.M_NETWORK_STEPS]):
             goal = find_changed(t, worker, row, np.int64(t.network_steps[j, 1]))
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
             after = find_operated(t, worker, inbox, op)
@@ -167,15 +167,15 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
     Returns how many there are, MISSING after a cache miss, or FULL where there is no room for them.
     """
     row = np.int64(worker.states[at, 0])
-    worker.stats[layout.S_MISSED] = 0
+    worker.stats[codes.S_MISSED] = 0
     n = expand_row(t, worker, at, np.int64(0), row)
-    for slot in range(t.meta[layout.M_SLOTS]):
+    for slot in range(t.meta[codes.M_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
         if inbox != 0 and n != FULL:
             n = expand_inbox(t, worker, at, n, row, slot, inbox)
-        if inbox != 0 and n != FULL and t.meta[layout.M_NETWORK_STEPS]:
+        if inbox != 0 and n != FULL and t.meta[codes.M_NETWORK_STEPS]:
             n = expand_network(t, worker, at, n, row, slot, inbox)
-    return MISSING if n != FULL and worker.stats[layout.S_MISSED] else n
+    return MISSING if n != FULL and worker.stats[codes.S_MISSED] else n
 
 
 @jit
@@ -186,12 +186,12 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     `stats[S_CODE]` names.
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
-    permutations, columns, stored = t.meta[layout.M_PERMUTATIONS], states.shape[1], found.words.shape[2]
+    permutations, columns, stored = t.meta[codes.M_PERMUTATIONS], states.shape[1], found.words.shape[2]
     own_words, own_image = np.zeros((1, stored), np.uint64), np.zeros(columns, np.int32)
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
     words, image, images = bare(own_words), bare(own_image), bare(own_images)
     room, fullest = found.rows.shape[1], np.int64(0)
-    stats[layout.S_CODE] = layout.OK
+    stats[codes.S_CODE] = codes.OK
     for p in range(len(found.counts)):
         fullest = max(fullest, found.counts[p])
     for i in range(len(which)):
@@ -203,8 +203,8 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             try_again(worker, which[i])
             continue
         if n == FULL or fullest + n >= room:
-            stats[layout.S_DONE] = i
-            stats[layout.S_CODE] = layout.MANY_SUCCESSORS if n == FULL else layout.NO_ROOM
+            stats[codes.S_DONE] = i
+            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
             return
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
@@ -223,8 +223,8 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
                 found.words[p, at, w] = words[0, w]
             found.counts[p] = at + 1
             fullest = max(fullest, at + 1)
-        stats[layout.S_GENERATED] += n
-    stats[layout.S_DONE] = len(which)
+        stats[codes.S_GENERATED] += n
+    stats[codes.S_DONE] = len(which)
 
 
 @jit
@@ -234,7 +234,7 @@ def find_predecessor(t: Any, worker: Any, target: Any) -> Any:
     for i in range(len(worker.states)):
         n = expand(t, worker, i)
         if n < 0:
-            stats[layout.S_CODE] = layout.MANY_SUCCESSORS if n == FULL else layout.OK
+            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.OK
             try_again(worker, i)
         for k in range(n):
             same = True

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+from kraftcheck.explorer.tables.kernel.codes import FULL, MANY_SUCCESSORS, MISSING, OK, S_CODE
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.layout import FULL, MANY_SUCCESSORS, MISSING, OK, S_CODE
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.worker import verdict
 
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
-GOING, LONG_ENOUGH, STUCK, CUT_OFF = 0, 1, 2, 3  # how a walk stands; the last: every successor is pruned
+GOING, LONG_ENOUGH, NO_SUCCESSOR, CUT_OFF = 0, 1, 2, 3  # how a walk stands; the last: every successor is pruned
 
 
 class WalkArrays(Arrays):
@@ -54,7 +54,7 @@ def walk_on(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last
                 return
             fitting = sort_successors(t, fingerprints, succ, n, order, keys)
             if fitting <= refused[w]:
-                status[w] = STUCK if n == 0 else CUT_OFF
+                status[w] = NO_SUCCESSOR if n == 0 else CUT_OFF
                 break
             k = choose(walks.seeds[w], length[w], order, fitting, refused[w])
             for c in range(path.shape[1]):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.layout import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.worker import miss
 

@@ -4,7 +4,7 @@ Numbers are ids: of local states, messages, inbox contents, shared values, and o
 the bounds spent, the shared fields and the local state of every slot (replica); a state is a control row's id with the
 id of each slot's inbox content. Id 0 of a local state is "no replica here", id 0 of an inbox content is "empty".
 
-A map is an array of pairs (key, value); a key of -1 is free. The columns of the other tables are named in `layout.py`.
+A map is an array of pairs (key, value); a key of -1 is free. The columns of the other tables are named in `codes.py`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Tables(Arrays):
     roots = array(np.int64, 2)  # (local id, message id + 1) -> list of nodes
     lists = array(np.int32, 2)  # start, length
     list_nodes = array(np.int32)
-    views = array(np.int32, -1)  # by local state: the answer to each question about it
-    inbox_views = array(np.int32, -1)  # by inbox content, -1 where not known yet
+    local_answers = array(np.int32, -1)  # by local state: the answer to each question about it
+    inbox_answers = array(np.int32, -1)  # by inbox content, -1 where not known yet
 
     outcomes = array(np.int32, 5)  # action, delta, whether the message is consumed, start and number of operations
     outcome_operations = array(np.int32)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import MISSING
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
@@ -19,21 +19,21 @@ def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, states: Any, at: Any) 
     Without a state (`at` is -1) it stops at a question about inboxes and returns that node.
     """
     while True:
-        kind = t.nodes[node, layout.KIND]
-        if kind in (layout.LEAF, layout.UNKNOWN) or (kind == layout.INBOX_VIEW and at < 0):
+        kind = t.nodes[node, codes.KIND]
+        if kind in (codes.LEAF, codes.UNKNOWN) or (kind == codes.INBOX_QUESTION and at < 0):
             return node
-        if kind == layout.SHARED:
-            answer = np.int64(t.rows[row, t.nodes[node, layout.A]])
-        elif kind == layout.VIEW:
-            role = t.nodes[node, layout.B]
+        if kind == codes.SHARED:
+            answer = np.int64(t.rows[row, t.nodes[node, codes.A]])
+        elif kind == codes.LOCAL_QUESTION:
+            role = t.nodes[node, codes.B]
             local = me
-            if role == layout.PEER:
+            if role == codes.PEER:
                 local = peer
-            elif role != layout.ME:
-                local = np.int64(t.rows[row, t.meta[layout.M_SLOT_BASE] + role])
-            answer = np.int64(t.views[t.nodes[node, layout.A], local])
+            elif role != codes.ME:
+                local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + role])
+            answer = np.int64(t.local_answers[t.nodes[node, codes.A], local])
         else:
-            answer = np.int64(t.inbox_views[t.nodes[node, layout.A], states[at, 1 + t.nodes[node, layout.B]]])
+            answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], states[at, 1 + t.nodes[node, codes.B]]])
             if answer < 0:
                 return MISSING
         node = find(t.branches, (node << 32) | answer)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.layout import BAD, PRUNED, STEP_BAD, STEP_PRUNED
+from kraftcheck.explorer.tables.kernel.codes import BAD, BAD_STATE, BAD_STEP, PRUNED, STEP_BAD, STEP_PRUNED, STUCK
 from kraftcheck.explorer.tables.kernel.native import inlined
 
 
@@ -16,7 +16,7 @@ class WorkerArrays(Arrays):
     """The buffers and counters of one thread."""
 
     fired = array(np.int64)  # how often each action fired
-    stats = array(np.int64)  # see `layout`
+    stats = array(np.int64)  # see `codes`
     states = array(np.int32, -1)  # that are being expanded
     succ = array(np.int32, -1)  # of the state that is being expanded: action, step flags, control row, inboxes ...
     misses = array(np.int64, 5)  # cache misses: their kind, and what is missing
@@ -35,43 +35,43 @@ class SuccessorArrays(Arrays):
 @inlined
 def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     """Note a cache miss; once the list is full, the state is simply tried again."""
-    worker.stats[layout.S_MISSED] = 1
-    n = worker.stats[layout.S_MISSES]
+    worker.stats[codes.S_MISSED] = 1
+    n = worker.stats[codes.S_MISSES]
     if n < len(worker.misses):
         worker.misses[n, 0] = kind
         worker.misses[n, 1] = a
         worker.misses[n, 2] = b
         worker.misses[n, 3] = c
         worker.misses[n, 4] = d
-        worker.stats[layout.S_MISSES] = n + 1
+        worker.stats[codes.S_MISSES] = n + 1
 
 
 @inlined
 def try_again(worker: Any, state: Any) -> None:
     """Note that a state met a cache miss."""
-    worker.retry[worker.stats[layout.S_RETRY]] = state
-    worker.stats[layout.S_RETRY] += 1
+    worker.retry[worker.stats[codes.S_RETRY]] = state
+    worker.stats[codes.S_RETRY] += 1
 
 
 @inlined
 def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
     """Note something to report about a state."""
-    n = worker.stats[layout.S_EVENTS]
+    n = worker.stats[codes.S_EVENTS]
     if n < len(worker.events):
         worker.events[n, 0] = state
         worker.events[n, 1] = kind
         worker.events[n, 2] = mask
-        worker.stats[layout.S_EVENTS] = n + 1
+        worker.stats[codes.S_EVENTS] = n + 1
 
 
 @inlined
 def verdict(t: Any, succ: Any, k: Any) -> Any:
     """Return masks of the properties that successor k, and the step to it, violate, and whether it is pruned."""
     row = succ[k, 2]
-    flags, step_flags = t.row_info[row, layout.R_FLAGS], np.int64(succ[k, 1])
-    bad = t.row_info[row, layout.R_BAD] if flags & BAD else np.int64(0)
+    flags, step_flags = t.row_info[row, codes.R_FLAGS], np.int64(succ[k, 1])
+    bad = t.row_info[row, codes.R_BAD] if flags & BAD else np.int64(0)
     for c in range(3, succ.shape[1]):
-        bad |= t.contents[succ[k, c], layout.C_BAD]
+        bad |= t.contents[succ[k, c], codes.C_BAD]
     over = step_flags >> 2 if step_flags & STEP_BAD else np.int64(0)
     return bad, over, step_flags & STEP_PRUNED != 0 or flags & PRUNED != 0
 
@@ -82,18 +82,18 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     stats = worker.stats
     worker.fired[worker.succ[k, 0]] += 1
     bad, over, pruned = verdict(t, worker.succ, k)
-    if bad & ~stats[layout.S_SEEN]:
-        stats[layout.S_SEEN] |= bad
-        note(worker, state, 1, bad)
-    if over & ~stats[layout.S_STEP_SEEN]:
-        stats[layout.S_STEP_SEEN] |= over
-        note(worker, state, 2, over)
+    if bad & ~stats[codes.S_SEEN]:
+        stats[codes.S_SEEN] |= bad
+        note(worker, state, BAD_STATE, bad)
+    if over & ~stats[codes.S_STEP_SEEN]:
+        stats[codes.S_STEP_SEEN] |= over
+        note(worker, state, BAD_STEP, over)
     return not pruned
 
 
 @inlined
 def note_deadlock(worker: Any, state: Any) -> None:
     """Note that a state has no successor, unless one was found before."""
-    if not worker.stats[layout.S_DEADLOCK]:
-        worker.stats[layout.S_DEADLOCK] = 1
-        note(worker, state, 0, 0)
+    if not worker.stats[codes.S_DEADLOCK]:
+        worker.stats[codes.S_DEADLOCK] = 1
+        note(worker, state, STUCK, 0)

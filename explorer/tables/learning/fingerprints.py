@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.tables.kernel.codes import M_CONTENTS, M_ROWS, grown
 from kraftcheck.explorer.tables.kernel.fingerprint import (
     FingerprintArrays,
     fingerprint_contents,
     fingerprint_rows,
 )
-from kraftcheck.explorer.tables.kernel.layout import M_CONTENTS, M_ROWS, grown
 from kraftcheck.explorer.tables.learning.growing_tables import widened
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.spec.values import Value, encode

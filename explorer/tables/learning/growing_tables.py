@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import grown
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
@@ -20,14 +20,15 @@ ROOM = {"rows": 10, "row_info": 10, "row_items": 12, "contents": 11, "content_it
 FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
 LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the processor's caches
 MAPS = {
-    "branches": layout.M_BRANCHES,
-    "roots": layout.M_ROOTS,
-    "operated": layout.M_OPERATIONS,
-    "changed": layout.M_DELTAS,
-    "bundles": layout.M_BUNDLES,
+    "branches": codes.M_BRANCHES,
+    "roots": codes.M_ROOTS,
+    "operated": codes.M_OPERATIONS,
+    "changed": codes.M_DELTAS,
+    "bundles": codes.M_BUNDLES,
 }
-BY_ID = ("views", "network_operations", "permuted_slots", "permuted_locals", "permuted_messages", "permuted_shared")
-UNKNOWN = -1  # an answer or an image that nobody has asked for yet
+PERMUTED = ("permuted_slots", "permuted_locals", "permuted_messages", "permuted_shared")
+BY_ID = ("local_answers", "network_operations", *PERMUTED)
+UNASKED = -1  # an answer or an image that nobody has asked for yet
 
 
 class GrowingTables(Tables):
@@ -49,18 +50,18 @@ class GrowingTables(Tables):
             setattr(self, name, np.zeros((1 << ROOM.get(name, 6), *old.shape[1:]), old.dtype))
         for name in MAPS:
             setattr(self, name, np.full((FIRST_MAP, 2), -1, np.int64))
-        self.meta = np.zeros(layout.META_SIZE, np.int64)
-        self.meta[layout.M_CONTENTS] = 1  # content 0 is the empty inbox
-        self.meta[layout.M_PERMUTATIONS] = permutations
+        self.meta = np.zeros(codes.META_SIZE, np.int64)
+        self.meta[codes.M_CONTENTS] = 1  # content 0 is the empty inbox
+        self.meta[codes.M_PERMUTATIONS] = permutations
         self.row_table = np.full(FIRST_HASHES, -1, np.int32)
         self.content_table = self.row_table.copy()
         self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
         for name in BY_ID:
-            rows = {"views": 1, "network_operations": max(1, network_operations)}.get(name, permutations)
+            rows = {"local_answers": 1, "network_operations": max(1, network_operations)}.get(name, permutations)
             setattr(self, name, np.zeros((rows, FIRST_ROOM), np.int32))
-        self.inbox_views = np.full((1, len(self.contents)), UNKNOWN, np.int32)
-        self.permuted_rows = np.full((len(self.rows), permutations), UNKNOWN, np.int32)
-        self.permuted_contents = np.full((len(self.contents), permutations), UNKNOWN, np.int32)
+        self.inbox_answers = np.full((1, len(self.contents)), UNASKED, np.int32)
+        self.permuted_rows = np.full((len(self.rows), permutations), UNASKED, np.int32)
+        self.permuted_contents = np.full((len(self.contents), permutations), UNASKED, np.int32)
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
         """Set a row of a table."""
@@ -107,27 +108,27 @@ class GrowingTables(Tables):
 
     def grow(self, more: int = 0) -> None:
         """Make room where the kernel, or the caller, says that something is full."""
-        wanted = int(self.meta[layout.M_GROW]) | more
-        self.meta[layout.M_GROW] = 0
-        if wanted & layout.GROW_MAP:
+        wanted = int(self.meta[codes.M_GROW]) | more
+        self.meta[codes.M_GROW] = 0
+        if wanted & codes.GROW_MAP:
             for name, count in MAPS.items():
                 if is_full.py_func(self.meta[count], getattr(self, name)):
                     self._grow_map(name)
-        if wanted & layout.GROW_ITEMS:
+        if wanted & codes.GROW_ITEMS:
             self._double("row_items")
-        if wanted & layout.GROW_ROWS:
-            if len(self.rows) < 4 * self.meta[layout.M_ROWS] + 16:
+        if wanted & codes.GROW_ROWS:
+            if len(self.rows) < 4 * self.meta[codes.M_ROWS] + 16:
                 self._double("rows", "row_info", "permuted_rows")
             if len(self.row_table) < 2 * len(self.rows):
                 self.rehash_rows(2 * len(self.row_table))
-        if wanted & layout.GROW_CONTENTS:
-            if len(self.contents) < 4 * self.meta[layout.M_CONTENTS] + 16:
+        if wanted & codes.GROW_CONTENTS:
+            if len(self.contents) < 4 * self.meta[codes.M_CONTENTS] + 16:
                 self._double("contents", "permuted_contents")
-                self.inbox_views = widened(self.inbox_views, len(self.contents), UNKNOWN)
+                self.inbox_answers = widened(self.inbox_answers, len(self.contents), UNASKED)
             self._double("content_items")
             if len(self.content_table) < 2 * len(self.contents):
                 self.rehash_contents(2 * len(self.content_table))
-        if wanted & layout.GROW_BUNDLES:
+        if wanted & codes.GROW_BUNDLES:
             self._double("bundle_items")
 
     def _double(self, *names: str) -> None:

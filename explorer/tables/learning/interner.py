@@ -11,22 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.identity import permutation_group, permuted
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, intern_content
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, widened
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
-from kraftcheck.explorer.tables.learning.views import WHOLE, Views
+from kraftcheck.explorer.tables.learning.questions import WHOLE, LocalQuestions
+from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.calling import evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names
-
-Rows = NDArray[np.int32]
 
 
 class Interner:
@@ -81,8 +80,8 @@ class Interner:
         self._own_operations = [operation for _, operation, _ in self.network.own_operations()]
         self.group = permutation_group(protocol.symmetry_sets(symmetry) if symmetry is not None else ())
         self.tables = GrowingTables(len(self.group), len(self._own_operations))
-        self.views = Views(self.tables, self.locals)
-        self.views.number(WHOLE, lambda record: record)
+        self.questions = LocalQuestions(self.tables, self.locals)
+        self.questions.number(WHOLE, lambda record: record)
         self._orbits = Orbits(Images(self.group), self.tables)
         self.slot_added: Callable[[], None] = lambda: None  # called when there is another replica
 
@@ -98,11 +97,11 @@ class Interner:
 
     def counts(self) -> list[int]:
         """Return how many ids each column of a state's row has: control rows, then each slot's inbox contents."""
-        return [int(self.tables.meta[layout.M_ROWS]), *self.tables.slot_contents[: len(self.slots)].tolist()]
+        return [int(self.tables.meta[codes.M_ROWS]), *self.tables.slot_contents[: len(self.slots)].tolist()]
 
     def totals(self) -> tuple[int, int, int]:
         """Return the numbers of inbox contents, of all their items, and of control rows."""
-        contents, items, rows = self.tables.meta[[layout.M_CONTENTS, layout.M_CONTENT_ITEMS, layout.M_ROWS]].tolist()
+        contents, items, rows = self.tables.meta[[codes.M_CONTENTS, codes.M_CONTENT_ITEMS, codes.M_ROWS]].tolist()
         return contents, items, rows
 
     # Values
@@ -113,7 +112,7 @@ class Interner:
         if found is None:
             found = self.slots[key] = len(self.slots)
             self.tables.set("slot_contents", found, 0)
-            self.tables.meta[layout.M_SLOTS] = len(self.slots)
+            self.tables.meta[codes.M_SLOTS] = len(self.slots)
             self._widen(self.base + len(self.slots))
             self.slot_added()
             self._orbits.note("permuted_slots", found, key, self.slot)
@@ -123,7 +122,7 @@ class Interner:
         tables = self.tables
         if columns > tables.rows.shape[1]:
             tables.rows = widened(tables.rows, columns)
-            tables.hidden = layout.grown(tables.hidden, columns)
+            tables.hidden = codes.grown(tables.hidden, columns)
             tables.rehash_rows(len(tables.row_table))
 
     def local(self, record: Record) -> int:
@@ -132,7 +131,7 @@ class Interner:
         if found is None:
             found = self._local_ids[record] = len(self.locals)
             self.locals.append(record)
-            self.views.add_record(found, record)
+            self.questions.add_record(found, record)
             self._orbits.note("permuted_locals", found, record, self.local)
         return found
 
@@ -200,7 +199,7 @@ class Interner:
         """Return the id of an inbox content, given the messages' ids with the counts of each."""
         tables, items = self.tables, sorted(counts)
         while True:
-            free = int(tables.meta[layout.M_CONTENT_ITEMS])
+            free = int(tables.meta[codes.M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(tables.content_items):
                 tables.content_items[free : free + len(items)] = items
                 with suppress(Full):
@@ -214,7 +213,7 @@ class Interner:
         tables = self.tables
         deliverable = {self.message(message) for message in self.network.deliverable(inbox)}
         known = {self.message(message) for message in self.network.known(inbox)}
-        found, free = int(tables.meta[layout.M_CONTENTS]), int(tables.meta[layout.M_CONTENT_ITEMS])
+        found, free = int(tables.meta[codes.M_CONTENTS]), int(tables.meta[codes.M_CONTENT_ITEMS])
         while found + 2 >= len(tables.contents) or free + len(known) + 2 >= len(tables.content_items):
             tables.grow(GROW_CONTENTS)
         bad = 0
@@ -223,8 +222,8 @@ class Interner:
             bad |= int(tables.messages[message, 1])
         tables.slot_contents[slot] += 1
         tables.contents[found] = slot, tables.slot_contents[slot], free, len(known), bad
-        tables.meta[layout.M_CONTENTS] = found + 1
-        tables.meta[layout.M_CONTENT_ITEMS] = free + len(known)
+        tables.meta[codes.M_CONTENTS] = found + 1
+        tables.meta[codes.M_CONTENT_ITEMS] = free + len(known)
         self.note_content(found, slot, inbox)
         for g, permutation in enumerate(self.group if len(self.group) > 1 else ()):
             place = int(tables.permuted_slots[g, slot])
@@ -239,7 +238,7 @@ class Interner:
 
     def slot_of_content(self, content: int) -> int:
         """Return the slot that an inbox content belongs to."""
-        return int(self.tables.contents[content, layout.C_SLOT])
+        return int(self.tables.contents[content, codes.C_SLOT])
 
     def items_of_content(self, content: int) -> list[tuple[int, int]]:
         """Return an inbox content's messages, by id, with the count of each."""
@@ -264,8 +263,8 @@ class Interner:
         self.shared_names = field_names(shared_type)
         self._shared_ids = [{} for _ in self.shared_names]
         self.shared_values = [[] for _ in self.shared_names]
-        tables.meta[layout.M_SLOT_BASE] = self.base
-        tables.meta[layout.M_BOUNDS] = len(self.bounds)
+        tables.meta[codes.M_SLOT_BASE] = self.base
+        tables.meta[codes.M_BOUNDS] = len(self.bounds)
         tables.permuted_shared = np.zeros((max(1, len(self.group) * len(self.shared_names)), 64), np.int32)
         tables.rows = np.zeros((len(tables.rows), self.base), np.int32)
         for column, name in enumerate(self.bounds):
@@ -305,21 +304,21 @@ class Interner:
         """Return the id of a control row: what is spent, ids of the shared fields and of each slot's local state."""
         tables = self.tables
         while True:
-            fresh = int(tables.meta[layout.M_ROWS])
+            fresh = int(tables.meta[codes.M_ROWS])
             if fresh < len(tables.rows):
                 tables.rows[fresh] = values
                 with suppress(Full):
                     return int(intern_row(tables, fresh))
             tables.grow(GROW_ROWS)
 
-    def values_of_row(self, row: int) -> list[int]:
+    def values_of_control_row(self, row: int) -> list[int]:
         """Return what a control row holds."""
         values: list[int] = self.tables.rows[row].tolist()
         return values
 
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""
-        control = self.values_of_row(int(row[0]))
+        control = self.values_of_control_row(int(row[0]))
         first, base = len(self.bounds), self.base
         assert self.shared_type is not None
         shared = self.shared_type(*[values[control[first + i]] for i, values in enumerate(self.shared_values)])

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.purity import PurityTest
-from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import Arrays
-from kraftcheck.explorer.tables.kernel.layout import MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
+from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.interner import Interner, within
 from kraftcheck.explorer.tables.learning.outcomes import Outcomes
+from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.explorer.tables.learning.recording import Recording
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
-from kraftcheck.explorer.tables.learning.views import InboxViews
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action
@@ -97,8 +97,8 @@ class Learner:
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.action_index = {name: i for i, name in enumerate(self.action_names)}
         self.handler_calls: Counter[str] = Counter()
-        self._inbox_views = InboxViews(self.interner.tables, self.interner.decode_content)
-        self._tries = Tries(self.interner, self._inbox_views)
+        self._inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
+        self._tries = Tries(self.interner, self._inbox_questions)
         self._outcomes = Outcomes(self.interner)
         self._roots: dict[int, Root] = {}
         self._reads_replicas: set[int] = set()
@@ -113,9 +113,9 @@ class Learner:
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
             self._outcomes.add_network_step(self.action_index[name], spends)
-        tables.meta[layout.M_PROPERTIES] = len(local)
-        tables.meta[layout.M_STEP_PROPERTIES] = len(self.step_properties)
-        tables.meta[layout.M_NETWORK_STEPS] = len(own)
+        tables.meta[codes.M_PROPERTIES] = len(local)
+        tables.meta[codes.M_STEP_PROPERTIES] = len(self.step_properties)
+        tables.meta[codes.M_NETWORK_STEPS] = len(own)
 
     @property
     def tables(self) -> Arrays:
@@ -164,7 +164,7 @@ class Learner:
         """
         tables = self.interner.tables
         for worker in workers:
-            tables.meta[layout.M_RESOLVED] = 0
+            tables.meta[codes.M_RESOLVED] = 0
             while True:
                 try:
                     resolve(tables, worker)
@@ -178,15 +178,15 @@ class Learner:
 
     def _answer(self, worker: WorkerArrays) -> None:
         tables = self.interner.tables
-        count = int(tables.meta[layout.M_ASKED])
+        count = int(tables.meta[codes.M_ASKED])
         asked = dict.fromkeys(map(tuple, tables.asked[:count].tolist())) if count else {}
-        tables.meta[layout.M_ASKED] = 0
+        tables.meta[codes.M_ASKED] = 0
         for kind, a, b, c, d, e in asked:
-            if kind == layout.ASK_ROOTS:
+            if kind == codes.ASK_ROOTS:
                 self._answer_roots(a, b)
-            elif kind == layout.ASK_PATH:
+            elif kind == codes.ASK_PATH:
                 self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, 1:].tolist())
-            elif kind == layout.ASK_OPERATION:
+            elif kind == codes.ASK_OPERATION:
                 self._answer_operation(a, b)
 
     def _answer_roots(self, local: int, number: int) -> None:
@@ -270,7 +270,7 @@ class Learner:
         if self._tries.has_leaf(root, row, me, peer, inboxes):
             return  # another question of the same batch had the same answer
         owner, actor, message = self._roots[root]
-        recording = Recording(self.interner, self._inbox_views, row, inboxes or [])
+        recording = Recording(self.interner, self._inbox_questions, row, inboxes or [])
         if isinstance(owner, Action):
             steps = self._call(owner, actor, message, recording.given(owner))
             self._set_outcomes(self._leaf(root, recording), owner, actor, steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kraftcheck.explorer.tables.kernel.layout import KEY_LIMIT
+from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
 from kraftcheck.explorer.tables.learning.interner import Interner, within
 from kraftcheck.spec.language.step import Step
 

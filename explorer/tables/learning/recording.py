@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kraftcheck.explorer.tables.kernel.layout import INBOX_VIEW, ME, PEER, SHARED, VIEW
+from kraftcheck.explorer.tables.kernel.codes import INBOX_QUESTION, LOCAL_QUESTION, ME, PEER, SHARED
 from kraftcheck.explorer.tables.learning.interner import Interner
+from kraftcheck.explorer.tables.learning.questions import CLASS, WHOLE, InboxQuestions
 from kraftcheck.explorer.tables.learning.reads import LocalReader, SharedReader
-from kraftcheck.explorer.tables.learning.views import CLASS, WHOLE, InboxViews
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import evaluate_property
 from kraftcheck.spec.language.property import Property
@@ -24,7 +24,7 @@ class Recording:
 
     Parameters
     ----------
-    interner, inbox_views
+    interner, inbox_questions
         What numbers the answers.
     row
         The control row that is read.
@@ -32,11 +32,11 @@ class Recording:
         The inbox content of each replica, as far as there are any.
     """
 
-    def __init__(self, interner: Interner, inbox_views: InboxViews, row: int, inboxes: list[int]) -> None:
+    def __init__(self, interner: Interner, inbox_questions: InboxQuestions, row: int, inboxes: list[int]) -> None:
         self.path: dict[Question, int] = {}
         self._interner = interner
-        self._inbox_views = inbox_views
-        self._control = interner.values_of_row(row)
+        self._inbox_questions = inbox_questions
+        self._control = interner.values_of_control_row(row)
         self._inboxes = inboxes
 
     def _note(self, question: Question, answer: int) -> None:
@@ -66,13 +66,13 @@ class Recording:
             local = self._control[interner.base + slot]
             if read.of_inbox:
                 content = self._inboxes[slot] if slot < len(self._inboxes) else 0
-                view = self._inbox_views.number(read.name, self._of_inbox(read))
-                self._note((INBOX_VIEW, view, slot), self._inbox_views.answer(view, content))
+                question = self._inbox_questions.number(read.name, self._of_inbox(read))
+                self._note((INBOX_QUESTION, question, slot), self._inbox_questions.answer(question, content))
                 if local:
                     values[key] = self._of_inbox(read)(interner.decode_content(content))
                 continue
-            view = interner.views.number(("projection", read.name), partial(read.function, protocol))
-            self._note((VIEW, view, slot), interner.views.answer(view, local))
+            question = interner.questions.number(("projection", read.name), partial(read.function, protocol))
+            self._note((LOCAL_QUESTION, question, slot), interner.questions.answer(question, local))
             if local:
                 values[key] = read.function(protocol, interner.locals[local])
         return Map(values)
@@ -93,7 +93,7 @@ class Recording:
         """
         given = self.given(prop)
         names = {ME: "before", PEER: "after"} if prop.over_steps else {ME: "me", PEER: "peer"}
-        views = self._interner.views
+        questions = self._interner.questions
         for role, local in ((ME, me), (PEER, peer)):
             name = names[role]
             if name not in prop.asks:
@@ -104,20 +104,20 @@ class Recording:
                 given[name] = record
             else:
                 given[name] = LocalReader(record, partial(self._read_local, role, local))
-                kind = views.number(CLASS, lambda r: type(r).__qualname__)
-                self._note((VIEW, kind, role), views.answer(kind, local))
+                kind = questions.number(CLASS, lambda r: type(r).__qualname__)
+                self._note((LOCAL_QUESTION, kind, role), questions.answer(kind, local))
             if not isinstance(record, prop.kinds(name)):
                 return True
         return evaluate_property(self._interner.protocol, prop, given)
 
     def _read_local(self, role: int, local: int, field: str | None) -> None:
-        view = self._view_of(field)
-        self._note((VIEW, view, role), self._interner.views.answer(view, local))
+        question = self._question_about(field)
+        self._note((LOCAL_QUESTION, question, role), self._interner.questions.answer(question, local))
 
-    def _view_of(self, field: str | None) -> int:
+    def _question_about(self, field: str | None) -> int:
         if field is None:
-            return self._interner.views.number(WHOLE, lambda record: record)
-        return self._interner.views.number(("field", field), lambda record: _field(record, field))
+            return self._interner.questions.number(WHOLE, lambda record: record)
+        return self._interner.questions.number(("field", field), lambda record: _field(record, field))
 
 
 def _field(record: Record, name: str) -> Value:

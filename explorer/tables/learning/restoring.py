@@ -9,23 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.identity import permuted
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import grown
-from kraftcheck.explorer.tables.learning.growing_tables import UNKNOWN
-from kraftcheck.explorer.tables.learning.interner import Interner, Rows
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import grown
+from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
+from kraftcheck.explorer.tables.learning.interner import Interner
+from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.values import Value
 
 
 def contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
     """Return the inbox contents from an id on, as slots with numbers of items, and all items from a place on."""
     tables = interner.tables
-    heads = tables.contents[first : tables.meta[layout.M_CONTENTS]][:, [layout.C_SLOT, layout.C_N]]
-    return heads, tables.content_items[first_item : tables.meta[layout.M_CONTENT_ITEMS]]
+    heads = tables.contents[first : tables.meta[codes.M_CONTENTS]][:, [codes.C_SLOT, codes.C_N]]
+    return heads, tables.content_items[first_item : tables.meta[codes.M_CONTENT_ITEMS]]
 
 
 def control_rows_from(interner: Interner, first: int) -> Rows:
     """Return the control rows from an id on."""
-    rows: Rows = interner.tables.rows[first : interner.tables.meta[layout.M_ROWS]]
+    rows: Rows = interner.tables.rows[first : interner.tables.meta[codes.M_ROWS]]
     return rows
 
 
@@ -42,22 +43,22 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     tables, n = interner.tables, len(heads) + 1
     capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
     contents = np.zeros((capacity, tables.contents.shape[1]), np.int32)
-    contents[1:n, layout.C_SLOT], contents[1:n, layout.C_N] = heads[:, 0], heads[:, 1]
-    contents[1:n, layout.C_START] = np.cumsum(heads[:, 1]) - heads[:, 1]
+    contents[1:n, codes.C_SLOT], contents[1:n, codes.C_N] = heads[:, 0], heads[:, 1]
+    contents[1:n, codes.C_START] = np.cumsum(heads[:, 1]) - heads[:, 1]
     for slot in range(len(interner.slots)):
         mine = np.flatnonzero(heads[:, 0] == slot) + 1
-        contents[mine, layout.C_NUMBER] = np.arange(1, len(mine) + 1)
+        contents[mine, codes.C_NUMBER] = np.arange(1, len(mine) + 1)
         tables.slot_contents[slot] = len(mine)
     if n > 1:
         bad = tables.messages[items[:, 0], 1]
-        contents[1:n, layout.C_BAD] = np.bitwise_or.reduceat(bad, contents[1:n, layout.C_START])
+        contents[1:n, codes.C_BAD] = np.bitwise_or.reduceat(bad, contents[1:n, codes.C_START])
     tables.contents = contents
     tables.content_items = grown(tables.content_items, 2 * len(items) + 16)
     tables.content_items[: len(items)] = items
-    tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), UNKNOWN, np.int32)
-    tables.inbox_views = np.full((len(tables.inbox_views), capacity), UNKNOWN, np.int32)
-    tables.meta[layout.M_CONTENTS] = n
-    tables.meta[layout.M_CONTENT_ITEMS] = len(items)
+    tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), UNASKED, np.int32)
+    tables.inbox_answers = np.full((len(tables.inbox_answers), capacity), UNASKED, np.int32)
+    tables.meta[codes.M_CONTENTS] = n
+    tables.meta[codes.M_CONTENT_ITEMS] = len(items)
     tables.rehash_contents(max(len(tables.content_table), 2 * capacity))
 
 
@@ -84,11 +85,11 @@ def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
         rows[first : first + len(block), : block.shape[1]] = block
         first += len(block)
     info = np.zeros((capacity, tables.row_info.shape[1]), np.int64)
-    info[:n, layout.R_START] = -1
-    info[:n, layout.R_IDENTITY] = _identities(rows[:n], tables.hidden[: rows.shape[1]] != 0)
+    info[:n, codes.R_START] = -1
+    info[:n, codes.R_IDENTITY] = _identities(rows[:n], tables.hidden[: rows.shape[1]] != 0)
     tables.rows, tables.row_info = rows, info
-    tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), UNKNOWN, np.int32)
-    tables.meta[layout.M_ROWS] = n
+    tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), UNASKED, np.int32)
+    tables.meta[codes.M_ROWS] = n
     tables.rehash_rows(max(len(tables.row_table), 2 * capacity))
 
 

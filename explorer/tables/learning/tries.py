@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kraftcheck.explorer.tables.kernel.layout import KIND, LEAF, ME, MISSING, PEER, SHARED, UNKNOWN, VIEW
+from kraftcheck.explorer.tables.kernel.codes import KIND, LEAF, LOCAL_QUESTION, ME, MISSING, PEER, SHARED, UNKNOWN
 from kraftcheck.explorer.tables.learning.interner import Interner
+from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.recording import Question
-from kraftcheck.explorer.tables.learning.views import InboxViews
 
 
 class Impure(Exception):  # noqa: N818 - it says what somebody else does wrong
@@ -20,14 +20,14 @@ class Tries:
 
     Parameters
     ----------
-    interner, inbox_views
+    interner, inbox_questions
         What numbers the answers.
     """
 
-    def __init__(self, interner: Interner, inbox_views: InboxViews) -> None:
+    def __init__(self, interner: Interner, inbox_questions: InboxQuestions) -> None:
         self._interner = interner
         self._tables = interner.tables
-        self._inbox_views = inbox_views
+        self._inbox_questions = inbox_questions
         self._branches: dict[tuple[int, int], int] = {}
 
     def node(self) -> int:
@@ -47,13 +47,13 @@ class Tries:
                 return bool(kind == LEAF)
             if kind == SHARED:
                 answer = int(self._tables.rows[row, a])
-            elif kind == VIEW:
+            elif kind == LOCAL_QUESTION:
                 local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
-                answer = self._interner.views.answer(a, local)
+                answer = self._interner.questions.answer(a, local)
             elif inboxes is None:
                 return False
             else:
-                answer = self._inbox_views.answer(a, inboxes[b] if b < len(inboxes) else 0)
+                answer = self._inbox_questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
             node = self._branches.get((node, answer))
         return False
 

@@ -1,6 +1,14 @@
-"""The orders of search, a module each: its name is the order's name, and it has a `STRATEGY`.
+"""The search orders, a module each, found by its file: `best_first.py` is `--search best-first`.
 
-A module added here is found by its name; nothing lists them.
+A module must have a `STRATEGY` (`tables/strategy.py`). What several search orders share stands outside this folder, or
+in a module whose name begins with `_`. The strategy's `search` makes an `Expander` (`Expander.of`), a store of visited
+states (of `states/`) and a `Checker`, and returns `checker.result_of(...)` of a function that
+
+- takes the initial states from `checker.starting_rows()`, and calls `checker.check_starts()` once they are stored;
+- expands states in batches, and hands the expander's events to `checker.take`, the new states to `checker.python`;
+- calls `checker.stop_at_max_states()` and `checker.books.look_at_the_clock(...)` after each batch.
+
+`searches/dfs.py` is the shortest example.
 """
 
 from __future__ import annotations
@@ -14,11 +22,12 @@ if TYPE_CHECKING:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the orders of search. Nothing is imported for it."""
-    return tuple(sorted(module.name for module in iter_modules(__path__)))
+    """Return the names of the search orders. Nothing is imported for it."""
+    files = (module.name for module in iter_modules(__path__))
+    return tuple(sorted(name.replace("_", "-") for name in files if not name.startswith("_")))
 
 
 def find(name: str) -> Strategy:
-    """Return an order of search, by name."""
-    strategy: Strategy = import_module(f"{__name__}.{name}").STRATEGY
+    """Return a search order, by name."""
+    strategy: Strategy = import_module(f"{__name__}.{name.replace('-', '_')}").STRATEGY
     return strategy

@@ -76,7 +76,7 @@ class BreadthFirst:
         """
         try:
             with self._interruption:
-                return self.checker.run(self._run)
+                return self.checker.result_of(self._search_and_settle)
         finally:
             self.close()
 
@@ -87,7 +87,7 @@ class BreadthFirst:
         if self.checkpoint is not None:
             self.checkpoint.close()
 
-    def _run(self) -> None:
+    def _search_and_settle(self) -> None:
         """Search until the end, and write the last checkpoint."""
         try:
             self._search()
@@ -136,7 +136,7 @@ class BreadthFirst:
         self._between = True
 
     def _start(self) -> None:
-        found = self.expander.load(self.checker.begin())
+        found = self.expander.load(self.checker.starting_rows())
         self.levels.begin()
         for rows in self.visited.add(found):
             self.levels.append(rows)

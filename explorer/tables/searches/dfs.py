@@ -11,17 +11,18 @@ from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, S_DEADLOCK
 from kraftcheck.explorer.tables.kernel.depth_first import (
     DONE,
     EVENT,
     S_BASE,
+    S_CUT_OFF,
     S_DEPTH,
     SET_FULL,
     STACK_FULL,
     StackArrays,
     descend,
 )
-from kraftcheck.explorer.tables.kernel.layout import FULL, MISSING, S_DEADLOCK, S_DONE
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.depths import DepthSet
 from kraftcheck.explorer.tables.states.packing import Rows
@@ -60,17 +61,17 @@ class DepthFirst:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
-        return self.checker.run(self._search)
+        return self.checker.result_of(self._search)
 
     def _search(self) -> None:
         limit = self.options.max_depth or 0
-        if self.search_within(self.begin(), limit):
+        if self.search_within(self.starting_rows(), limit):
             self.checker.books.stop_at("max_depth")
 
-    def begin(self) -> Rows:
+    def starting_rows(self) -> Rows:
         """Return the initial states within the constraints."""
         self.checker.books.result.depth = None
-        return self.checker.begin()
+        return self.checker.starting_rows()
 
     def search_within(self, starts: Rows, limit: int) -> bool:
         """Search from the beginning; return whether something was cut off.
@@ -91,7 +92,7 @@ class DepthFirst:
                 top = self._check_in_python(python, int(worker.stats[S_BASE]), top)
             checker.stop_at_max_states()
             if code == DONE:
-                return bool(worker.stats[S_DONE] and limit)
+                return bool(worker.stats[S_CUT_OFF] and limit)
             if code == EVENT:
                 checker.take(self.expander.events(), self._trace_to)
             else:
@@ -103,7 +104,7 @@ class DepthFirst:
     def _start(self, starts: Rows) -> None:
         worker, width = self._worker, self.expander.width
         worker.fired[:] = 0
-        worker.stats[[S_DEADLOCK, S_DONE]] = 0
+        worker.stats[[S_DEADLOCK, S_CUT_OFF]] = 0
         self._path = np.zeros((1 << 10, width), np.int32)
         stack = self._stack
         stack.states, stack.depths = np.zeros((1 << 14, width), np.int32), np.zeros(1 << 14, np.int32)

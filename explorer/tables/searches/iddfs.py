@@ -13,11 +13,11 @@ from kraftcheck.spec.language.protocol import Protocol
 def search(protocol: Protocol, options: Options) -> Result:
     """Search within one more state along a path each time; the counts are those of the last round."""
     rounds = DepthFirst(protocol, options)
-    return rounds.checker.run(partial(_deepen, rounds, options.max_depth))
+    return rounds.checker.result_of(partial(_deepen, rounds, options.max_depth))
 
 
 def _deepen(rounds: DepthFirst, most: int | None) -> None:
-    limit, starts = 1, rounds.begin()
+    limit, starts = 1, rounds.starting_rows()
     while rounds.search_within(starts, limit):
         if limit == most:
             rounds.checker.books.stop_at("max_depth")

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
+from kraftcheck.explorer.tables.states.packing import Rows
 
-Rows = NDArray[np.int32]
 ID_BYTES = 4
 CHUNK = 1 << 15  # rows read at a time where the caller does not say
 

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
 from kraftcheck.explorer.tables.states.visited import SMALL
 
 SHARE = 0.6  # of the machine's memory, where the user sets no limit
 MOST_ROWS = 1 << 28  # bytes of rows in memory, however much there is: history is seldom read
-LEAST_BATCH, ROOM = 1 << 12, 12
+LEAST_BATCH = 1 << 12  # states, however little memory there is
 FAST_SHARE = 1 << 14  # bytes of the visited set for each place up to which its parts grow fast
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -45,17 +46,20 @@ class Budget(NamedTuple):
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 
     def entries(self, words: int) -> int:
-        """Return how many states of so many words the set in memory may hold: while it grows it takes more."""
+        """Return how many states of so many words the set in memory may hold.
+
+        They are fewer than fit, since growing needs the old and the new table at once.
+        """
         return max(1 << 10, int(self.visited * 0.55) // (8 * words + 2))
 
     @property
     def small(self) -> int:
-        """Up to how many places a part of that set may grow fast: where memory is short, not far."""
+        """Up to how many places a partition of that set grows fast; less where memory is short."""
         return min(SMALL, self.visited // FAST_SHARE)
 
     def batch(self, most: int, columns: int, workers: int) -> int:
         """Return how many states of so many columns one worker may expand at a time, at most `most`."""
-        fitting = self.buffers // (workers * 2 * ROOM * 4 * columns)
+        fitting = self.buffers // (workers * 2 * SUCCESSORS_PER_STATE * 4 * columns)
         return max(min(fitting, most), min(LEAST_BATCH, most))
 
 

@@ -14,7 +14,8 @@ Rows = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
 PARTITIONS = 1 << PARTITION_BITS
-REST_BITS = 9  # of a packed state that the smallest partition can express by place
+CAPACITY_BITS = 10  # of the smallest partition of the visited set
+REST_BITS = CAPACITY_BITS - 1  # the rest is a distance between two places of a partition, so it must be less than all
 
 
 class Packing(PackingArrays):

@@ -46,7 +46,7 @@ class SpillingSet:
 
     Attributes
     ----------
-    memory
+    in_memory
         The set in memory.
     archive
         The visited states on disk, or None while all are in memory.
@@ -55,7 +55,7 @@ class SpillingSet:
     """
 
     def __init__(self, budget: Budget, threads: Threads, pack: Pack, folder: Path | None = None) -> None:
-        self.memory = VisitedSet(threads, budget.small)
+        self.in_memory = VisitedSet(threads, budget.small)
         self.archive: Archive | None = None
         self.candidates = Levels(budget.rows, folder=folder)
         self._budget = budget
@@ -66,7 +66,7 @@ class SpillingSet:
     @property
     def count(self) -> int:
         """States visited; candidates count as new until they are settled."""
-        return self.memory.count + (0 if self.archive is None else self.archive.count)
+        return self.in_memory.count + (0 if self.archive is None else self.archive.count)
 
     @property
     def pending(self) -> int:
@@ -95,7 +95,7 @@ class SpillingSet:
         archive = self.archive
         if archive is None or not self.pending:
             return
-        partitions = self.memory.partitions
+        partitions = self.in_memory.partitions
         known: dict[int, Flags] = {}
 
         def own(number: int) -> None:
@@ -105,16 +105,16 @@ class SpillingSet:
         self._threads.run(own, self._threads.count)
         for rows in self.candidates.chunks(1, SETTLED):
             yield self._archive_new(rows, known, archive)
-        self.memory.clear()
+        self.in_memory.clear()
         self.candidates.clear()
         self.candidates.begin()
 
     def _archive_new(self, rows: Rows, known: dict[int, Flags], archive: Archive) -> Rows:
         """Return those candidates that are not known, after putting them into the archive."""
-        words, owner = self._pack(rows, self.memory.packing)
+        words, owner = self._pack(rows, self.in_memory.packing)
         fresh = []
         for p, mine in by_owner(owner):
-            partition, flags = self.memory.partitions[p], np.zeros(len(mine), np.uint8)
+            partition, flags = self.in_memory.partitions[p], np.zeros(len(mine), np.uint8)
             look_up(partition.keys, partition.places, words[mine], known[p], flags)
             fresh.append(mine[flags == 0])
             archive.append(p, words[fresh[-1]])
@@ -124,28 +124,28 @@ class SpillingSet:
     def spill(self) -> None:
         """Move the states in memory to disk; none of them may be there already."""
         if self.archive is None:
-            self.archive = Archive(self.memory.packing.words, self._folder)
+            self.archive = Archive(self.in_memory.packing.words, self._folder)
             self.candidates.begin()
-        for number, partition in enumerate(self.memory.partitions):
+        for number, partition in enumerate(self.in_memory.partitions):
             self.archive.append(number, partition.words())
-        self.memory.clear()
+        self.in_memory.clear()
 
     def _is_full(self) -> bool:
-        return self.memory.count > self._budget.entries(self.memory.packing.words)
+        return self.in_memory.count > self._budget.entries(self.in_memory.packing.words)
 
     def _insert(self, found: Found) -> list[Rows]:
-        old = self.memory.packing
-        new = self.memory.add(found)
-        if self.archive is not None and self.memory.packing is not old:
-            self.archive = self.archive.repacked(old, self.memory.packing)
+        old = self.in_memory.packing
+        new = self.in_memory.add(found)
+        if self.archive is not None and self.in_memory.packing is not old:
+            self.archive = self.archive.repacked(old, self.in_memory.packing)
         return new
 
     # Going on from a checkpoint
 
     def reserve(self, states: int, packing: Packing) -> None:
         """Make room in memory, as far as it may be taken, for so many states; there must be none yet."""
-        self.memory.fit(packing)
-        self.memory.reserve(min(states, self._budget.entries(packing.words)))
+        self.in_memory.fit(packing)
+        self.in_memory.reserve(min(states, self._budget.entries(packing.words)))
 
     def restore(self, found: Found) -> None:
         """Insert states that are known to be new; `restored` must follow the last of them."""

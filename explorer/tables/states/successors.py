@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.kernel.worker import SuccessorArrays
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, by_owner
 
+SUCCESSORS_PER_STATE = 12  # for which the buffers have room, on the average
+
 
 class Successors(SuccessorArrays):
     """What one worker has found and nobody has looked up yet.

@@ -16,11 +16,19 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_rows
-from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, repacked_words
+from kraftcheck.explorer.tables.states.packing import (
+    CAPACITY_BITS,
+    PARTITIONS,
+    Packing,
+    Rows,
+    Words,
+    packing,
+    repacked_words,
+)
 from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
-FIRST_CAPACITY = 1 << 10
+FIRST_CAPACITY = 1 << CAPACITY_BITS
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.35  # small partitions grow fast; large ones little, to save memory
 SPARE = 1.1  # room in a partition for more than its share
 

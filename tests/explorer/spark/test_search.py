@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.explorer.tables.python_checks import split
+from kraftcheck.explorer.tables.locality import split
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import MISSING
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
@@ -19,23 +19,23 @@ class Full(Exception):  # noqa: N818 - a way out of the kernel, not an error
 @inlined
 def stop_to_grow(t: Any, what: Any) -> None:
     """Leave the kernel, for Python to make room."""
-    t.meta[layout.M_GROW] |= what
+    t.meta[codes.M_GROW] |= what
     raise Full
 
 
 @jit
 def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     """Note what Python must answer."""
-    n = t.meta[layout.M_ASKED]
+    n = t.meta[codes.M_ASKED]
     if n >= len(t.asked):
-        stop_to_grow(t, layout.GROW_ASKED)
+        stop_to_grow(t, codes.GROW_ASKED)
     t.asked[n, 0] = kind
     t.asked[n, 1] = a
     t.asked[n, 2] = b
     t.asked[n, 3] = c
     t.asked[n, 4] = d
     t.asked[n, 5] = e
-    t.meta[layout.M_ASKED] = n + 1
+    t.meta[codes.M_ASKED] = n + 1
 
 
 @jit
@@ -46,9 +46,9 @@ def ask_roots(t: Any, local: Any, message: Any) -> Any:
     if found >= 0:
         return found
     if found == MISSING:
-        if is_full(t.meta[layout.M_ROOTS], t.roots):
-            stop_to_grow(t, layout.GROW_MAP)
-        ask(t, layout.ASK_ROOTS, local, message, 0, 0, 0)
-        t.meta[layout.M_ROOTS] += 1
+        if is_full(t.meta[codes.M_ROOTS], t.roots):
+            stop_to_grow(t, codes.GROW_MAP)
+        ask(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
+        t.meta[codes.M_ROOTS] += 1
         store(t.roots, key, np.int64(-2))
     return np.int64(MISSING)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import stop_to_grow
@@ -25,7 +25,7 @@ def row_hash(t: Any, row: Any) -> Any:
 def intern_row(t: Any, fresh: Any) -> Any:
     """Return the id of the control row written at `fresh`, the first free place; it may be there already."""
     if fresh + 2 >= t.rows.shape[0] or (fresh + 2) * 2 > len(t.row_table):
-        stop_to_grow(t, layout.GROW_ROWS)
+        stop_to_grow(t, codes.GROW_ROWS)
     mask = np.int64(len(t.row_table) - 1)
     i = np.int64(row_hash(t, fresh)) & mask
     columns = t.rows.shape[1]
@@ -40,12 +40,12 @@ def intern_row(t: Any, fresh: Any) -> Any:
             return np.int64(other)
         i = (i + 1) & mask
     t.row_table[i] = fresh
-    t.row_info[fresh, layout.R_FLAGS] = 0
-    t.row_info[fresh, layout.R_BAD] = 0
-    t.row_info[fresh, layout.R_START] = -1
-    t.row_info[fresh, layout.R_IDENTITY] = fresh
+    t.row_info[fresh, codes.R_FLAGS] = 0
+    t.row_info[fresh, codes.R_BAD] = 0
+    t.row_info[fresh, codes.R_START] = -1
+    t.row_info[fresh, codes.R_IDENTITY] = fresh
     t.permuted_rows[fresh, 0] = -1
-    t.meta[layout.M_ROWS] = fresh + 1
+    t.meta[codes.M_ROWS] = fresh + 1
     return np.int64(fresh)
 
 
@@ -53,21 +53,21 @@ def intern_row(t: Any, fresh: Any) -> Any:
 def set_identity(t: Any, row: Any) -> None:
     """Set which control row stands for this one when states are compared: the one without what a VIEW hides."""
     hides = False
-    fresh = t.meta[layout.M_ROWS]
+    fresh = t.meta[codes.M_ROWS]
     if fresh + 2 >= t.rows.shape[0]:
-        stop_to_grow(t, layout.GROW_ROWS)
+        stop_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         hides |= t.hidden[c] != 0
         t.rows[fresh, c] = 0 if t.hidden[c] != 0 else t.rows[row, c]
     if hides:
-        t.row_info[row, layout.R_IDENTITY] = intern_row(t, fresh)
+        t.row_info[row, codes.R_IDENTITY] = intern_row(t, fresh)
 
 
 @jit
 def rehash_rows(t: Any) -> None:
     """Enter every control row into an emptied table."""
     mask = np.int64(len(t.row_table) - 1)
-    for row in range(t.meta[layout.M_ROWS]):
+    for row in range(t.meta[codes.M_ROWS]):
         i = np.int64(row_hash(t, row)) & mask
         while t.row_table[i] != -1:
             i = (i + 1) & mask
@@ -79,12 +79,12 @@ def make_row_images(t: Any, row: Any) -> None:
     """Make the images of a control row under every permutation, and theirs: an orbit is closed."""
     if t.permuted_rows[row, 0] >= 0:
         return
-    base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
-    bounds = t.meta[layout.M_BOUNDS]
-    for g in range(t.meta[layout.M_PERMUTATIONS] - 1, -1, -1):
-        fresh = t.meta[layout.M_ROWS]
+    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
+    bounds = t.meta[codes.M_BOUNDS]
+    for g in range(t.meta[codes.M_PERMUTATIONS] - 1, -1, -1):
+        fresh = t.meta[codes.M_ROWS]
         if fresh + 2 >= t.rows.shape[0]:
-            stop_to_grow(t, layout.GROW_ROWS)
+            stop_to_grow(t, codes.GROW_ROWS)
         for c in range(t.rows.shape[1]):
             t.rows[fresh, c] = 0
         for c in range(bounds):

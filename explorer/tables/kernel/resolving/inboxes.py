@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import MISSING, REFUSED
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find, is_full, mix, store
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, stop_to_grow
@@ -23,13 +23,13 @@ def make_operated(t: Any, inbox: Any, op: Any) -> Any:
     found = find(t.operated, key)
     if found != MISSING:
         return found
-    if is_full(t.meta[layout.M_OPERATIONS], t.operated):
-        stop_to_grow(t, layout.GROW_MAP)
+    if is_full(t.meta[codes.M_OPERATIONS], t.operated):
+        stop_to_grow(t, codes.GROW_MAP)
     if t.operations[op, 2] == LEARNED:
-        ask(t, layout.ASK_OPERATION, inbox, op, 0, 0, 0)
+        ask(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(MISSING)
     result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
-    t.meta[layout.M_OPERATIONS] += 1
+    t.meta[codes.M_OPERATIONS] += 1
     store(t.operated, key, result)
     return result
 
@@ -38,10 +38,10 @@ def make_operated(t: Any, inbox: Any, op: Any) -> Any:
 def counted(t: Any, inbox: Any, op: Any) -> Any:
     """Apply a counting rule to an inbox content and return the content that results."""
     message = t.operations[op, 1]
-    start, n = t.contents[inbox, layout.C_START], t.contents[inbox, layout.C_N]
-    free = t.meta[layout.M_CONTENT_ITEMS]
+    start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
+    free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        stop_to_grow(t, layout.GROW_CONTENTS)
+        stop_to_grow(t, codes.GROW_CONTENTS)
     written = 0
     seen = False
     for k in range(start, start + n):
@@ -76,10 +76,10 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
 def cleared(t: Any, inbox: Any, op: Any) -> Any:
     """Take a group of messages out of an inbox content and return the content that results."""
     group = t.operations[op, 1] + 1
-    start, n = t.contents[inbox, layout.C_START], t.contents[inbox, layout.C_N]
-    free = t.meta[layout.M_CONTENT_ITEMS]
+    start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
+    free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        stop_to_grow(t, layout.GROW_CONTENTS)
+        stop_to_grow(t, codes.GROW_CONTENTS)
     written = 0
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
@@ -94,16 +94,16 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     """Return the id of the inbox content whose items stand behind the last one; it may be there already."""
     if n == 0:
         return np.int64(0)
-    free = t.meta[layout.M_CONTENT_ITEMS]
-    fresh = t.meta[layout.M_CONTENTS]
+    free = t.meta[codes.M_CONTENT_ITEMS]
+    fresh = t.meta[codes.M_CONTENTS]
     if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
-        stop_to_grow(t, layout.GROW_CONTENTS)
+        stop_to_grow(t, codes.GROW_CONTENTS)
     mask = np.int64(len(t.content_table) - 1)
     i = np.int64(content_hash(t, slot, free, n)) & mask
     while t.content_table[i] != -1:
         other = t.content_table[i]
-        if t.contents[other, layout.C_SLOT] == slot and t.contents[other, layout.C_N] == n:
-            start = t.contents[other, layout.C_START]
+        if t.contents[other, codes.C_SLOT] == slot and t.contents[other, codes.C_N] == n:
+            start = t.contents[other, codes.C_START]
             same = True
             for k in range(n):
                 if (
@@ -116,18 +116,18 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
                 return np.int64(other)
         i = (i + 1) & mask
     t.content_table[i] = fresh
-    t.contents[fresh, layout.C_SLOT] = slot
+    t.contents[fresh, codes.C_SLOT] = slot
     t.slot_contents[slot] += 1
-    t.contents[fresh, layout.C_NUMBER] = t.slot_contents[slot]
-    t.contents[fresh, layout.C_START] = free
-    t.contents[fresh, layout.C_N] = n
+    t.contents[fresh, codes.C_NUMBER] = t.slot_contents[slot]
+    t.contents[fresh, codes.C_START] = free
+    t.contents[fresh, codes.C_N] = n
     bad = 0
     for k in range(free, free + n):
         bad |= t.messages[t.content_items[k, 0], 1]
-    t.contents[fresh, layout.C_BAD] = bad
+    t.contents[fresh, codes.C_BAD] = bad
     t.permuted_contents[fresh, 0] = -1
-    t.meta[layout.M_CONTENT_ITEMS] = free + n
-    t.meta[layout.M_CONTENTS] = fresh + 1
+    t.meta[codes.M_CONTENT_ITEMS] = free + n
+    t.meta[codes.M_CONTENTS] = fresh + 1
     return np.int64(fresh)
 
 
@@ -144,9 +144,9 @@ def content_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
 def rehash_contents(t: Any) -> None:
     """Enter every inbox content that follows counting rules into an emptied table."""
     mask = np.int64(len(t.content_table) - 1)
-    for content in range(1, t.meta[layout.M_CONTENTS]):
-        start, n = t.contents[content, layout.C_START], t.contents[content, layout.C_N]
-        i = np.int64(content_hash(t, t.contents[content, layout.C_SLOT], start, n)) & mask
+    for content in range(1, t.meta[codes.M_CONTENTS]):
+        start, n = t.contents[content, codes.C_START], t.contents[content, codes.C_N]
+        i = np.int64(content_hash(t, t.contents[content, codes.C_SLOT], start, n)) & mask
         while t.content_table[i] != -1:
             i = (i + 1) & mask
         t.content_table[i] = content
@@ -157,11 +157,11 @@ def make_content_images(t: Any, content: Any) -> None:
     """Make the images of an inbox content under every permutation."""
     if t.permuted_contents[content, 0] >= 0:
         return
-    start, n = np.int64(t.contents[content, layout.C_START]), np.int64(t.contents[content, layout.C_N])
-    for g in range(t.meta[layout.M_PERMUTATIONS] - 1, -1, -1):
-        free = t.meta[layout.M_CONTENT_ITEMS]
+    start, n = np.int64(t.contents[content, codes.C_START]), np.int64(t.contents[content, codes.C_N])
+    for g in range(t.meta[codes.M_PERMUTATIONS] - 1, -1, -1):
+        free = t.meta[codes.M_CONTENT_ITEMS]
         if free + n + 2 >= len(t.content_items):
-            stop_to_grow(t, layout.GROW_CONTENTS)
+            stop_to_grow(t, codes.GROW_CONTENTS)
         for k in range(n):
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
@@ -171,5 +171,5 @@ def make_content_images(t: Any, content: Any) -> None:
                 j -= 1
             t.content_items[free + j, 0] = message
             t.content_items[free + j, 1] = count
-        image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, layout.C_SLOT]]), n)
+        image = intern_content(t, np.int64(t.permuted_slots[g, t.contents[content, codes.C_SLOT]]), n)
         t.permuted_contents[content, g] = image

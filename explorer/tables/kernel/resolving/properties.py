@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import MISSING
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import set_identity
@@ -17,11 +17,11 @@ from kraftcheck.explorer.tables.kernel.tries import walk_to
 @jit
 def judge(t: Any, row: Any) -> None:
     """Evaluate the properties of a control row, unless Python must answer first."""
-    base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
+    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
     bad = np.int64(0)
-    flags = layout.JUDGED
+    flags = codes.JUDGED
     missing = False
-    for p in range(t.meta[layout.M_PROPERTIES]):
+    for p in range(t.meta[codes.M_PROPERTIES]):
         kind = t.properties[p, 1]
         outer = slots if kind >= 1 else 1
         inner = slots if kind == 2 else 1
@@ -35,37 +35,37 @@ def judge(t: Any, row: Any) -> None:
                     continue
                 root = np.int64(t.properties[p, 0])
                 leaf = walk_to(t, root, row, me, peer)
-                if leaf < 0 or t.nodes[leaf, layout.KIND] != layout.LEAF:
+                if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
                     missing = True
-                    ask(t, layout.ASK_PATH, root, row, me, peer, -1)
-                elif t.nodes[leaf, layout.A] == 0:
+                    ask(t, codes.ASK_PATH, root, row, me, peer, -1)
+                elif t.nodes[leaf, codes.A] == 0:
                     if t.properties[p, 2]:
-                        flags |= layout.PRUNED
+                        flags |= codes.PRUNED
                     else:
-                        flags |= layout.BAD
+                        flags |= codes.BAD
                         bad |= np.int64(1) << np.int64(p)
     if not missing:
         set_identity(t, row)
-        t.row_info[row, layout.R_BAD] = bad
-        t.row_info[row, layout.R_FLAGS] = flags
+        t.row_info[row, codes.R_BAD] = bad
+        t.row_info[row, codes.R_FLAGS] = flags
 
 
 @jit
 def judge_step(t: Any, row: Any, target: Any) -> Any:
     """Evaluate the step properties over every slot that differs; the step's flags, or MISSING."""
     flags = np.int64(0)
-    base = t.meta[layout.M_SLOT_BASE]
+    base = t.meta[codes.M_SLOT_BASE]
     missing = False
-    for p in range(t.meta[layout.M_STEP_PROPERTIES]):
-        for s in range(t.meta[layout.M_SLOTS]):
+    for p in range(t.meta[codes.M_STEP_PROPERTIES]):
+        for s in range(t.meta[codes.M_SLOTS]):
             before, after = np.int64(t.rows[row, base + s]), np.int64(t.rows[target, base + s])
             if before == after or before == 0 or after == 0:
                 continue
             root = np.int64(t.step_properties[p, 0])
             leaf = walk_to(t, root, row, before, after)
-            if leaf < 0 or t.nodes[leaf, layout.KIND] != layout.LEAF:
+            if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
                 missing = True
-                ask(t, layout.ASK_PATH, root, row, before, after, -1)
-            elif t.nodes[leaf, layout.A] == 0:
-                flags |= layout.STEP_PRUNED if t.step_properties[p, 1] else (layout.STEP_BAD | (np.int64(1) << (p + 2)))
+                ask(t, codes.ASK_PATH, root, row, before, after, -1)
+            elif t.nodes[leaf, codes.A] == 0:
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else (codes.STEP_BAD | (np.int64(1) << (p + 2)))
     return np.int64(MISSING) if missing else flags

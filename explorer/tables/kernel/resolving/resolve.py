@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import JUDGED, MISSING
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask
@@ -25,26 +25,26 @@ def resolve(t: Any, worker: Any) -> None:
 
     What needs Python is noted in `asked`, and will be missed again.
     """
-    while t.meta[layout.M_RESOLVED] < worker.stats[layout.S_MISSES]:
-        i = t.meta[layout.M_RESOLVED]
+    while t.meta[codes.M_RESOLVED] < worker.stats[codes.S_MISSES]:
+        i = t.meta[codes.M_RESOLVED]
         kind, a, b, c = worker.misses[i, 0], worker.misses[i, 1], worker.misses[i, 2], worker.misses[i, 3]
-        if kind == layout.MISS_STEPS:
-            if t.row_info[a, layout.R_START] < 0:
+        if kind == codes.MISS_STEPS:
+            if t.row_info[a, codes.R_START] < 0:
                 build_row(t, a)
-        elif kind == layout.MISS_BUNDLE:
+        elif kind == codes.MISS_BUNDLE:
             if find(t.bundles, (a << 32) | b) == MISSING:
                 build_bundle(t, a, b)
-        elif kind == layout.MISS_CHANGED:
+        elif kind == codes.MISS_CHANGED:
             make_changed(t, a, b)
-        elif kind == layout.MISS_OPERATED:
+        elif kind == codes.MISS_OPERATED:
             make_operated(t, a, b)
-        elif kind == layout.MISS_JUDGED:
-            if not t.row_info[a, layout.R_FLAGS] & JUDGED:
+        elif kind == codes.MISS_JUDGED:
+            if not t.row_info[a, codes.R_FLAGS] & JUDGED:
                 judge(t, a)
-        elif kind == layout.MISS_ROW_IMAGES:
+        elif kind == codes.MISS_ROW_IMAGES:
             make_row_images(t, a)
-        elif kind == layout.MISS_CONTENT_IMAGES:
+        elif kind == codes.MISS_CONTENT_IMAGES:
             make_content_images(t, a)
-        elif kind == layout.MISS_PATH:
-            ask(t, layout.ASK_PATH, a, b, c, 0, worker.misses[i, 4])
-        t.meta[layout.M_RESOLVED] = i + 1
+        elif kind == codes.MISS_PATH:
+            ask(t, codes.ASK_PATH, a, b, c, 0, worker.misses[i, 4])
+        t.meta[codes.M_RESOLVED] = i + 1

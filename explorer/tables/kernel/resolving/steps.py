@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import layout
-from kraftcheck.explorer.tables.kernel.layout import MISSING, REFUSED
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
@@ -24,11 +24,11 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
     found = find(t.changed, key)
     if found != MISSING:
         return found
-    if is_full(t.meta[layout.M_DELTAS], t.changed):
-        stop_to_grow(t, layout.GROW_MAP)
-    fresh = t.meta[layout.M_ROWS]
+    if is_full(t.meta[codes.M_DELTAS], t.changed):
+        stop_to_grow(t, codes.GROW_MAP)
+    fresh = t.meta[codes.M_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
-        stop_to_grow(t, layout.GROW_ROWS)
+        stop_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         t.rows[fresh, c] = t.rows[row, c]
     result = np.int64(0)
@@ -44,8 +44,8 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
         flags = judge_step(t, row, target)
         if flags < 0:
             return np.int64(flags)
-        result = target | (np.int64(flags) << layout.FLAG_SHIFT)
-    t.meta[layout.M_DELTAS] += 1
+        result = target | (np.int64(flags) << codes.FLAG_SHIFT)
+    t.meta[codes.M_DELTAS] += 1
     store(t.changed, key, result)
     return result
 
@@ -53,8 +53,8 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
 @jit
 def build_row(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: each replica's own and the environment's."""
-    base, slots = t.meta[layout.M_SLOT_BASE], t.meta[layout.M_SLOTS]
-    start = t.meta[layout.M_ROW_ITEMS]
+    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
+    start = t.meta[codes.M_ROW_ITEMS]
     n = 0
     missing = False
     for s in range(slots + 1):
@@ -69,45 +69,45 @@ def build_row(t: Any, row: Any) -> None:
             root = np.int64(t.list_nodes[k])
             if root < 0:  # it reads inboxes: no control row decides it
                 if start + n + 2 >= len(t.row_items):
-                    stop_to_grow(t, layout.GROW_ITEMS)
+                    stop_to_grow(t, codes.GROW_ITEMS)
                 t.row_items[start + n, 0] = ~root
                 t.row_items[start + n, 1] = -1
                 t.row_items[start + n, 2] = s if s < slots else -1
                 n += 1
                 continue
             leaf = walk_to(t, root, row, local, 0)
-            if leaf < 0 or t.nodes[leaf, layout.KIND] == layout.UNKNOWN:
+            if leaf < 0 or t.nodes[leaf, codes.KIND] == codes.UNKNOWN:
                 missing = True
-                ask(t, layout.ASK_PATH, root, row, local, 0, -1)
+                ask(t, codes.ASK_PATH, root, row, local, 0, -1)
                 continue
-            if start + n + t.nodes[leaf, layout.N] + 2 >= len(t.row_items):
-                stop_to_grow(t, layout.GROW_ITEMS)
-            for o in range(t.nodes[leaf, layout.A], t.nodes[leaf, layout.A] + t.nodes[leaf, layout.N]):
-                target = make_changed(t, row, np.int64(t.outcomes[o, layout.DELTA]))
+            if start + n + t.nodes[leaf, codes.N] + 2 >= len(t.row_items):
+                stop_to_grow(t, codes.GROW_ITEMS)
+            for o in range(t.nodes[leaf, codes.A], t.nodes[leaf, codes.A] + t.nodes[leaf, codes.N]):
+                target = make_changed(t, row, np.int64(t.outcomes[o, codes.DELTA]))
                 if target == MISSING:
                     missing = True
                 elif target >= 0:
                     t.row_items[start + n, 0] = o
-                    t.row_items[start + n, 1] = np.int64(target & layout.ROW_MASK)
-                    t.row_items[start + n, 2] = np.int64(target >> layout.FLAG_SHIFT)
+                    t.row_items[start + n, 1] = np.int64(target & codes.ROW_MASK)
+                    t.row_items[start + n, 2] = np.int64(target >> codes.FLAG_SHIFT)
                     n += 1
     if missing:
         return
-    t.row_info[row, layout.R_START] = start
-    t.row_info[row, layout.R_N] = n
-    t.meta[layout.M_ROW_ITEMS] = start + n
+    t.row_info[row, codes.R_START] = start
+    t.row_info[row, codes.R_N] = n
+    t.meta[codes.M_ROW_ITEMS] = start + n
 
 
 @jit
 def build_bundle(t: Any, local: Any, inbox: Any) -> None:
     """List what a replica may do with the messages of an inbox."""
-    start = t.meta[layout.M_BUNDLE_ITEMS]
+    start = t.meta[codes.M_BUNDLE_ITEMS]
     n = 0
     missing = False
-    if is_full(t.meta[layout.M_BUNDLES], t.bundles):
-        stop_to_grow(t, layout.GROW_MAP)
-    first_item = t.contents[inbox, layout.C_START]
-    for k in range(first_item, first_item + t.contents[inbox, layout.C_N]):
+    if is_full(t.meta[codes.M_BUNDLES], t.bundles):
+        stop_to_grow(t, codes.GROW_MAP)
+    first_item = t.contents[inbox, codes.C_START]
+    for k in range(first_item, first_item + t.contents[inbox, codes.C_N]):
         if t.content_items[k, 1] <= 0:
             continue
         message = np.int64(t.content_items[k, 0])
@@ -125,11 +125,11 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> None:
             node = t.list_nodes[r]
             if node < 0:
                 node = ~node
-            leaf = t.nodes[node, layout.KIND] == layout.LEAF
-            first = t.nodes[node, layout.A] if leaf else node
-            last = first + t.nodes[node, layout.N] if leaf else first + 1
+            leaf = t.nodes[node, codes.KIND] == codes.LEAF
+            first = t.nodes[node, codes.A] if leaf else node
+            last = first + t.nodes[node, codes.N] if leaf else first + 1
             if start + n + (last - first) + 2 >= len(t.bundle_items):
-                stop_to_grow(t, layout.GROW_BUNDLES)
+                stop_to_grow(t, codes.GROW_BUNDLES)
             for o in range(first, last):
                 t.bundle_items[start + n, 0] = o
                 t.bundle_items[start + n, 1] = 0 if leaf else 1
@@ -137,7 +137,7 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> None:
                 n += 1
     if missing:
         return
-    t.meta[layout.M_BUNDLE_ITEMS] = start + n
-    t.meta[layout.M_BUNDLES] += 1
-    value = (np.int64(start) << layout.BUNDLE_BITS) | np.int64(n)
+    t.meta[codes.M_BUNDLE_ITEMS] = start + n
+    t.meta[codes.M_BUNDLES] += 1
+    value = (np.int64(start) << codes.BUNDLE_BITS) | np.int64(n)
     store(t.bundles, (np.int64(local) << 32) | np.int64(inbox), value)

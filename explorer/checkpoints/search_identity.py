@@ -14,10 +14,10 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.classes import modules_of, source_of
 from kraftcheck.spec.values import ModelValue, Value, encode, order_key
 
-Identity = dict[str, Any]
+SearchIdentity = dict[str, Any]
 
 
-def identity_of_search(protocol: Protocol, options: Options) -> Identity:
+def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
     """Return what must agree between a search and the checkpoint that it goes on from, as JSON can hold it.
 
     Limits, workers and memory are not part of it: they do not change what is found.
@@ -48,7 +48,7 @@ def identity_of_search(protocol: Protocol, options: Options) -> Identity:
     }
 
 
-def differences(before: Identity, now: Identity) -> Iterator[str]:
+def differences(before: SearchIdentity, now: SearchIdentity) -> Iterator[str]:
     """Yield a clause for each thing in which two searches differ: what it was in the checkpoint, and is now."""
     for name, was in before.items():
         found: Any = now.get(name)

@@ -1,11 +1,11 @@
-"""What is asked about local states and about inboxes: functions whose values are numbered, once for each."""
+"""Numbers the answers to questions about local states and inboxes; each question is a function, asked once for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.tables.learning.growing_tables import UNKNOWN, GrowingTables
+from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables
 from kraftcheck.spec.values import Record, Value
 
 Key = tuple[str, str]
@@ -13,7 +13,7 @@ WHOLE: Key = ("whole", "")  # the local state itself
 CLASS: Key = ("class", "")  # its class
 
 
-class View(NamedTuple):
+class NumberedFunction(NamedTuple):
     """A function of a local state, or of an inbox, and the numbers of its values."""
 
     function: Callable[[Any], Value]
@@ -25,8 +25,8 @@ class View(NamedTuple):
         return self.ids.setdefault((type(answer), answer), len(self.ids))  # 1 and True are equal, and not the same
 
 
-class Views:
-    """The views of local states.
+class LocalQuestions:
+    """The questions about local states.
 
     Parameters
     ----------
@@ -40,33 +40,33 @@ class Views:
         self._tables = tables
         self._records = records
         self._numbers: dict[Key, int] = {}
-        self._views: list[View] = []
+        self._questions: list[NumberedFunction] = []
 
     def number(self, key: Key, function: Callable[[Record], Value]) -> int:
-        """Return the number of a view."""
+        """Return the number of a question."""
         found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[key] = len(self._views)
-            view = View(function, {None: 0})  # 0: no replica
-            self._views.append(view)
-            self._tables.set("views", found, 0)
+            found = self._numbers[key] = len(self._questions)
+            question = NumberedFunction(function, {None: 0})  # 0: no replica
+            self._questions.append(question)
+            self._tables.set("local_answers", found, 0)
             for local, record in enumerate(self._records[1:], 1):
-                self._tables.views[found, local] = view.number(record)
+                self._tables.local_answers[found, local] = question.number(record)
         return found
 
     def add_record(self, local: int, record: Record) -> None:
         """Note the answers of a new local state."""
-        table = self._tables.fit_columns("views", local + 1)
-        for number, view in enumerate(self._views):
-            table[number, local] = view.number(record)
+        table = self._tables.fit_columns("local_answers", local + 1)
+        for number, question in enumerate(self._questions):
+            table[number, local] = question.number(record)
 
-    def answer(self, view: int, local: int) -> int:
-        """Return the number of a view's answer."""
-        return int(self._tables.views[view, local])
+    def answer(self, question: int, local: int) -> int:
+        """Return the number of a question's answer about a local state."""
+        return int(self._tables.local_answers[question, local])
 
 
-class InboxViews:
-    """The views of inboxes.
+class InboxQuestions:
+    """The questions about inboxes.
 
     Parameters
     ----------
@@ -80,20 +80,20 @@ class InboxViews:
         self._tables = tables
         self._decode = decode
         self._numbers: dict[str, int] = {}
-        self._views: list[View] = []
+        self._questions: list[NumberedFunction] = []
 
     def number(self, name: str, function: Callable[[Value], Value]) -> int:
-        """Return the number of a view."""
+        """Return the number of a question."""
         found = self._numbers.get(name)
         if found is None:
-            found = self._numbers[name] = len(self._views)
-            self._views.append(View(function, {}))
-            self._tables.set("inbox_views", found, UNKNOWN, UNKNOWN)
+            found = self._numbers[name] = len(self._questions)
+            self._questions.append(NumberedFunction(function, {}))
+            self._tables.set("inbox_answers", found, UNASKED, UNASKED)
         return found
 
-    def answer(self, view: int, content: int) -> int:
-        """Return the number of a view's answer, evaluating it once."""
-        table = self._tables.inbox_views
-        if table[view, content] < 0:
-            table[view, content] = self._views[view].number(self._decode(content))
-        return int(table[view, content])
+    def answer(self, question: int, content: int) -> int:
+        """Return the number of a question's answer, evaluating it once."""
+        table = self._tables.inbox_answers
+        if table[question, content] < 0:
+            table[question, content] = self._questions[question].number(self._decode(content))
+        return int(table[question, content])

@@ -1,8 +1,6 @@
-"""The arrays that the learner fills and the kernel reads, with their kinds, and growth.
+"""Numbers that the kernel and the learner share: columns of the tables, kinds, flags, codes, limits.
 
-Numbers are ids: of local states, messages, inbox contents, shared values, and of *control rows*. A control row holds
-the bounds spent, the shared fields and the local state of every slot (replica); a state is a control row's id with the
-id of each slot's inbox content. Id 0 of a local state is "no replica here", id 0 of an inbox content is "empty".
+What the tables hold is in `tables.py`; what a worker's `stats` belong to is in `worker.py`.
 """
 
 from __future__ import annotations
@@ -12,12 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-
 # Kinds of trie node: what decides the way on.
-UNKNOWN, LEAF, SHARED, VIEW, INBOX_VIEW = 0, 1, 2, 3, 4
-ME, PEER = -1, -2  # roles, where a VIEW node names no absolute slot
+UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION = 0, 1, 2, 3, 4
+ME, PEER = -1, -2  # roles, where a LOCAL_QUESTION node names no absolute slot
 
 # Columns of `nodes`, `outcomes`, `contents`, `row_info`.
 KIND, A, B, N = 0, 1, 2, 3
@@ -57,7 +52,10 @@ BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
 # Places in a worker's `stats`.
 S_GENERATED, S_RETRY, S_EVENTS, S_DONE, S_CODE, S_SEEN, S_STEP_SEEN, S_DEADLOCK, S_MISSES, S_MISSED = range(10)
 STATS_SIZE = 16
-OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2
+OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2  # values of S_CODE
+
+# Kinds of event: a state without successors; a successor, or the step to it, that violates properties.
+STUCK, BAD_STATE, BAD_STEP = 0, 1, 2
 
 # Limits of the encoding: ids that are packed into the keys of maps, and bits of masks.
 KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES = 1 << 24, 30, 18
@@ -86,11 +84,6 @@ KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES = 1 << 24, 30, 18
     M_RESOLVED,
 ) = range(20)
 META_SIZE = 32
-
-
-def new_map(capacity: int) -> Longs:
-    """Return an empty map of integers; the capacity is a power of two."""
-    return np.full((capacity, 2), -1, np.int64)
 
 
 def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
