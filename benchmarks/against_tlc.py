@@ -47,13 +47,13 @@ def run_tlc(jar: str, spec: Path, config: Path, workers: int) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         command = [
             "java", "-XX:+UseParallelGC", "-cp", jar, "tlc2.TLC", "-workers", str(workers), "-metadir", folder,
-            "-config", str(config), str(spec),
+            "-config", os.path.relpath(config, spec.parent), str(spec),
         ]  # fmt: skip
         text = config.read_text()
         if re.search(r"Version 2\.1[0-5]\b", version_of(jar)):  # that line is not known to TLC up to 2.15
             config = Path(folder) / config.name
             config.write_text(re.sub(r"CHECK_DEADLOCK\s+\w+", "", text))
-            command[command.index("-config") + 1] = str(config)
+            command[command.index("-config") + 1] = os.path.relpath(config, spec.parent)  # TLC 2.15 knows no other
             if re.search(r"CHECK_DEADLOCK\s+FALSE", text):
                 command.insert(-1, "-deadlock")
         seconds, peak, output = timed(command, str(spec.parent))
