@@ -533,7 +533,7 @@ def test_the_cache_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
 MEASURE = r"""
 import re, sys
 from pathlib import Path
-from traces import TraceState, read_traces, stream_traces
+from kraftcheck.traces import TraceState, read_traces, stream_traces
 reader = {"stream": stream_traces, "read": read_traces}[sys.argv[2]]
 count = 0
 for event in reader(sys.argv[1]):
