@@ -58,8 +58,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that need the kernel last."""
-    items.sort(key=lambda item: item.get_closest_marker("kernel") is not None)
+    """Put the tests that need the kernel last, and what takes minutes first, so that no process is left with it."""
+
+    def rank(item: pytest.Item) -> tuple[bool, float]:
+        slow = item.get_closest_marker("slow")
+        minutes = slow.kwargs.get("minutes", 0) if slow else 0
+        return item.get_closest_marker("kernel") is not None, -minutes
+
+    items.sort(key=rank)
 
 
 # Java

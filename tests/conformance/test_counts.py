@@ -18,7 +18,7 @@ COUNTED_TWICE = {"grow-one-to-two": 14, "grow-with-election": 14, "grow-and-shri
 """Steps of that action that TLC counts twice: where both disjuncts of ValidFetchPosition hold (docs/conformance.md)."""
 
 SLOW = (*LARGE, "two-voters-two-values-remove", "grow-and-shrink-with-election")
-ALL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MODELS]
+ALL = [pytest.param(name, marks=pytest.mark.slow(minutes=name in LARGE)) if name in SLOW else name for name in MODELS]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -121,6 +121,6 @@ def test_changed_traces_diverge() -> None:
     assert tamper(seed=1, times=50) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=1)
 def test_2000_changed_traces_diverge() -> None:
     assert tamper(seed=2024, times=2_000) == {}  # a variable that went unnoticed would be listed here

@@ -102,7 +102,7 @@ def test_the_installed_command_runs_beside_files_of_the_same_names(python: Path,
         assert done.stdout.splitlines()[0].startswith("ring.py:Ring, configuration none, engine reference"), done
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=1)
 def test_the_installed_command_runs_the_readmes_examples(python: Path, hostile: Path) -> None:
     smoke = ["check", "reconfig", "--config", "smoke", "--engine", "tables"]
     compiled = run([str(python), "-m", "kraftcheck", *smoke], hostile)

@@ -215,7 +215,7 @@ def ten_million(tmp_path: Path, runs: range) -> None:
         assert outcome == ("ok", distinct, generated, depth), run
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=1)
 def test_ten_million_states_killed_and_resumed(tmp_path: Path) -> None:
     ten_million(tmp_path, range(2))
 
