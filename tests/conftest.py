@@ -11,8 +11,6 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kraftcheck.explorer.tables.threads import default_workers
-from tests.support import kernel
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,15 +32,20 @@ def is_whole(config: pytest.Config) -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return how many processes run tests: none but this one where some are named."""
-    return min(default_workers(), MOST_PROCESSES) if is_whole(config) else 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_PROCESSES) if is_whole(config) else 0
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin to compile the kernel, and say so; the processes of pytest-xdist do not."""
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None, None, None]:
+    """Begin to compile the kernel, and say so; the processes of pytest-xdist, which are started first, do not."""
+    yield
     config = session.config
-    elsewhere = hasattr(config, "workerinput") or config.option.collectonly
-    if elsewhere or not is_whole(config) or kernel.is_compiled():
+    if hasattr(config, "workerinput") or config.option.collectonly or not is_whole(config):
+        return
+    from tests.support import kernel
+
+    if kernel.is_compiled():
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
@@ -98,6 +101,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Wait for the kernel; skip a test whose needs are not there, saying what is missing, or fail it where required."""
     if item.get_closest_marker("kernel") is not None:
+        from tests.support import kernel
+
         kernel.ensure_compiled()
     for marker in NEEDS:
         if item.get_closest_marker(marker) is None:

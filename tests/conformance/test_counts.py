@@ -58,7 +58,13 @@ def test_all_ten_models_are_here() -> None:
     assert set(LARGE) < set(MODELS)
 
 
-@pytest.mark.parametrize("name", ["two-voters", "two-voters-restart", "grow-one-to-two", "grow-with-election"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("two-voters", "grow-one-to-two"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("two-voters-restart", "grow-with-election")),
+    ],
+)
 def test_depth_first_search_counts_the_same(name: str) -> None:
     protocol = bound(f"counts/{name}").protocol
     breadth = explore(protocol, Options(deadlock=False))

@@ -235,7 +235,7 @@ def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_pat
     while not (folder / "manifest.json").exists():
         time.sleep(0.05)
         assert process.poll() is None
-    time.sleep(2)
+    time.sleep(0.5)
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -234,6 +234,7 @@ def test_the_first_violation_ends_it() -> None:
         assert sum(shown) == 1
 
 
+@pytest.mark.slow
 def test_it_goes_on_if_asked() -> None:
     protocol = Wander()
     names = ("NeverHeardFour", "NeverApart", "NoJumpFromTwo")
@@ -320,7 +321,7 @@ def vars_of(protocol: Protocol) -> dict:
     return {c.attribute: getattr(protocol, c.attribute) for c in protocol.constants.values()}
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 12))])
 def test_random_protocols(number) -> None:
     found = next(sample(1, seed=number * 37, large=20, most=400))
     protocol, plan = found.protocol, Plan(25, 20, number)

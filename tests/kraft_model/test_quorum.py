@@ -21,7 +21,7 @@ def counts(result: Result) -> tuple[int, int, int | None]:
     return result.distinct_states, result.generated_states, result.depth
 
 
-@pytest.mark.parametrize("name", SMOKE)
+@pytest.mark.parametrize("name", ["smoke", "smoke-answers", pytest.param("smoke-network", marks=pytest.mark.slow)])
 def test_both_engines_find_the_same(name: str) -> None:
     model = searches.bound("quorum", name)
     ours, theirs = searches.search(model, "reference"), searches.search(model)

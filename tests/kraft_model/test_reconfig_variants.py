@@ -59,7 +59,7 @@ COMPLETE_BASE = {"observer-stands": 14_556, "removed-leader-contradicted": 688}
 """Where the base is searched to the end, and its states there; elsewhere it is searched as deep as the fault shows."""
 
 SLOW = {"restarted-leader-unattached", "pending-change-accepted", "leader-not-ready", "old-voter-set-counted"}
-SLOW_BASE = SLOW | {"fetch-position-unchecked", "votes-without-log-comparison"}
+SLOW_BASE = SLOW | {"observer-stands", "fetch-position-unchecked", "votes-without-log-comparison"}
 
 
 def each_fault(slow: set[str]) -> pytest.MarkDecorator:

@@ -92,6 +92,7 @@ def test_only_counts_above_a_size(crosscheck) -> None:
     assert (found["equal"], found["states_compared"], found["edges"]) == (True, False, None)
 
 
+@pytest.mark.slow
 def test_symmetry(crosscheck) -> None:
     outcome, found = crosscheck(config=CONFIG + "SYMMETRY symmClients\n")
     assert outcome.code == 0, outcome
@@ -171,8 +172,14 @@ def test_tlcs_trace_of_a_fault_diverges_here(crosscheck, tmp_path) -> None:
     [
         ("Init ==", "Init = =", "TLC cannot parse it: "),
         ("phase[c] = holding\n", "phaze[c] = holding\n", "Unknown operator: `phaze'"),
-        ("EXTENDS Naturals", "EXTENDS Naturals, Gone", "Cannot find source file for module Gone"),
-        ("MODULE LockService", "MODULE Locks", "does not match the name 'Locks' of the top level module"),
+        pytest.param(
+            *("EXTENDS Naturals", "EXTENDS Naturals, Gone", "Cannot find source file for module Gone"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("MODULE LockService", "MODULE Locks", "does not match the name 'Locks' of the top level module"),
+            marks=pytest.mark.slow,
+        ),
         pytest.param("_losses + 1", "_losses + nobody", "TLC failed (exit code 75): ", marks=pytest.mark.slow),
         pytest.param("_losses = 0", "_losses = nobody", "TLC failed", marks=pytest.mark.slow),
     ],

@@ -51,7 +51,9 @@ def assert_is_a_behaviour(protocol: Protocol, found: Result) -> None:
 # Two-phase commit
 
 
-@pytest.mark.parametrize(("managers", "distinct", "depth"), [(3, 288, 11), (5, 8_832, 17)])
+@pytest.mark.parametrize(
+    ("managers", "distinct", "depth"), [(3, 288, 11), pytest.param(5, 8_832, 17, marks=pytest.mark.slow)]
+)
 def test_two_phase_commit_has_the_textbook_s_states(managers: int, distinct: int, depth: int) -> None:
     found = two_phase_commit(managers)
     assert (found.verdict, found.distinct_states, found.depth) == (Verdict.OK, distinct, depth)

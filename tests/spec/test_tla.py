@@ -255,13 +255,13 @@ def conjuncts(path: Path) -> Iterator[str]:
     yield from dict.fromkeys(match[1] for match in re.finditer(pattern, text, re.MULTILINE))
 
 
-QUICK = ["t_0_2", "t_0_7", "t_0_10", "t_0_11", "t_0_13", "t_0_15"]
+QUICK = ["two-voters", "t_0_2", "t_0_7", "t_0_10", "t_0_11", "t_0_13", "t_0_15"]
 SAMPLES = [
     *[pytest.param(path, id=path.name) for path in sorted(TLC.glob("counterexamples/*.out.gz"))],
-    *[pytest.param(path, id=path.name) for path in sorted(TLC.glob("dumps/*.dump.gz"))],
     *[
         pytest.param(path, id=path.name, marks=[] if path.name.split(".")[0] in QUICK else [pytest.mark.slow])
-        for path in sorted(TLC.glob("simulations/*.tla.gz"))
+        for pattern in ("dumps/*.dump.gz", "simulations/*.tla.gz")
+        for path in sorted(TLC.glob(pattern))
     ],
 ]
 
@@ -279,7 +279,7 @@ def test_what_tlc_wrote_is_written_again_byte_by_byte(path: Path) -> None:
         assert format_value(parse_value(text), style=style, sort=False) == text
 
 
-@pytest.mark.parametrize("model", ["two-voters", "grow-one-to-two"])
+@pytest.mark.parametrize("model", ["two-voters", pytest.param("grow-one-to-two", marks=pytest.mark.slow)])
 def test_functions_are_sorted_as_tlc_sorts_them(model: str) -> None:
     config = (TLC / "dumps" / f"{model}.cfg").read_text()
     words = dict.fromkeys(re.findall(r"\w+", config))

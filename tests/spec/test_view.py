@@ -75,8 +75,8 @@ def as_json(value: Value) -> Any:
 @pytest.mark.parametrize(
     ("name", "limit"),
     [
-        ("grow-with-election", 1500),
-        ("two-voters-remove", 1500),
+        ("grow-with-election", 500),
+        ("two-voters-remove", 500),
         ("grow-and-shrink-with-election", 500),
         pytest.param("grow-with-election", None, marks=pytest.mark.slow),
         pytest.param("two-voters-remove", None, marks=pytest.mark.slow),
