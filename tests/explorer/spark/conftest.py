@@ -17,6 +17,7 @@ def application() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts fast
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     yield session
     session.stop()
