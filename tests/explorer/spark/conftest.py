@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ def application() -> Iterator[Any]:
     """A Spark application on two cores; a search takes the one that is there."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # as the engine does: the PATH may lead to another Python
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts fast
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
