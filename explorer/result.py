@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Search(StrEnum):
     """Names of the search orders that every installation has.
 
-    `Options.search` takes any file of `explorer/tables/searches/` by its name; a new one needs no entry here.
+    `Options.search` takes any file of `explorer/tables/searches/` by its name, whether it stands here or not.
     """
 
     BFS = "bfs"

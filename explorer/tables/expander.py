@@ -167,14 +167,14 @@ class Expander:
         rows = [row + [0] * (self.width - len(row)) for row in encoded]
         return np.array(rows, np.int32).reshape(-1, self.width)
 
-    def widened(self, rows: Rows) -> Rows:
+    def with_columns(self, rows: Rows) -> Rows:
         """Return rows with an empty inbox for every replica that they do not know."""
         missing = self.width - rows.shape[1]
         return np.pad(rows, ((0, 0), (0, missing))) if missing else rows
 
     def identities(self, rows: Rows) -> Rows:
         """Return the rows that stand for states: they themselves, or under symmetry their canonical images."""
-        rows = np.ascontiguousarray(self.widened(rows))
+        rows = np.ascontiguousarray(self.with_columns(rows))
         if self.learner.permutations == 1:
             return rows
         worker = self.pool[0]
@@ -191,7 +191,7 @@ class Expander:
 
     def _packed(self, identities: Rows, packing: Packing) -> tuple[Words, Indices]:
         words, owner = np.zeros((len(identities), packing.words + 1), np.uint64), np.zeros(len(identities), np.int64)
-        pack_all(self.learner.tables, packing, self.widened(identities), words, owner)
+        pack_all(self.learner.tables, packing, self.with_columns(identities), words, owner)
         return words, owner
 
     # Successors
@@ -203,7 +203,7 @@ class Expander:
         """
         rest: list[Indices] = []
         while len(which) and not rest:
-            rows = self.widened(rows)
+            rows = self.with_columns(rows)
             parts = [which] if len(which) <= SERIAL else np.array_split(which, self.workers)
             workers = self.pool[: len(parts)]
             self.fit_packing()
@@ -230,9 +230,9 @@ class Expander:
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""
-        rows, identities = self.widened(rows), self.identities(rows)
+        rows, identities = self.with_columns(rows), self.identities(rows)
         self.fit_packing()
-        self.pool[0].successors.put(self.widened(rows), *self._packed(identities, self.packing))
+        self.pool[0].successors.put(self.with_columns(rows), *self._packed(identities, self.packing))
         return self.found()
 
     def found(self) -> Found:
@@ -249,7 +249,7 @@ class Expander:
         new = roomy_packing(bits)
         for worker in self.pool:
             if worker.successors.counts.any():
-                rows = self.widened(worker.successors.all_rows())
+                rows = self.with_columns(worker.successors.all_rows())
                 worker.successors.put(rows, *self.packed(rows, new))
         self.packing = new
 
@@ -299,7 +299,7 @@ class Expander:
         """Return the index of a state that leads to one of some others, or None; the first of those that are known."""
         worker, which = self.pool[0], np.arange(len(rows))
         while len(which):
-            rows, targets = self.widened(rows), self.widened(targets)
+            rows, targets = self.with_columns(rows), self.with_columns(targets)
             found = [self._leading_to(target, rows[which]) for target in targets]
             known = [index for index in found if index >= 0]
             if known:

@@ -257,7 +257,7 @@ class RandomWalks:
         base = np.uint64(int.from_bytes(blake2b(seed.encode(), digest_size=8).digest(), "little"))
         seeds, chosen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         draw_seeds(base, first, seeds, chosen, len(self._first_rows))
-        return self.expander.widened(self._first_rows)[chosen], seeds
+        return self.expander.with_columns(self._first_rows)[chosen], seeds
 
     def _again(self, walks: Walks, first: int) -> None:
         """Begin those walks anew that have ended too early."""
@@ -271,14 +271,14 @@ class RandomWalks:
                     "expected larger bounds in the configuration, or shorter walks"
                 )
             starts, seeds = self._drawn(f"{self.plan.seed}, again {walks.tries[w]}", first + w, 1)
-            walks.path = self.expander.widened(walks.path)
+            walks.path = self.expander.with_columns(walks.path)
             walks.again(w, starts[0], seeds[0])
 
     # Walking
 
     def go_on(self, walks: Walks) -> None:
         """Let every walk go on until it ends, misses something or has had its turn."""
-        walks.path = self.expander.widened(walks.path)
+        walks.path = self.expander.with_columns(walks.path)
         self._fingerprints.update()
         expander = self.expander
         bounds = np.linspace(0, len(walks.length), expander.workers + 1).astype(int).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import ENOSPC
 from hashlib import blake2b
 from pathlib import Path
 
@@ -116,6 +117,19 @@ def test_a_temporary_file_has_no_name(tmp_path: Path) -> None:
     file = GrowingFile.temporary(tmp_path)
     file.append(b"x" * 100)
     assert list(tmp_path.iterdir()) == []
+    file.close()
+
+
+def test_a_full_disk_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(ENOSPC, "No space left on device")
+
+    file = GrowingFile.temporary(tmp_path)
+    monkeypatch.setattr("os.pwrite", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        file.append(b"x")
+    assert caught.value.filename == str(tmp_path)
+    assert file.length == 0
     file.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 import kraftcheck
 from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check, spec
 from kraftcheck.explorer.result import Progress
+from kraftcheck.explorer.tables import searches
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
@@ -90,7 +91,7 @@ def test_an_interrupted_check_raises_with_what_was_found() -> None:
         ({"symmetry": "x"}, "unknown symmetry x; TwoPhaseCommit has symmRM"),
         ({"view": "x"}, "unknown view x; TwoPhaseCommit has none"),
         ({"init": "x"}, "unknown start x; TwoPhaseCommit has Init"),
-        ({"search": "x"}, "unknown search x; there is bfs, dfs, iddfs"),
+        ({"search": "x"}, f"unknown search x; there is {', '.join(searches.names())}"),
         ({"engine": "x"}, "unknown engine x; there is "),
     ],
 )

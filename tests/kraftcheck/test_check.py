@@ -292,6 +292,17 @@ def test_state_graph_ends_where_the_search_does(run, ping, tmp_path) -> None:
     assert all("<<2" not in data["state"] for _, data in graph.nodes(data=True))  # no peer sent a second ping
 
 
+def test_out_of_memory(run, monkeypatch) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("kraftcheck.explorer.tables.expander.Expander.expand", fails)
+    monkeypatch.setattr("kraftcheck.explorer.reference.Semantics", fails)
+    outcome = run("check", "reconfig", "--config", "smoke")
+    assert outcome.code == 2
+    assert "out of memory" in outcome.err
+
+
 # As a process
 
 

@@ -1,4 +1,4 @@
-"""States as packed words: the bits of their ids side by side."""
+"""States as packed words: numbers side by side, in the fields that `states/packing.py` lays out."""
 
 from __future__ import annotations
 

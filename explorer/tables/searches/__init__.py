@@ -5,10 +5,12 @@ in a module whose name begins with `_`. The strategy's `search` makes an `Expand
 states (of `states/`) and a `Checker`, and returns `checker.result_of(...)` of a function that
 
 - takes the initial states from `checker.starting_rows()`, and calls `checker.check_starts()` once they are stored;
-- expands states in batches, and hands the expander's events to `checker.take`, the new states to `checker.python`;
+- expands states in batches: `expander.expand(rows, which)` until nothing is left of `which`, then the store's
+  `add(expander.found())`; it hands the expander's events to `checker.take`, the new states to `checker.python`;
 - calls `checker.stop_at_max_states()` and `checker.books.look_at_the_clock(...)` after each batch.
 
-`searches/dfs.py` is the shortest example.
+The order itself keeps what leads back to a state (`checker.take` wants it for a counterexample), honours `max_depth`
+and sets the result's `depth`. Copy from `bfs.py`, `_expand_batch`; `dfs.py` has a loop of its own in the kernel.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class DepthFirst:
         self._path = np.zeros((1 << 10, width), np.int32)
         stack = self._stack
         stack.states, stack.depths = np.zeros((1 << 14, width), np.int32), np.zeros(1 << 14, np.int32)
-        stack.states[: len(starts)], stack.depths[: len(starts)] = self.expander.widened(starts)[::-1], 1
+        stack.states[: len(starts)], stack.depths[: len(starts)] = self.expander.with_columns(starts)[::-1], 1
         self.expander.identities(starts)  # which learns their images, before it is known how many ids there are
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
@@ -120,7 +120,7 @@ class DepthFirst:
     def _descend(self, top: int, limit: int) -> tuple[int, int]:
         """Run the kernel until something stops it; return what that is, and the top of the stack."""
         expander, worker, visited, stack = self.expander, self._worker, self.visited, self._stack
-        stack.states, self._path = expander.widened(stack.states), expander.widened(self._path)
+        stack.states, self._path = expander.with_columns(stack.states), expander.with_columns(self._path)
         worker.begin(self._path)
         worker.stats[S_BASE] = -1
         expander.fit_packing()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from io import FileIO
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,8 @@ class GrowingFile:
         The file, open for reading and writing, without a buffer.
     hashed
         Whether to keep a digest of what is appended.
+    place
+        Where its space is taken, for messages; by default its name.
 
     Attributes
     ----------
@@ -37,9 +39,10 @@ class GrowingFile:
         Bytes that belong to it; what lies beyond is overwritten.
     """
 
-    def __init__(self, file: FileIO, *, hashed: bool) -> None:
+    def __init__(self, file: FileIO, *, hashed: bool, place: str = "") -> None:
         self.length = 0
         self._file = file
+        self._place = place or str(file.name)
         self._hash = blake2b(digest_size=DIGEST_BYTES) if hashed else None
 
     @classmethod
@@ -51,12 +54,12 @@ class GrowingFile:
         folder
             Where its space is taken from; by default the system's place for temporary files.
         """
-        return cls(TemporaryFile(buffering=0, dir=folder), hashed=False)
+        return cls(TemporaryFile(buffering=0, dir=folder), hashed=False, place=str(folder or gettempdir()))
 
     @classmethod
     def at(cls, path: Path) -> GrowingFile:
         """Return the file at a path, made if it is not there, of which nothing counts yet."""
-        return cls(FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+"), hashed=True)
+        return cls(FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+"), hashed=True, place=str(path))
 
     @property
     def digest(self) -> str:
@@ -69,7 +72,10 @@ class GrowingFile:
         view = _bytes_of(np.ascontiguousarray(data)) if isinstance(data, np.ndarray) else memoryview(data)
         start = at = self.length
         while at < start + len(view):
-            at += os.pwrite(self._file.fileno(), view[at - start :], at)
+            try:
+                at += os.pwrite(self._file.fileno(), view[at - start :], at)
+            except OSError as error:  # a file without a name: say where the space is taken
+                raise OSError(error.errno, error.strerror, self._place) from None
         if self._hash is not None:
             self._hash.update(view)
         self.length = at
