@@ -151,16 +151,28 @@ class KafkaCluster:
     # What the driver says
 
     def _take(self, answer: Answer) -> None:
-        if "error" in answer:
-            own = (line for line in answer["trace"] if "org.apache.kafka" in line and "Lockstep" not in line)
-            raise KafkaThrew(answer["error"], next(own, ""))
-        for node, state in answer["states"].items():
+        """Note what became of a command, and settle what the model leaves out.
+
+        Raises
+        ------
+        KafkaThrew
+            Kafka threw an exception, of which a replica died. What became of the others is noted before.
+        """
+        threw = [found for found in self._settled(answer) if found is not None]
+        if threw:
+            raise threw[0]
+
+    def _settled(self, answer: Answer) -> Iterator[KafkaThrew | None]:
+        """Yield what was thrown, by this command and by those that follow from it."""
+        for node, state in answer.get("states", {}).items():
             self._note(int(node), state)
-        silent = [number for found in answer["sent"] if (number := self._sent(found)) is not None]
-        self._stale = [number for number in answer["stale"] if number in self.under_way]
+        silent = [number for found in answer.get("sent", ()) if (number := self._sent(found)) is not None]
+        self._stale = [number for number in answer.get("stale", ()) if number in self.under_way]
+        yield thrown(answer)
         for number in silent:
-            self._take(self._driver.ask("deliver" if number in self._answers else "drop", message=number))
+            is_answer = number in self._answers
             self._answers.discard(number)
+            yield from self._settled(self._driver.ask("deliver" if is_answer else "drop", message=number))
 
     def _sent(self, found: Json) -> int | None:
         """Note a message; return its number where the model leaves it out."""
@@ -204,6 +216,14 @@ class KafkaCluster:
             },
             ends=held.ends,
         )
+
+
+def thrown(answer: Answer) -> KafkaThrew | None:
+    """Return what Kafka threw, if it did; the place is the innermost of its own methods."""
+    if "error" not in answer:
+        return None
+    own = (line for line in answer["trace"] if "org.apache.kafka" in line and "Lockstep" not in line)
+    return KafkaThrew(answer["error"], next(own, ""))
 
 
 def number_of(host: ModelValue) -> int:

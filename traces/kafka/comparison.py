@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kraftcheck.kraft_model.quorum.log import epoch_start
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Term
+from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.spec import Map, ModelValue, Record, State
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaReplica
 from kraftcheck.traces.kafka.messages import canonical
@@ -55,7 +56,9 @@ def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference
 
 def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
     """Yield what differs between a replica of the model and Kafka's."""
-    if model.mode is Mode.DOWN:
+    if model.mode is Mode.DOWN or kafka.mode is Mode.DOWN:  # nothing of it matters any more
+        if model.mode is not kafka.mode:
+            yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
     for field in ("mode", "epoch", "leader", "log", "start", "voters", "version"):
         if getattr(model, field) != getattr(kafka, field):
@@ -103,6 +106,9 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
     for host, kafka in cluster.replicas.items():
         was: Replica = guess.replicas[host]
         if was.mode is Mode.DOWN:
+            continue
+        if kafka.mode is Mode.DOWN:
+            replicas[host] = stopped(was)
             continue
         own = [voter.key for voter in kafka.voters]
         keys = {key.id: key for key in own}

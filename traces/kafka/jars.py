@@ -24,7 +24,7 @@ FAMILIES = {
     "org/apache/kafka/common/record/internal/MemoryRecords.class": ("since_4_3", "until_4_2"),
     "org/apache/kafka/common/utils/internals/LogContext.class": ("since_4_4", "until_4_3"),
 }
-"""By a class that Kafka has from a version on: the folder with what fits from then on, and the one with what fits before."""
+"""By a class that Kafka has from a version on: the folder that fits since then, and the one that fits until then."""
 
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>

@@ -79,6 +79,8 @@ public final class LockstepDriver {
         LockstepWire.Inbox queue;
         KafkaRaftClient<String> client;
         Random random;
+        boolean dead;  // Kafka threw, or the process was stopped
+        ObjectNode last;  // the state that was reported last
 
         Replica(int id) {
             this.id = id;
@@ -107,6 +109,7 @@ public final class LockstepDriver {
         }
 
         void start() throws Exception {
+            dead = true;
             channel = new LockstepWire(correlations);
             queue = new LockstepWire.Inbox();
             Map<String, Object> settings = new HashMap<>();
@@ -136,6 +139,7 @@ public final class LockstepDriver {
             );
             client.register(new LockstepLogs.Listener());
             client.initialize(fixed, disk.store(), new Metrics(time), new LockstepParts.NoMetrics());
+            dead = false;
             settle();
         }
 
@@ -150,9 +154,8 @@ public final class LockstepDriver {
         /** Polls until there is nothing more to do at this time. */
         void settle() {
             String before = "";
-            for (int i = 0; i < MOST_POLLS; i++) {
-                client.poll();
-                boolean sent = collect();
+            for (int i = 0; i < MOST_POLLS && !dead; i++) {
+                boolean sent = poll();
                 String now = client.quorum().toString() + LockstepLogs.log(disk).endOffset() + client.highWatermark();
                 if (!sent && queue.isEmpty() && now.equals(before)) {
                     long wait = queue.patience;
@@ -163,6 +166,20 @@ public final class LockstepDriver {
                     continue;
                 }
                 before = now;
+            }
+        }
+
+        /** Polls once and returns whether anything was sent; the process dies of what Kafka throws. */
+        boolean poll() {
+            dead = true;
+            try {
+                client.poll();
+                dead = false;
+                return collect();
+            } finally {
+                if (dead) {
+                    collect();
+                }
             }
         }
 
@@ -202,7 +219,22 @@ public final class LockstepDriver {
             time.sleep(wait);
         }
 
+        /** What is shown of the replica: of a dead one what it was when it died. */
         ObjectNode state() throws Exception {
+            try {
+                last = running();
+            } catch (Exception error) {
+                if (!dead || last == null) {
+                    throw error;
+                }
+            }
+            if (dead) {
+                last.put("mode", "Down");
+            }
+            return last;
+        }
+
+        ObjectNode running() throws Exception {
             ObjectNode node = JSON.createObjectNode();
             QuorumState quorum = client.quorum();
             node.put("mode", quorum.isLeader() ? "Leader" : quorum.isCandidate() ? "Candidate"
@@ -268,6 +300,7 @@ public final class LockstepDriver {
     private int version;
     private VoterSet formatted = VoterSet.empty();
     private long messages;
+    private int acting = -1;  // who takes the step
 
     private void send(Message message) {
         message.id = ++messages;
@@ -366,10 +399,15 @@ public final class LockstepDriver {
     }
 
     private int deliver(long id) throws Exception {
-        Message message = underWay.remove(id);
+        Message message = underWay.get(id);
         Replica to = replicas.get(message.to);
+        acting = message.to;
+        if (to != null && to.dead && !message.answer) {
+            return acting;  // it stays under way
+        }
+        underWay.remove(id);
         if (message.answer) {
-            if (message.request != null && to != null) {
+            if (message.request != null && to != null && !to.dead) {
                 message.promise.complete(new RaftResponse.Inbound(
                     message.request.correlationId(), message.data, message.request.destination()));
                 to.settle();
@@ -410,8 +448,9 @@ public final class LockstepDriver {
     private void stale(ArrayNode found) throws Exception {
         for (Message message : underWay.values()) {
             if (message.answer && message.request != null) {
-                RequestManager manager = field(replicas.get(message.to).client, "requestManager");
-                if (!manager.isResponseExpected(message.request.destination(), message.request.correlationId())) {
+                Replica to = replicas.get(message.to);
+                RequestManager manager = field(to.client, "requestManager");
+                if (to.dead || !manager.isResponseExpected(message.request.destination(), message.request.correlationId())) {
                     found.add(message.id);
                 }
             }
@@ -420,6 +459,7 @@ public final class LockstepDriver {
 
     private int handle(JsonNode command) throws Exception {
         int id = command.path("node").asInt(-1);
+        acting = id;
         Replica replica = replicas.get(id);
         switch (command.path("do").asText()) {
             case "cluster" -> cluster(command);
@@ -509,6 +549,11 @@ public final class LockstepDriver {
                 int id = driver.handle(JSON.readTree(line));
                 driver.report(id, answer);
             } catch (Throwable error) {
+                try {
+                    driver.report(driver.acting, answer);
+                } catch (Throwable unreadable) {
+                    answer.removeAll();  // nothing can be said but what was thrown
+                }
                 answer.put("error", error.toString());
                 ArrayNode trace = answer.putArray("trace");
                 for (StackTraceElement element : error.getStackTrace()) {

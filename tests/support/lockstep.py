@@ -1,0 +1,54 @@
+"""Short walks beside Kafka: steps are named as `ACTION REPLICA`, `ACTION REPLICA<SOURCE` and, of several, `... #2`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.traces.kafka.cluster import KafkaCluster
+from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
+from kraftcheck.traces.kafka.process import Driver
+
+STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
+
+
+def bound(settings: dict[str, object], *differences: type[Quorum]) -> Quorum:
+    """Return the model with the constants of the configuration `lockstep`, some of them other ones."""
+    model = find_model("quorum")
+    config = find_config(model, "lockstep")[1]
+    config = override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
+    base: type[Quorum] = Quorum if not differences else type("Mixed", differences, {})
+    protocol = bind(base, config).protocol
+    assert isinstance(protocol, Quorum)
+    return protocol
+
+
+def drive(driver: Driver, protocol: Quorum, text: str) -> tuple[list[Finding], KafkaCluster]:
+    """Take the steps in a text, one a line or separated by commas; return what was found, and Kafka's side."""
+    steps = iter([step.strip() for step in re.split(r"[,\n]", text) if step.strip()])
+    lockstep = Lockstep(driver, protocol)
+    _, findings = lockstep.walk(lambda offered: _next(steps, offered), 1000)
+    assert not list(steps), "the walk ended before the last step"
+    return findings, lockstep.cluster
+
+
+def _next(steps: Iterator[str], offered: list[Transition]) -> Transition | None:
+    step = next(steps, None)
+    if step is None:
+        return None
+    match = STEP.fullmatch(step)
+    assert match is not None, step
+    action, actor, source, place = match.groups()
+    fitting = [
+        known
+        for known in offered
+        if known.action == action and str(known.actor) == actor
+        if source is None or str(known.message.source) == source  # type: ignore[union-attr]
+    ]
+    assert len(fitting) >= int(place or 1), (step, sorted({f"{known.action} {known.actor}" for known in offered}))
+    return fitting[int(place or 1) - 1]
