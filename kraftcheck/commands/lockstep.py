@@ -43,6 +43,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         walks.add_argument(option, type=count, default=default, metavar="N", help=f"{what} (default: {default})")
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help="take these walks instead of random ones")
+    what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
+    walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
@@ -99,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
     from kraftcheck.kraft_model.quorum import Quorum
+    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.process import Driver
     from kraftcheck.traces.kafka.survey import Survey
@@ -110,9 +113,11 @@ def run(arguments: argparse.Namespace) -> int:
     with Driver(path.java, path.text) as driver, Meter("walks", quiet=arguments.quiet) as meter:
         for task in tasks:
             model = find_model(task.file.model, task.file.variant or None)
-            protocol = bind(model.protocol, task.config).protocol
-            if not isinstance(protocol, Quorum):
+            if not issubclass(model.protocol, Quorum):
                 raise InputError(f"{task.file.model}: lockstep drives the model quorum and its variants only")
+            driven = as_kafka(model.protocol) if arguments.known else model.protocol
+            protocol = bind(driven, task.config).protocol
+            assert isinstance(protocol, Quorum)
             with blaming(model):
                 survey = Survey(driver, protocol, task.file, report=meter.add)
                 surveys.append(survey)
