@@ -53,6 +53,7 @@ public final class LockstepDriver {
     private static final int FETCH_MS = 2_000_000;
     private static final int PATIENCE_MS = 1_000_000_000;
     private static final int MOST_POLLS = 50;
+    private static final String[] UPDATE_TIMER = {"updateVoterSetPeriodTimer", "updateVoterPeriodTimer"};
     private static final int FIRST_PORT = 9990;
 
     /** A message under way. */
@@ -280,7 +281,7 @@ public final class LockstepDriver {
             if (quorum.isFollower()) {
                 FollowerState follower = quorum.followerStateOrThrow();
                 node.put("fetched", (boolean) field(follower, "hasFetchedFromLeader"));
-                node.put("due", follower.hasUpdateVoterSetPeriodExpired(time.milliseconds()));
+                node.put("due", LockstepInside.isExpired(follower, time.milliseconds(), UPDATE_TIMER));
                 node.put("updated", follower.hasUpdatedLeader());
             }
             ArrayNode waits = node.putArray("waits");
@@ -310,11 +311,11 @@ public final class LockstepDriver {
         }
     }
 
-    private static void pending(LeaderState<String> leader, ObjectNode node) {
-        leader.addVoterHandlerState().ifPresent(state -> node.putObject("adding")
+    private static void pending(LeaderState<String> leader, ObjectNode node) throws Exception {
+        LockstepInside.adding(leader).ifPresent(state -> node.putObject("adding")
             .put("endpoint", portOf(state.voterEndpoints()) - FIRST_PORT).put("last", state.lastOffset().orElse(-1))
             .set("key", key(state.voterKey())));
-        leader.removeVoterHandlerState().ifPresent(state -> node.putObject("removing").put("last", state.lastOffset()));
+        LockstepInside.removing(leader).ifPresent(state -> node.putObject("removing").put("last", state.lastOffset()));
         leader.volatileVoters().ifPresent(told -> node.set("heard", voters(ready(told.voters()))));
     }
 
@@ -531,8 +532,7 @@ public final class LockstepDriver {
                 replica.held = null;
             }
             case "update-period" -> {
-                LockstepInside.expire(
-                    replica.client.quorum().followerStateOrThrow(), "updateVoterSetPeriodTimer", "updateVoterPeriodTimer");
+                LockstepInside.expire(replica.client.quorum().followerStateOrThrow(), UPDATE_TIMER);
                 replica.settle();
             }
             case "upgrade" -> {

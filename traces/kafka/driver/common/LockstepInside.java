@@ -7,7 +7,12 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
+
+import org.apache.kafka.common.utils.Timer;
+import org.apache.kafka.raft.internals.AddVoterHandlerState;
+import org.apache.kafka.raft.internals.RemoveVoterHandlerState;
 
 /** What a Raft client keeps to itself: its timers, and what it waits for. */
 final class LockstepInside {
@@ -55,7 +60,33 @@ final class LockstepInside {
 
     /** Makes a timer expire now, without moving the clock. */
     static void expire(Object owner, String... names) throws Exception {
-        ask(field(owner, names), "updateAndReset", long.class, 0L);
+        Timer timer = field(owner, names);
+        timer.updateAndReset(0);
+    }
+
+    static boolean isExpired(Object owner, long now, String... names) throws Exception {
+        Timer timer = field(owner, names);
+        timer.update(now);
+        return timer.isExpired();
+    }
+
+    // Voter changes under way
+
+    static Optional<AddVoterHandlerState> adding(LeaderState<?> leader) throws Exception {
+        return field(changes(leader), "addVoterHandlerState");
+    }
+
+    static Optional<RemoveVoterHandlerState> removing(LeaderState<?> leader) throws Exception {
+        return field(changes(leader), "removeVoterHandlerState");
+    }
+
+    /** Who keeps them: until 4.3 the leader itself. */
+    private static Object changes(LeaderState<?> leader) throws Exception {
+        try {
+            return field(leader, "changeVoterState");
+        } catch (NoSuchFieldException older) {
+            return leader;
+        }
     }
 
     // Connections
