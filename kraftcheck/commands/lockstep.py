@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 from kraftcheck.catalogue import Model, everything, find_config, find_model
 from kraftcheck.jobs import blaming
@@ -26,9 +26,6 @@ from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.walks import WalkFile, read_walk
-
-if TYPE_CHECKING:
-    from kraftcheck.kraft_model.quorum import Quorum
 
 DEFAULT = "lockstep"
 """The configuration that is taken where none is named: everything is enabled in it."""
@@ -48,6 +45,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         walks.add_argument(option, type=count, default=default, metavar="N", help=f"{what} (default: {default})")
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help="take these walks instead of random ones")
+    what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
+    walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
@@ -131,6 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
+    from kraftcheck.kraft_model.quorum import Quorum
+    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.survey import Survey
 
@@ -140,8 +141,11 @@ def run(arguments: argparse.Namespace) -> int:
     path = classpath(arguments.kafka)
     with Driver(path.java, path.text, path.options) as driver, Meter("walks", quiet=arguments.quiet) as meter:
         for task in tasks:
-            model = find_model(task.file.model, task.file.variant or None)
-            protocol = cast("Quorum", bind(model.protocol, task.config).protocol)
+            model = _quorum(task.file.model, task.file.variant or None)
+            assert issubclass(model.protocol, Quorum)
+            driven = as_kafka(model.protocol) if arguments.known else model.protocol
+            protocol = bind(driven, task.config).protocol
+            assert isinstance(protocol, Quorum)
             survey = Survey(driver, protocol, task.file, report=meter.add)
             surveys.append(survey)
             with blaming(model), _naming(task.path), suppress(DriverDied):
