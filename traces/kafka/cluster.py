@@ -90,13 +90,8 @@ class KafkaCluster:
         p = self._protocol
         self._take(
             self._driver.ask(
-                "cluster",
-                nodes=numbers(p.hosts),
-                voters=numbers(p.initial_voters),
-                brokers=numbers(p.brokers),
-                bootstrap=numbers(p.bootstrap_servers),
-                old=numbers(p.old_software),
-                version=p.initial_version,
+                "cluster", nodes=numbers(p.hosts), voters=numbers(p.initial_voters), brokers=numbers(p.brokers),
+                bootstrap=numbers(p.bootstrap_servers), old=numbers(p.old_software), version=p.initial_version,
                 autoJoin=p.auto_join,
             )
         )

@@ -230,7 +230,9 @@ class MessageReader:
 
     def _update_raft_voter_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
         data = found["data"]
-        voter = Voter(self._key(data["voterId"], data["voterDirectoryId"]), data["listeners"][0]["port"] - FIRST_PORT)
+        voter = Voter(
+            self._key(data["voterId"], data["voterDirectoryId"]), data["listeners"][0]["port"] - FIRST_PORT
+        )
         version = data["kRaftVersionFeature"]["maxSupportedVersion"]
         return UpdateVoterRequest(data["currentLeaderEpoch"], voter, version, source, dest)
 
