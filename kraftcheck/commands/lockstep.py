@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.catalogue import everything, find_config, find_model
+from kraftcheck.catalogue import Model, everything, find_config, find_model
 from kraftcheck.jobs import blaming
 from kraftcheck.options import add, count
 from kraftcheck.reporting.files import require_writable, write_json
@@ -23,6 +24,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.walks import WalkFile, read_walk
 
 DEFAULT = "lockstep"
@@ -61,25 +63,53 @@ class _Task(NamedTuple):
         The walk, without steps where they are drawn.
     config
         The constants.
+    path
+        Where the walk was read from; None where steps are drawn.
     """
 
     file: WalkFile
     config: ModelConfig
+    path: Path | None = None
 
 
 def _tasks(arguments: argparse.Namespace) -> Iterator[_Task]:
     """Yield what is to be done: the walks of files, or random ones."""
     for path in arguments.walk or ():
         file = read_walk(path)
-        config = everything(find_model(file.model, file.variant or None).protocol)
-        yield _Task(file, override(config, [parse_setting(text, config) for text in file.settings]))
+        with _naming(path):
+            model = _quorum(file.model, file.variant or None)
+            config = everything(model.protocol)
+            config = override(config, [parse_setting(text, config) for text in file.settings])
+            bind(model.protocol, config)  # a mistake is told before Java is started
+            yield _Task(file, config, path)
     if not arguments.walk:
-        model = find_model(arguments.model, arguments.variant)
+        model = _quorum(arguments.model, arguments.variant)
         config = find_config(model, arguments.config or DEFAULT)[1]
         config = override(config, [parse_setting(text, config) for text in arguments.set])
         values = bind(model.protocol, config).protocol.constant_values()
         settings = tuple(f"{name} = {text_of(value)}" for name, value in values.items())
         yield _Task(WalkFile(arguments.model, arguments.variant or "", settings, arguments.go_on, ()), config)
+
+
+def _quorum(name: str, variant: str | None) -> Model:
+    """Return a model that can be driven."""
+    from kraftcheck.kraft_model.quorum import Quorum
+
+    model = find_model(name, variant)
+    if not issubclass(model.protocol, Quorum):
+        raise InputError(f"{name}: lockstep drives the model quorum and its variants only")
+    return model
+
+
+@contextmanager
+def _naming(path: Path | None) -> Iterator[None]:
+    """Say which file bad input is in."""
+    try:
+        yield
+    except InputError as error:
+        if path is None or isinstance(error, DriverDied) or str(error).startswith(str(path)):
+            raise
+        raise InputError(f"{path}: {error}") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -103,24 +133,22 @@ def run(arguments: argparse.Namespace) -> int:
     from kraftcheck.kraft_model.quorum import Quorum
     from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
     from kraftcheck.traces.kafka.jars import classpath
-    from kraftcheck.traces.kafka.process import Driver
     from kraftcheck.traces.kafka.survey import Survey
 
     require_writable(arguments, "json")
     surveys: list[Survey] = []
     tasks = list(_tasks(arguments))
     path = classpath(arguments.kafka)
-    with Driver(path.java, path.text) as driver, Meter("walks", quiet=arguments.quiet) as meter:
+    with Driver(path.java, path.text, path.options) as driver, Meter("walks", quiet=arguments.quiet) as meter:
         for task in tasks:
-            model = find_model(task.file.model, task.file.variant or None)
-            if not issubclass(model.protocol, Quorum):
-                raise InputError(f"{task.file.model}: lockstep drives the model quorum and its variants only")
+            model = _quorum(task.file.model, task.file.variant or None)
+            assert issubclass(model.protocol, Quorum)
             driven = as_kafka(model.protocol) if arguments.known else model.protocol
             protocol = bind(driven, task.config).protocol
             assert isinstance(protocol, Quorum)
-            with blaming(model):
-                survey = Survey(driver, protocol, task.file, report=meter.add)
-                surveys.append(survey)
+            survey = Survey(driver, protocol, task.file, report=meter.add)
+            surveys.append(survey)
+            with blaming(model), _naming(task.path), suppress(DriverDied):
                 if task.file.steps:
                     survey.take(task.file.steps)
                 else:
@@ -129,6 +157,10 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.out:
                 found = survey.write(arguments.out)
             print_lines(told(survey, found, path.version, quiet=arguments.quiet))
+            if driver.died:
+                break
     if arguments.json:
         write_json(arguments.json, [as_json(survey, path.version) for survey in surveys])
+    if driver.died:
+        raise driver.died
     return exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
