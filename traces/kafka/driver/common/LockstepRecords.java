@@ -80,8 +80,8 @@ final class LockstepRecords {
 
     private static ByteBuffer read(UnalignedFileRecords records) throws Exception {
         ByteBuffer bytes = ByteBuffer.allocate(records.sizeInBytes());
-        FileChannel channel = LockstepDriver.field(records, "channel");
-        long position = LockstepDriver.field(records, "position");
+        FileChannel channel = LockstepInside.field(records, "channel");
+        long position = LockstepInside.field(records, "position");
         while (bytes.hasRemaining() && channel.read(bytes, position + bytes.position()) > 0) { }
         return bytes.flip();
     }

@@ -98,7 +98,7 @@ final class LockstepFiles implements LockstepDisk {
     }
 
     private UnifiedLog unified() throws Exception {
-        return LockstepDriver.field(log, "log");
+        return LockstepInside.field(log, "log");
     }
 
     @Override
