@@ -126,14 +126,16 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 """All known differences; the first goes before the later ones where two change the same."""
 
 
-def as_kafka(protocol: type[Quorum]) -> type[Quorum]:
+def as_kafka(protocol: type[Quorum], more: tuple[type[Quorum], ...] = ()) -> type[Quorum]:
     """Return a model with all known differences.
 
     Parameters
     ----------
     protocol
         The model or a variant; what it changes goes before the differences.
+    more
+        Other known differences, which go before these.
     """
-    parts = [part for part in DIFFERENCES if not issubclass(protocol, part)]
+    parts = [part for part in (*more, *DIFFERENCES) if not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})

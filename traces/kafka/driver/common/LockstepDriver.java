@@ -7,6 +7,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -95,7 +96,11 @@ public final class LockstepDriver {
 
         void format(boolean withVoters) throws Exception {
             directory += 1;
-            disk = new LockstepDisk.InMemory();
+            if (disk != null) {
+                disk.wipe();
+            }
+            disk = folder == null ? new LockstepDisk.InMemory()
+                : LockstepLogs.onFiles(folder.resolve("n" + id), id, time, fetchLimit);
             if (version > 0) {
                 RecordsSnapshotWriter.Builder builder = new RecordsSnapshotWriter.Builder()
                     .setTime(time)
@@ -341,11 +346,17 @@ public final class LockstepDriver {
     private final List<Message> news = new ArrayList<>();
     private final AtomicInteger correlations = new AtomicInteger();
     private final String clusterId = "lockstep";
+    private final Path folder;  // null where disks are in memory
     private boolean autoJoin;
+    private int fetchLimit;
     private int version;
     private VoterSet formatted = VoterSet.empty();
     private long messages;
     private int acting = -1;  // who takes the step
+
+    private LockstepDriver(Path folder) {
+        this.folder = folder;
+    }
 
     private void send(Message message) {
         message.id = ++messages;
@@ -431,6 +442,9 @@ public final class LockstepDriver {
     }
 
     private void cluster(JsonNode command) throws Exception {
+        for (Replica replica : replicas.values()) {
+            replica.disk.wipe();
+        }
         replicas.clear();
         voters.clear();
         brokers.clear();
@@ -442,6 +456,7 @@ public final class LockstepDriver {
         messages = 0;
         version = command.path("version").asInt(1);
         autoJoin = command.path("autoJoin").asBoolean(false);
+        fetchLimit = command.path("fetchLimit").asInt(0);
         command.path("voters").forEach(id -> voters.add(id.asInt()));
         command.path("bootstrap").forEach(id -> servers.add(id.asInt()));
         command.path("brokers").forEach(id -> brokers.add(id.asInt()));
@@ -619,7 +634,7 @@ public final class LockstepDriver {
     public static void main(String[] arguments) throws Exception {
         PrintStream out = new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), false, StandardCharsets.UTF_8);
         System.setOut(System.err);
-        LockstepDriver driver = new LockstepDriver();
+        LockstepDriver driver = new LockstepDriver(arguments.length == 0 ? null : Path.of(arguments[0]));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             ObjectNode answer = JSON.createObjectNode();
