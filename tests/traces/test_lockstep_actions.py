@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftcheck.kraft_model.quorum.records import Mode
+from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import LockstepVerdict
 from kraftcheck.traces.kafka.process import Driver
@@ -75,3 +75,52 @@ def test_an_upgrade(driver: Driver) -> None:
     findings, cluster = drive(driver, bound(settings), walk)
     assert not findings
     assert [(replica.version, len(replica.voters)) for replica in cluster.replicas.values()] == [(1, 2), (1, 2)]
+
+
+FINDS = "FetchFromBootstrapServer n4, HandleFetchRequest n1<n4, HandleFetchResponse n4<n1,"
+READS = "HandleFetchRequest n1<n4, HandleFetchResponse n4<n1,"
+
+
+def test_a_controller_joins_by_itself(driver: Driver) -> None:
+    settings: dict[str, object] = {"BootstrapServers": "{n1}", "AutoJoin": "TRUE", "MaxRestarts": 0}
+    joins = """
+        Join n4, HandleFetchRequest n1<n4, HandleFetchResponse n4<n1, HandleAddVoterRequest n1<n4
+        HandleApiVersionsRequest n4<n1, HandleApiVersionsResponse n1<n4, HandleJoinResponse n4<n1
+    """
+    walk = ELECTED + FETCHES + FETCHES + FINDS + READS + READS + joins
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    n1, _, _, n4 = cluster.replicas.values()
+    assert (len(n1.voters), len(n4.voters)) == (4, 3)
+    assert not isinstance(n1.change, Nil)
+    assert n1.change.offset == len(n1.log)  # answered, and pending all the same
+
+
+def test_a_leader_that_lost_its_disk_dies_of_its_own_epoch(driver: Driver) -> None:
+    settings: dict[str, object] = {"BootstrapServers": "{n2,n3}", "MaxLostDisks": 1, "MaxRestarts": 0}
+    walk = ELECTED + "LoseDisk n1, FetchFromBootstrapServer n1 #2, HandleFetchRequest n3<n1, HandleFetchResponse n1<n3"
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    assert next(iter(cluster.replicas.values())).mode is Mode.DOWN
+    (finding,), _ = drive(driver, bound(settings, known=False), walk)
+    assert "inconsistent with current leader" in finding.problem
+
+
+def test_a_new_controller_dies_when_a_leader_resigns(driver: Driver) -> None:
+    settings: dict[str, object] = {"MaxLostDisks": 1, "MaxRestarts": 0}
+    walk = ELECTED + "LoseDisk n3, Resign n1, HandleEndQuorumEpochRequest n3<n1"
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    assert [replica.mode for replica in cluster.replicas.values()][2] is Mode.DOWN
+    (finding,), _ = drive(driver, bound(settings, known=False), walk)
+    assert "Unknown leader endpoints" in finding.problem
+
+
+def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> None:
+    settings: dict[str, object] = {"MaxLostDisks": 1, "MaxRestarts": 0}
+    asked = "HandleVoteRequest n3<n1, HandleVoteResponse n1<n3,"
+    asks = "LoseDisk n3, ElectionTimeout n1,"
+    findings, _ = drive(driver, bound(settings), asks + asked + asked + asked)
+    assert not findings
+    (finding,), _ = drive(driver, bound(settings, known=False), asks + "HandleVoteRequest n3<n1")
+    assert finding.verdict is LockstepVerdict.DIFFERS

@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.messages import (
 from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
-from kraftcheck.kraft_model.quorum.variants import kafka_requests
+from kraftcheck.kraft_model.quorum.variants import kafka_failures, kafka_requests
 from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
 from kraftcheck.spec import Record, Step, Steps
 
@@ -121,6 +121,7 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     AcknowledgementOfNonVoterKills,
     InvalidVoterKey,
     ResignsWhileAsked,
+    *kafka_failures.DIFFERENCES,
     *kafka_requests.DIFFERENCES,
 )
 """All known differences; the first goes before the later ones where two change the same."""

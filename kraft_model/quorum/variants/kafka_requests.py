@@ -42,7 +42,7 @@ class OneRequestAtATime(Quorum):
         """The timer expires."""
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
-        if me.updating or not is_voter(me) or not self.needs_update(me):
+        if self.is_due(me) or not is_voter(me) or not self.needs_update(me):
             return
         yield self.taken(me, me.but(updating=True), consumes=False).spend("updated_voters")
 
@@ -50,11 +50,15 @@ class OneRequestAtATime(Quorum):
         """The timer expires."""
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
-        if me.updating or is_voter(me) or not self.may_join(me):
+        if self.is_due(me) or is_voter(me) or not self.may_join(me):
             return
         request = self.joining_request(me, me.leader)
         allowance = "removed_voters" if isinstance(request, RemoveVoterRequest) else "added_voters"
         yield self.taken(me, me.but(updating=True), consumes=False).spend(allowance)
+
+    def is_due(self, me: Replica) -> bool:
+        """Whether the timer has expired since the last such request, or the answer to that is still open."""
+        return me.updating or isinstance(me.pending, OwnRequest)
 
     def needs_update(self, me: Replica) -> bool:
         """Whether a voter has something to tell its leader."""
