@@ -18,6 +18,7 @@ from kraftcheck.kraft_model.quorum.messages import (
 from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
+from kraftcheck.kraft_model.quorum.variants import kafka_requests
 from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
 from kraftcheck.spec import Record, Step, Steps
 
@@ -37,7 +38,7 @@ class RestartsByItsVote(Quorum):
         elif back.leader == back.id:
             back = back.but(mode=Mode.RESIGNED)
         elif isinstance(back.voted, Key) and self.voted_for(back.voted, back.key):
-            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL)
+            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL, voted=back.key)
             return stands if is_voter(back) else stopped(me)
         elif not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
             back = back.but(mode=Mode.FOLLOWER)
@@ -120,6 +121,7 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     AcknowledgementOfNonVoterKills,
     InvalidVoterKey,
     ResignsWhileAsked,
+    *kafka_requests.DIFFERENCES,
 )
 """All known differences; the first goes before the later ones where two change the same."""
 

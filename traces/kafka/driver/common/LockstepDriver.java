@@ -82,6 +82,7 @@ public final class LockstepDriver {
         KafkaRaftClient<String> client;
         Random random;
         Message held;  // a fetch from a bootstrap server, which is sent when the model sends it
+        FollowerState due;  // in which its timer for UpdateVoter expires as soon as it can send
         boolean dead;  // Kafka threw, or the process was stopped
         ObjectNode last;  // the state that was reported last
 
@@ -119,6 +120,7 @@ public final class LockstepDriver {
         void start() throws Exception {
             dead = true;
             held = null;
+            due = null;
             channel = new LockstepWire(correlations);
             queue = new LockstepWire.Inbox();
             Map<String, Object> settings = new HashMap<>();
@@ -183,6 +185,12 @@ public final class LockstepDriver {
             while (LockstepInside.backsOff(client, time.milliseconds())) {
                 time.sleep(1);  // otherwise it would ask a bootstrap server meanwhile
             }
+            if (due != null && (!client.quorum().isFollower() || client.quorum().followerStateOrThrow() != due)) {
+                due = null;
+            } else if (due != null && isFree()) {
+                LockstepInside.expire(due, UPDATE_TIMER);
+                due = null;
+            }
             dead = true;
             try {
                 client.poll();
@@ -193,6 +201,11 @@ public final class LockstepDriver {
                     collect();
                 }
             }
+        }
+
+        /** Whether a follower can send what it wants to send besides fetches. */
+        boolean isFree() throws Exception {
+            return queue.isEmpty() && LockstepInside.awaited(client).isEmpty() && due.fetchingSnapshot().isEmpty();
         }
 
         boolean collect() {
@@ -286,7 +299,7 @@ public final class LockstepDriver {
             if (quorum.isFollower()) {
                 FollowerState follower = quorum.followerStateOrThrow();
                 node.put("fetched", (boolean) field(follower, "hasFetchedFromLeader"));
-                node.put("due", LockstepInside.isExpired(follower, time.milliseconds(), UPDATE_TIMER));
+                node.put("due", follower == due || LockstepInside.isExpired(follower, time.milliseconds(), UPDATE_TIMER));
                 node.put("updated", follower.hasUpdatedLeader());
             }
             ArrayNode waits = node.putArray("waits");
@@ -547,7 +560,7 @@ public final class LockstepDriver {
                 replica.held = null;
             }
             case "update-period" -> {
-                LockstepInside.expire(replica.client.quorum().followerStateOrThrow(), UPDATE_TIMER);
+                replica.due = replica.client.quorum().followerStateOrThrow();
                 replica.settle();
             }
             case "upgrade" -> {
