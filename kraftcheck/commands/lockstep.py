@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         for task in tasks:
             model = _quorum(task.file.model, task.file.variant or None)
             assert issubclass(model.protocol, Quorum)
-            driven = as_kafka(model.protocol) if arguments.known else model.protocol
+            driven = as_kafka(model.protocol, mocked=True) if arguments.known else model.protocol
             protocol = bind(driven, task.config).protocol
             assert isinstance(protocol, Quorum)
             survey = Survey(driver, protocol, task.file, report=meter.add)

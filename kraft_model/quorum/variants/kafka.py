@@ -238,6 +238,25 @@ class VotersAreWrittenAgain(Quorum):
                 yield step.but(me=after.but(log=(*before, batch.but(records=records))))
 
 
+class EmptyMockLogKills(Quorum):
+    """A replica whose log is empty behind its own snapshot dies of a newer snapshot of the same epoch, with mocks.
+
+    The test kit's `MockLog` then takes the end of what it has just stored for its log end; `truncateToLatestSnapshot`
+    has nothing to do, and `KafkaRaftClient` throws "Full log truncation expected". Kafka's log on disk is right.
+    """
+
+    def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
+        is_empty = 0 < me.start == len(me.log) and me.pending == response.request
+        same = response.content[-1:] and response.content[-1].epoch == last_epoch(me.log)
+        if is_empty and same and response.epoch == me.epoch and not self.is_cut(me, response.source, shared):
+            yield self.taken(me, stopped(me), starts=True)
+        else:
+            yield from super().handle_fetch_snapshot_response(me, response, shared)
+
+
+MOCKED: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
+"""Differences of the test kit, which Kafka itself does not have."""
+
 DIFFERENCES: tuple[type[Quorum], ...] = (
     RestartsByItsVote,
     PreVotesBeginAnew,
@@ -254,14 +273,16 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 """All known differences; the first goes before the later ones where two change the same."""
 
 
-def as_kafka(protocol: type[Quorum]) -> type[Quorum]:
+def as_kafka(protocol: type[Quorum], *, mocked: bool = False) -> type[Quorum]:
     """Return a model with all known differences.
 
     Parameters
     ----------
     protocol
         The model or a variant; what it changes goes before the differences.
+    mocked
+        Whether Kafka is driven with the mocks of its test kit.
     """
-    parts = [part for part in DIFFERENCES if not issubclass(protocol, part)]
+    parts = [part for part in (*(MOCKED if mocked else ()), *DIFFERENCES) if not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})
