@@ -30,7 +30,7 @@ def driver() -> Iterator[Driver]:
 
 def test_a_replica_in_which_kafka_throws_is_down(driver: Driver) -> None:
     walk = ELECTED + FETCHES + FETCHES + "RemoveVoter n1 #2, HandleBeginQuorumEpochRequest n2<n1"
-    (finding,), cluster = drive(driver, bound({"MaxRestarts": 0}), walk)
+    (finding,), cluster = drive(driver, bound({"MaxRestarts": 0}, known=False), walk)
     assert finding.verdict is LockstepVerdict.FAILS
     assert "Unexpected acknowledgement from non-voter 2" in finding.problem
     modes = {str(host): replica.mode for host, replica in cluster.replicas.items()}
@@ -48,3 +48,30 @@ def test_the_model_chooses_the_bootstrap_server(driver: Driver) -> None:
     (n4,) = [replica for host, replica in cluster.replicas.items() if str(host) == "n4"]
     (fetch,) = n4.pending
     assert (n4.mode, n4.held, str(fetch.dest)) == (Mode.FOLLOWER, False, "n1")  # type: ignore[attr-defined]
+
+
+UPDATES = "SendUpdateVoter n3, HandleFetchRequest n1<n3, HandleFetchResponse n3<n1, HandleUpdateVoterRequest n1<n3,"
+ANSWERED = "HandleUpdateVoterResponse n3<n1,"
+
+
+def test_a_voter_tells_its_software_in_the_place_of_a_fetch(driver: Driver) -> None:
+    settings: dict[str, object] = {"KRaftVersion": 0, "MaxUpdateVoters": 3, "MaxRestarts": 0}
+    first = ELECTED + FETCHES + FETCHES
+    findings, cluster = drive(driver, bound(settings), first + UPDATES + ANSWERED)
+    assert not findings
+    n1, _, n3, _ = cluster.replicas.values()
+    assert sorted(str(voter) for voter in n1.heard) == ["n1", "n3"]
+    assert n3.updated
+    (finding,), _ = drive(driver, bound(settings, known=False), first + "SendUpdateVoter n3")
+    assert {difference.field for difference in finding.differences} == {"UpdateVoterRequest"}
+
+
+def test_an_upgrade(driver: Driver) -> None:
+    settings: dict[str, object] = {
+        "KRaftVersion": 0, "Hosts": "{n1,n3}", "InitialVoters": "{n1,n3}", "MaxUpdateVoters": 3, "MaxUpgrades": 1,
+        "MaxRestarts": 0,
+    }  # fmt: skip
+    walk = ELECTED + FETCHES + FETCHES + UPDATES + ANSWERED + "Upgrade n1," + FETCHES
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    assert [(replica.version, len(replica.voters)) for replica in cluster.replicas.values()] == [(1, 2), (1, 2)]

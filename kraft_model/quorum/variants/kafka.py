@@ -35,6 +35,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
+from kraftcheck.kraft_model.quorum.variants import kafka_requests
 from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Record, Step, Steps
@@ -55,7 +56,7 @@ class RestartsByItsVote(Quorum):
         elif back.leader == back.id:
             back = back.but(mode=Mode.RESIGNED)
         elif isinstance(back.voted, Key) and self.voted_for(back.voted, back.key):
-            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL)
+            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL, voted=back.key)
             return stands if is_voter(back) else stopped(me)
         elif not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
             back = back.but(mode=Mode.FOLLOWER)
@@ -253,7 +254,7 @@ class EmptyMockLogKills(Quorum):
         yield from super().handle_fetch_snapshot_response(me, response, shared)
 
 
-MOCKED: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
+MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
 """Differences of the test kit, which Kafka itself does not have."""
 
 DIFFERENCES: tuple[type[Quorum], ...] = (
@@ -268,20 +269,21 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     VotersAreWrittenAgain,
     InvalidVoterKey,
     ResignsWhileAsked,
+    *kafka_requests.DIFFERENCES,
 )
 """All known differences; the first goes before the later ones where two change the same."""
 
 
-def as_kafka(protocol: type[Quorum], *, mocked: bool = False) -> type[Quorum]:
+def as_kafka(protocol: type[Quorum], more: tuple[type[Quorum], ...] = ()) -> type[Quorum]:
     """Return a model with all known differences.
 
     Parameters
     ----------
     protocol
         The model or a variant; what it changes goes before the differences.
-    mocked
-        Whether Kafka is driven with the mocks of its test kit.
+    more
+        Other known differences, which go before these: of the log on disk, or of the mocks.
     """
-    parts = [part for part in (*(MOCKED if mocked else ()), *DIFFERENCES) if not issubclass(protocol, part)]
+    parts = [part for part in (*more, *DIFFERENCES) if not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})
