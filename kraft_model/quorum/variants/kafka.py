@@ -198,25 +198,6 @@ class AddVoterNeedsFreeConnection(Quorum):
                 yield self.finished(me, shared, busy, Operation.ADD_VOTER, request.source, consumes=True)
 
 
-class SnapshotIsAskedForAgain(Quorum):
-    """A follower whose request for a snapshot is refused by its leader asks for the same snapshot again.
-
-    `FollowerState.fetchingSnapshot` stays, save after SNAPSHOT_NOT_FOUND. The model fetches first. All versions.
-    """
-
-    def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
-        for step in super().handle_fetch_snapshot_response(me, response, shared):
-            after = step.me
-            assert isinstance(after, Replica)
-            same = (me.mode, me.epoch, me.leader) == (after.mode, after.epoch, after.leader)
-            refused = response.error not in (Error.NONE, Error.SNAPSHOT_NOT_FOUND)
-            if me.pending != response.request or not same or not refused:
-                yield step
-                continue
-            again = response.request.but(epoch=me.epoch, dest=me.leader)
-            yield self.taken(me, me.but(pending=again), again)
-
-
 class VotersAreWrittenAgain(Quorum):
     """A new leader may write KRaftVersionRecord and VotersRecord although its log has them.
 
@@ -265,7 +246,6 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     InvalidRequestKills,
     UnknownResigningLeaderKills,
     AddVoterNeedsFreeConnection,
-    SnapshotIsAskedForAgain,
     VotersAreWrittenAgain,
     InvalidVoterKey,
     ResignsWhileAsked,
