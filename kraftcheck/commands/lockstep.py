@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+    from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES, as_kafka
     from kraftcheck.kraft_model.quorum.variants.kafka_disk import DIFFERENCES as DISK_DIFFERENCES
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.survey import Survey
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
         for task in tasks:
             model = _quorum(task.file.model, task.file.variant or None)
             assert issubclass(model.protocol, Quorum)
-            more = DISK_DIFFERENCES if arguments.disk else ()
+            more = DISK_DIFFERENCES if arguments.disk else MOCK_DIFFERENCES
             driven = as_kafka(model.protocol, more) if arguments.known else model.protocol
             protocol = bind(driven, task.config).protocol
             assert isinstance(protocol, Quorum)

@@ -16,7 +16,7 @@ from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
 from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
 from kraftcheck.traces.kafka.offers import Chosen, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of, is_driven
+from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
 
 Choose = Callable[[Offers], Chosen | None]
 """Picks the next step of a walk among those that can be driven; None ends the walk."""
@@ -112,6 +112,8 @@ class Lockstep:
             if chosen is None:
                 break
             alike, which = chosen
+            while which > 0 and not says_what_is_asked(alike[which]):
+                which -= 1
             step = alike[which]
             taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
@@ -121,15 +123,15 @@ class Lockstep:
                 differing = (FieldDifference(None, "message", str(missing), None),)
                 return walked, [*findings, Finding(LockstepVerdict.DIFFERS, number, taken, differing)]
             self.steps += 1
-            if problem:
-                findings.append(Finding(LockstepVerdict.FAILS, number, taken, problem=problem))
-            elif differing:
-                findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
             violated = dict.fromkeys(name for pair in pairwise((state, *states)) for name in self._violated(*pair))
             fresh = tuple(name for name in violated if name not in known)
+            if problem:
+                findings.append(Finding(LockstepVerdict.FAILS, number, taken, differing, problem=problem))
             if fresh:
-                findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, violated=fresh))
+                findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, differing, fresh))
                 known.update(fresh)
+            elif differing and not problem:
+                findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
             if (fresh or differing or problem) and not self.go_on:
                 break
             state = states[-1]

@@ -18,6 +18,10 @@ CONTINUATIONS = 25
 """Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""
 
 
+BROKEN = 20
+"""Walks that are kept to go on from, of those on which Kafka broke a property."""
+
+
 class Kind(NamedTuple):
     """Findings that show the same.
 
@@ -63,6 +67,7 @@ class Survey:
         self._report = report
         self._kinds: dict[Sign, Kind] = {}
         self._drawn: Counter[tuple[object, ...]] = Counter()
+        self._broken: list[tuple[Step, ...]] = []  # walks up to where Kafka broke a property, the shortest
 
     @property
     def steps(self) -> int:
@@ -75,9 +80,18 @@ class Survey:
         return self._lockstep.taken
 
     def draw(self, walks: int, depth: int, seed: str) -> None:
-        """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it."""
+        """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it.
+
+        After something new is found several walks go on from there, each in its own way; and of the later walks every
+        second one goes on from where Kafka broke a property.
+        """
         for number in range(walks):
-            found = self._walk(RandomWalk(f"{seed}/{number}", self._drawn), depth)
+            drawn = RandomWalk(f"{seed}/{number}", self._drawn)
+            if self.about.go_on and self._broken and number % 2:
+                begun = self._broken[number // 2 % len(self._broken)]
+                self._walk(GivenWalk(begun, then=drawn), len(begun) + depth)
+                continue
+            found = self._walk(drawn, depth)
             for way in range(CONTINUATIONS if found and self.about.go_on else 0):
                 drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn)
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
@@ -106,6 +120,8 @@ class Survey:
                 steps = tuple(map(Step.of, walked[: finding.step]))
                 known = Kind(finding, steps, 0 if known is None else known.times)
             self._kinds[sign] = known._replace(times=known.times + 1)
+            if finding.verdict is LockstepVerdict.VIOLATES:
+                self._broken = sorted([*self._broken, tuple(map(Step.of, walked[: finding.step]))], key=len)[:BROKEN]
         if self._report is not None:
             self._report()
         return tuple(map(Step.of, walked[:fresh]))

@@ -103,6 +103,7 @@ class RandomWalk:
     def __init__(self, seed: str, taken: Counter[tuple[object, ...]]) -> None:
         self._random = random.Random(seed)
         self._taken = taken
+        self._eagerness: dict[str, float] = {}
 
     def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step, or None where there is none."""
@@ -122,10 +123,21 @@ class RandomWalk:
         return None
 
     def _weight(self, kind: tuple[object, ...]) -> float:
-        """Deliveries move a quorum on; timeouts, left alone, would only start it anew."""
-        base = 6.0 if str(kind[0]).startswith("Handle") else 1.0
-        return base / math.sqrt(1 + self._taken[kind])
+        """Deliveries move a quorum on; timeouts, left alone, would only start it anew.
 
+        On each walk some of the other actions are as good as left out: so walks differ more from each other (swarm
+        testing: A. Groce et al., ISSTA 2012).
+        """
+        action = str(kind[0])
+        if action.startswith("Handle"):
+            return 6.0 / math.sqrt(1 + self._taken[kind])
+        if action not in self._eagerness:
+            self._eagerness[action] = self._random.choice(EAGERNESS)
+        return self._eagerness[action] / math.sqrt(1 + self._taken[kind])
+
+
+EAGERNESS = (0.02, 0.2, 1.0)
+"""How likely a walk takes an action that delivers nothing; drawn for each walk and action."""
 
 TOLD = ("pre_vote", "granted", "error")
 PARTS = ("records", "diverging", "snapshot")
