@@ -47,8 +47,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         walks.add_argument(option, type=count, default=default, metavar="N", help=f"{what} (default: {default})")
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help="take these walks instead of random ones")
-    what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
-    walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
+    what = "show a known difference (docs/kafka.md), which the model else does as Kafka does (repeatable)"
+    walks.add_argument("--without", action="append", default=[], metavar="NAME", help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
@@ -89,8 +89,10 @@ def _tasks(arguments: argparse.Namespace) -> Iterator[_Task]:
         config = find_config(model, arguments.config or DEFAULT)[1]
         config = override(config, [parse_setting(text, config) for text in arguments.set])
         values = bind(model.protocol, config).protocol.constant_values()
-        settings = tuple(f"{name} = {text_of(value)}" for name, value in values.items())
-        yield _Task(WalkFile(arguments.model, arguments.variant or "", settings, arguments.go_on, ()), config)
+        usual = {name: declared.default for name, declared in model.protocol.constants.items()}
+        settings = tuple(f"{name} = {text_of(value)}" for name, value in values.items() if value != usual[name])
+        without = tuple(arguments.without)
+        yield _Task(WalkFile(arguments.model, arguments.variant or "", settings, arguments.go_on, (), without), config)
 
 
 def _quorum(name: str, variant: str | None) -> Model:
@@ -133,8 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES, as_kafka
-    from kraftcheck.kraft_model.quorum.variants.kafka_disk import DIFFERENCES as DISK_DIFFERENCES
+    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.survey import Survey
 
@@ -147,8 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
         for task in tasks:
             model = _quorum(task.file.model, task.file.variant or None)
             assert issubclass(model.protocol, Quorum)
-            more = DISK_DIFFERENCES if arguments.disk else MOCK_DIFFERENCES
-            driven = as_kafka(model.protocol, more) if arguments.known else model.protocol
+            driven = as_kafka(model.protocol, disk=arguments.disk, without=task.file.without)
             protocol = bind(driven, task.config).protocol
             assert isinstance(protocol, Quorum)
             survey = Survey(driver, protocol, task.file, report=meter.add)
