@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.catalogue import Model, everything, find_config, find_model
 from kraftcheck.jobs import blaming
@@ -19,6 +19,7 @@ from kraftcheck.options import add, count
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.lockstep import as_json, exit_code, told
+from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
@@ -26,6 +27,10 @@ from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.walks import WalkFile, read_walk
+
+if TYPE_CHECKING:
+    from kraftcheck.kraft_model.quorum import Quorum
+    from kraftcheck.traces.kafka.survey import Survey
 
 DEFAULT = "lockstep"
 """The configuration that is taken where none is named: everything is enabled in it."""
@@ -39,7 +44,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", help="quorum")
     add(parser, "--config", "--set", "--variant")
     what = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
-    parser.add_argument("--kafka", default=NEWEST, metavar="VERSION|DIR", help=what)
+    what += "; repeatable: then what each walk shows on each version is one table"
+    parser.add_argument("--kafka", action="append", metavar="VERSION|DIR", help=what)
     what = "keep Kafka's log and quorum-state in temporary files, rather than its tests' log in memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=what)
     walks = parser.add_argument_group("walks")
@@ -132,40 +138,112 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
+    require_writable(arguments, "json")
+    tasks = list(_tasks(arguments))
+    versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
+    with Meter("walks", quiet=arguments.quiet) as meter:
+        driven = [_drive(kafka, tasks, arguments, meter) for kafka in versions]
+    if len(versions) > 1:
+        columns = {one.version: _cells(one, len(tasks)) for one in driven}
+        print("\n".join(table([_title(task, arguments) for task in tasks], columns)))
+    surveys = [(survey, one.version) for one in driven for survey in one.surveys]
+    if arguments.json and surveys:
+        write_json(arguments.json, [as_json(survey, version) for survey, version in surveys])
+    for one in driven:
+        for problem in one.problems.values():
+            raise problem
+    return exit_code(Counter(finding.verdict for survey, _ in surveys for finding in survey.findings()))
+
+
+class _Driven(NamedTuple):
+    """What was done with one of Kafka's versions.
+
+    Attributes
+    ----------
+    version
+        As the jars name it.
+    surveys
+        One for each task, as far as they went.
+    problems
+        By the number of a task: why it went no further.
+    """
+
+    version: str
+    surveys: list[Survey]
+    problems: dict[int, InputError]
+
+
+def _drive(kafka: str, tasks: Sequence[_Task], arguments: argparse.Namespace, meter: Meter) -> _Driven:
+    """Make all walks beside one of Kafka's versions; print what they showed, unless a table is to come."""
+    from kraftcheck.traces.kafka.jars import classpath
+
+    several = len(arguments.kafka or ()) > 1
+    try:
+        path = classpath(kafka, disk=arguments.disk)
+        driving = Driver(path.java, path.text, path.options, disk=arguments.disk)
+    except InputError as problem:
+        return _Driven(kafka, [], {0: problem})
+    driven = _Driven(path.version, [], {})
+    with driving as driver:
+        for number, task in enumerate(tasks):
+            try:
+                survey = _survey(driver, task, arguments, meter, driven.surveys)
+            except InputError as problem:
+                driven.problems[number] = problem
+                survey = driven.surveys[-1]
+            found = survey.kinds()
+            if arguments.out:
+                found = survey.write(arguments.out / path.version if several else arguments.out)
+            if not several:
+                print_lines(told(survey, found, path.version, quiet=arguments.quiet))
+            if driver.died:
+                driven.problems[number] = driver.died
+                break
+    return driven
+
+
+def _survey(driver: Driver, task: _Task, arguments: argparse.Namespace, meter: Meter, surveys: list[Survey]) -> Survey:
+    """Make the walks of a task, and return what they showed; it is among the surveys even where this raises."""
+    from kraftcheck.traces.kafka.survey import Survey
+
+    model = _quorum(task.file.model, task.file.variant or None)
+    survey = Survey(driver, _bound(model, task, arguments), task.file, report=meter.add)
+    surveys.append(survey)
+    with blaming(model), _naming(task.path):
+        if task.file.steps:
+            survey.take(task.file.steps)
+        else:
+            survey.draw(arguments.runs, arguments.depth, str(arguments.seed))
+    return survey
+
+
+def _bound(model: Model, task: _Task, arguments: argparse.Namespace) -> Quorum:
+    """Return a model with its constants, doing what Kafka is known to do."""
     from kraftcheck.kraft_model.quorum import Quorum
     from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES, as_kafka
     from kraftcheck.kraft_model.quorum.variants.kafka_disk import DIFFERENCES as DISK_DIFFERENCES
-    from kraftcheck.traces.kafka.jars import classpath
-    from kraftcheck.traces.kafka.survey import Survey
 
-    require_writable(arguments, "json")
-    surveys: list[Survey] = []
-    tasks = list(_tasks(arguments))
-    path = classpath(arguments.kafka, disk=arguments.disk)
-    driving = Driver(path.java, path.text, path.options, disk=arguments.disk)
-    with driving as driver, Meter("walks", quiet=arguments.quiet) as meter:
-        for task in tasks:
-            model = _quorum(task.file.model, task.file.variant or None)
-            assert issubclass(model.protocol, Quorum)
-            more = DISK_DIFFERENCES if arguments.disk else MOCK_DIFFERENCES
-            driven = as_kafka(model.protocol, more) if arguments.known else model.protocol
-            protocol = bind(driven, task.config).protocol
-            assert isinstance(protocol, Quorum)
-            survey = Survey(driver, protocol, task.file, report=meter.add)
-            surveys.append(survey)
-            with blaming(model), _naming(task.path), suppress(DriverDied):
-                if task.file.steps:
-                    survey.take(task.file.steps)
-                else:
-                    survey.draw(arguments.runs, arguments.depth, str(arguments.seed))
-            found = survey.kinds()
-            if arguments.out:
-                found = survey.write(arguments.out)
-            print_lines(told(survey, found, path.version, quiet=arguments.quiet))
-            if driver.died:
-                break
-    if arguments.json:
-        write_json(arguments.json, [as_json(survey, path.version) for survey in surveys])
-    if driver.died:
-        raise driver.died
-    return exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
+    assert issubclass(model.protocol, Quorum)
+    more = DISK_DIFFERENCES if arguments.disk else MOCK_DIFFERENCES
+    driven = as_kafka(model.protocol, more) if arguments.known else model.protocol
+    protocol = bind(driven, task.config).protocol
+    assert isinstance(protocol, Quorum)
+    return protocol
+
+
+def _title(task: _Task, arguments: argparse.Namespace) -> str:
+    """Return what a row of the table is about."""
+    if task.path is not None:
+        return task.path.stem
+    return f"{arguments.runs:,} random walks of {arguments.depth:,} steps"
+
+
+def _cells(driven: _Driven, tasks: int) -> list[Cell]:
+    """Return a column of the table: what each task showed, and why it went no further."""
+    cells = [Cell("-")] * tasks
+    for number, survey in enumerate(driven.surveys):
+        problem = str(driven.problems.get(number, "")).partition("; enabled are")[0]
+        cells[number] = cell([kind.first for kind in survey.kinds()], problem)
+    if not driven.surveys:
+        cells = [Cell("none", str(driven.problems[0]))] * tasks
+    return cells

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
+from kraftcheck.traces.kafka.offers import Chosen, Offers
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
@@ -102,9 +104,21 @@ class Survey:
         Raises
         ------
         InputError
-            One is not enabled.
+            One is not enabled; what the steps before it showed is kept.
         """
-        self._walk(GivenWalk(steps), len(steps))
+        given = GivenWalk(steps)
+        problems: list[InputError] = []
+
+        def choose(offers: Offers) -> Chosen | None:
+            try:
+                return given(offers)
+            except InputError as problem:
+                problems.append(problem)
+                return None
+
+        self._walk(choose, len(steps))
+        for problem in problems:
+            raise problem
 
     def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
         """Make a walk; return its beginning up to what was not found before, or nothing."""
