@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.offers import Chosen, Offers
+from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
@@ -68,7 +68,7 @@ class Survey:
         self._lockstep = Lockstep(driver, protocol, go_on=about.go_on)
         self._report = report
         self._kinds: dict[Sign, Kind] = {}
-        self._drawn: Counter[tuple[object, ...]] = Counter()
+        self._drawn: Counter[Sort] = Counter()
         self._broken: list[tuple[Step, ...]] = []  # walks up to where Kafka broke a property, the shortest
 
     @property
