@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.catalogue import Model, everything, find_config, find_model
+from kraftcheck.files import replacing
 from kraftcheck.jobs import blaming
 from kraftcheck.options import add, count
 from kraftcheck.reporting.files import require_writable, write_json
@@ -59,6 +60,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
     files.add_argument("--out", type=Path, metavar="DIR", help=what)
+    what = "write which lines and branches of Kafka's Raft client the walks reached, by class (with JaCoCo)"
+    files.add_argument("--reach", type=Path, metavar="FILE", help=what)
     add(files, "--json", "--quiet")
 
 
@@ -138,7 +141,9 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
-    require_writable(arguments, "json")
+    require_writable(arguments, "json", "reach")
+    if arguments.reach and len(arguments.kafka or ()) > 1:
+        raise InputError("--reach: expected one version of Kafka, found several")
     tasks = list(_tasks(arguments))
     versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     with Meter("walks", quiet=arguments.quiet) as meter:
@@ -175,31 +180,45 @@ class _Driven(NamedTuple):
 
 def _drive(kafka: str, tasks: Sequence[_Task], arguments: argparse.Namespace, meter: Meter) -> _Driven:
     """Make all walks beside one of Kafka's versions; print what they showed, unless a table is to come."""
+    from kraftcheck.reporting.lockstep_reach import reach_table
     from kraftcheck.traces.kafka.jars import classpath
+    from kraftcheck.traces.kafka.reach import Reach
 
-    several = len(arguments.kafka or ()) > 1
     try:
         path = classpath(kafka, disk=arguments.disk)
-        driving = Driver(path.java, path.text, path.options, disk=arguments.disk)
+        reach = Reach(path) if arguments.reach else None
+        options = path.options if reach is None else reach.options
+        driving = Driver(path.java, path.text, options, disk=arguments.disk)
     except InputError as problem:
         return _Driven(kafka, [], {0: problem})
     driven = _Driven(path.version, [], {})
-    with driving as driver:
-        for number, task in enumerate(tasks):
-            try:
-                survey = _survey(driver, task, arguments, meter, driven.surveys)
-            except InputError as problem:
-                driven.problems[number] = problem
-                survey = driven.surveys[-1]
-            found = survey.kinds()
-            if arguments.out:
-                found = survey.write(arguments.out / path.version if several else arguments.out)
-            if not several:
-                print_lines(told(survey, found, path.version, quiet=arguments.quiet))
-            if driver.died:
-                driven.problems[number] = driver.died
-                break
+    with reach or nullcontext():
+        with driving as driver:
+            _take(driver, tasks, arguments, meter, driven)
+        if reach is not None and not driver.died:
+            lines = reach_table(reach.classes())
+            with replacing(arguments.reach) as new:
+                new.write_text("\n".join(lines) + "\n")
     return driven
+
+
+def _take(driver: Driver, tasks: Sequence[_Task], arguments: argparse.Namespace, meter: Meter, driven: _Driven) -> None:
+    """Make all walks beside a running Kafka."""
+    several = len(arguments.kafka or ()) > 1
+    for number, task in enumerate(tasks):
+        try:
+            survey = _survey(driver, task, arguments, meter, driven.surveys)
+        except InputError as problem:
+            driven.problems[number] = problem
+            survey = driven.surveys[-1]
+        found = survey.kinds()
+        if arguments.out:
+            found = survey.write(arguments.out / driven.version if several else arguments.out)
+        if not several:
+            print_lines(told(survey, found, driven.version, quiet=arguments.quiet))
+        if driver.died:
+            driven.problems[number] = driver.died
+            break
 
 
 def _survey(driver: Driver, task: _Task, arguments: argparse.Namespace, meter: Meter, surveys: list[Survey]) -> Survey:
