@@ -7,26 +7,26 @@ exit codes: 0 all walks agree; 1 one differs, or Kafka threw an exception; 12 Ka
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import everything, find_config, find_model
+from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.jobs import blaming
 from kraftcheck.options import add, count
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import print_lines
+from kraftcheck.reporting.lines import HEAD, print_lines
 from kraftcheck.reporting.lockstep import as_json, exit_code, told
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.walks import WalkFile, read_walk
 
-DEFAULT = "lockstep"
-"""The configuration that is taken where none is named: everything is enabled in it."""
+if TYPE_CHECKING:
+    from kraftcheck.traces.kafka.survey import Survey
+
+VIOLATED = 12
+"""The exit code where Kafka violates a property."""
 
 NEWEST = "4.3.1"
 """The version of Kafka that is driven where none is named."""
@@ -42,42 +42,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     for option, default, what in (("--runs", 100, "walks"), ("--depth", 100, "steps of a walk")):
         walks.add_argument(option, type=count, default=default, metavar="N", help=f"{what} (default: {default})")
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
-    walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help="take these walks instead of random ones")
+    what = "take these walks instead of random ones: of walk files, scenarios, or traces (as replay reads them)"
+    walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
     files.add_argument("--out", type=Path, metavar="DIR", help=what)
     add(files, "--json", "--quiet")
-
-
-class _Task(NamedTuple):
-    """Walks to make through one model.
-
-    Attributes
-    ----------
-    file
-        The walk, without steps where they are drawn.
-    config
-        The constants.
-    """
-
-    file: WalkFile
-    config: ModelConfig
-
-
-def _tasks(arguments: argparse.Namespace) -> Iterator[_Task]:
-    """Yield what is to be done: the walks of files, or random ones."""
-    for path in arguments.walk or ():
-        file = read_walk(path)
-        config = everything(find_model(file.model, file.variant or None).protocol)
-        yield _Task(file, override(config, [parse_setting(text, config) for text in file.settings]))
-    if not arguments.walk:
-        model = find_model(arguments.model, arguments.variant)
-        config = find_config(model, arguments.config or DEFAULT)[1]
-        config = override(config, [parse_setting(text, config) for text in arguments.set])
-        values = bind(model.protocol, config).protocol.constant_values()
-        settings = tuple(f"{name} = {text_of(value)}" for name, value in values.items())
-        yield _Task(WalkFile(arguments.model, arguments.variant or "", settings, arguments.go_on, ()), config)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -100,30 +71,48 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from kraftcheck.kraft_model.quorum import Quorum
     from kraftcheck.traces.kafka.jars import classpath
-    from kraftcheck.traces.kafka.process import Driver
+    from kraftcheck.traces.kafka.process import Driver, DriverDied
     from kraftcheck.traces.kafka.survey import Survey
 
     require_writable(arguments, "json")
     surveys: list[Survey] = []
-    tasks = list(_tasks(arguments))
+    errors: list[InputError] = []
+    asked = list(tasks(arguments))
     path = classpath(arguments.kafka)
     with Driver(path.java, path.text) as driver, Meter("walks", quiet=arguments.quiet) as meter:
-        for task in tasks:
-            model = find_model(task.file.model, task.file.variant or None)
-            protocol = bind(model.protocol, task.config).protocol
+        for task in asked:
+            protocol = bind(task.model.protocol, task.config).protocol
             if not isinstance(protocol, Quorum):
                 raise InputError(f"{task.file.model}: lockstep drives the model quorum and its variants only")
-            with blaming(model):
+            with blaming(task.model):
                 survey = Survey(driver, protocol, task.file, report=meter.add)
                 surveys.append(survey)
-                if task.file.steps:
-                    survey.take(task.file.steps)
-                else:
-                    survey.draw(arguments.runs, arguments.depth, str(arguments.seed))
+                try:
+                    _make(survey, task, arguments)
+                except DriverDied:
+                    raise
+                except InputError as error:
+                    if len(asked) == 1:
+                        raise
+                    errors.append(error)
+                    print(f"kraftcheck: error: {error}", file=sys.stderr)
             found = survey.kinds()
             if arguments.out:
-                found = survey.write(arguments.out)
+                found = survey.write(arguments.out / str(len(surveys)) if len(asked) > 1 else arguments.out)
+            if len(asked) > 1:
+                print_lines([[(HEAD, task.name)]])
             print_lines(told(survey, found, path.version, quiet=arguments.quiet))
     if arguments.json:
         write_json(arguments.json, [as_json(survey, path.version) for survey in surveys])
-    return exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
+    code = exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
+    return code if code == VIOLATED or not errors else 2
+
+
+def _make(survey: Survey, task: Task, arguments: argparse.Namespace) -> None:
+    """Make the walks of a task."""
+    if task.choose is not None:
+        survey.follow(task.choose)
+    elif task.file.steps:
+        survey.take(task.file.steps)
+    else:
+        survey.draw(arguments.runs, arguments.depth, str(arguments.seed))

@@ -76,7 +76,17 @@ class Lockstep:
         The model, with its constants.
     go_on
         Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
+
+    Attributes
+    ----------
+    state
+        The present state of a walk, the model's.
+    also
+        The action and the actor of the step that Kafka took at once after the last one, where it did.
     """
+
+    state: State
+    also: tuple[str, object] | None = None
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
         self.semantics = Semantics(protocol)
@@ -113,13 +123,16 @@ class Lockstep:
         differing = tuple(differences(state, cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
+        self.also = None
         for number in range(1, depth + 1):
+            self.state = state
             offered = [step for step in self.semantics.transitions(state) if command_of(step) is not None]
             step = choose(offered)
             if step is None:
                 break
             taken = Taken(step.action, step.actor, step.message)
             walked.append(taken)
+            self.also = None
             try:
                 states, differing = self._take(state, step, offered)
             except KafkaThrew as threw:
@@ -160,6 +173,7 @@ class Lockstep:
                 target = self._without(final, lost)
                 if not any(differences(target, self.cluster)):
                     self.taken[f"{step.action}, {action} at once"] += 1
+                    self.also = action, step.actor
                     return (candidate.target, target), ()
         target = self._without(step.target, lost)
         return (adopted(target, self.cluster),), tuple(differences(target, self.cluster))

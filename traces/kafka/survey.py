@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,6 +91,21 @@ class Survey:
             One is not enabled.
         """
         self._walk(GivenWalk(steps), len(steps))
+
+    def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
+        """Make a walk of what somebody chooses who knows where it is.
+
+        Parameters
+        ----------
+        choose
+            Returns what picks the steps, given both sides.
+
+        Raises
+        ------
+        InputError
+            A step cannot be taken.
+        """
+        self._walk(choose(self._lockstep), sys.maxsize)
 
     def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
         """Make a walk; return its beginning up to what was not found before, or nothing."""

@@ -1,0 +1,144 @@
+"""The walks that `lockstep` is asked for: random ones, those of files, or a cover."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftcheck.catalogue import Model, everything, find_config, find_model
+from kraftcheck.jobs import lenient_job, scenario_job
+from kraftcheck.reporting.lines import print_warnings
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
+from kraftcheck.spec.display import text_of
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.kafka.walks import WalkFile, read_walk
+
+if TYPE_CHECKING:
+    from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
+    from kraftcheck.traces.kafka.scripts import Script
+
+DEFAULT = "lockstep"
+"""The configuration that is taken where none is named: everything is enabled in it."""
+
+
+class Task(NamedTuple):
+    """Walks to make through one model.
+
+    Attributes
+    ----------
+    name
+        What the walks are called: the file and the line where they stand in one.
+    file
+        What is walked through. It has the steps where they are known beforehand.
+    config
+        The constants.
+    choose
+        Returns what picks the steps, given both sides; None where `file` has them, or they are drawn.
+    """
+
+    name: str
+    file: WalkFile
+    config: ModelConfig
+    choose: Callable[[Lockstep], Choose] | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model, its variant chosen."""
+        return find_model(self.file.model, self.file.variant or None)
+
+
+def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
+    """Yield what is to be done.
+
+    Parameters
+    ----------
+    arguments
+        What was read from the command line.
+
+    Raises
+    ------
+    InputError
+        A file is not what it should be.
+    """
+    from kraftcheck.traces.kafka.scripts import kind_of
+
+    if not arguments.walk:
+        yield _drawn(arguments)
+    for path in arguments.walk or ():
+        yield from {"walk": _given, "scenario": _told, "trace": _retold}[kind_of(path)](path, arguments)
+
+
+def _drawn(arguments: argparse.Namespace) -> Task:
+    model = find_model(arguments.model, arguments.variant)
+    config = find_config(model, arguments.config or DEFAULT)[1]
+    config = override(config, [parse_setting(text, config) for text in arguments.set])
+    protocol = bind(model.protocol, config).protocol
+    return Task("random walks", _about(arguments.model, arguments.variant, protocol, arguments), config)
+
+
+def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
+    settings = tuple(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
+    return WalkFile(model, variant or "", settings, arguments.go_on, ())
+
+
+def _given(path: Path, _: argparse.Namespace) -> Iterator[Task]:
+    file = read_walk(path)
+    config = everything(find_model(file.model, file.variant or None).protocol)
+    yield Task(str(path), file, override(config, [parse_setting(text, config) for text in file.settings]))
+
+
+def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+    """Yield the stories of a scenario, which the model alone can do."""
+    from kraftcheck.spec.language.semantics import Semantics
+    from kraftcheck.traces.kafka.scripts import rehearse, tell
+    from kraftcheck.traces.scenarios.text import read_stories
+
+    for story in read_stories(path):
+        name = f"{path}:{story.start.line}:1"
+        with _placed(name):
+            model, config = scenario_job(story.words)
+            bound = bind(model.protocol, config)
+            about = _about(story.words.model, story.words.variant, bound.protocol, arguments)
+        init = story.words.at or bound.init
+        rehearse(story, Semantics(bound.protocol), init)
+        yield Task(name, about, config, _scripted(partial(tell, story, init=init)))
+
+
+def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+    """Yield the traces of a file, which the model or its variant can do."""
+    from kraftcheck.traces.kafka.scripts import read_traces, retell
+    from kraftcheck.traces.replay.replayer import Replayer
+
+    model = find_model(arguments.model, arguments.variant)
+    arguments.config = arguments.config or model.own_configuration
+    job, warnings = lenient_job(model, arguments)
+    print_warnings(warnings)
+    config = find_config(model, arguments.config)[1]
+    config = override(config, [parse_setting(text, config) for text in arguments.set])
+    replayer = Replayer(job.protocol, init=job.options.init, symmetry=job.options.symmetry)
+    for number, trace in enumerate(read_traces(path, replayer, job.options.init), start=1):
+        about = _about(arguments.model, arguments.variant, job.protocol, arguments)
+        yield Task(f"{path}, trace {number}", about, config, _scripted(partial(retell, trace)))
+
+
+def _scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
+    def choose(lockstep: Lockstep) -> Choose:
+        from kraftcheck.traces.kafka.scripts import Arrived, ScriptedWalk
+
+        return ScriptedWalk(script(semantics=lockstep.semantics), lambda: Arrived(lockstep.state, lockstep.also))
+
+    return choose
+
+
+@contextmanager
+def _placed(place: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error

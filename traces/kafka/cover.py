@@ -1,0 +1,302 @@
+"""A cover: walks which together take every labelled step of a bounded model's state graph.
+
+Each walk takes steps that no walk has taken, goes by a shortest way to the next one where there is none, and ends
+where none is left. Kafka does not always follow: it takes an urgent step at once where the model may wait, and it drops
+answers that it no longer waits for. So a walk keeps the model's state, which has all messages, beside the one that
+Kafka agrees with. What Kafka refuses several times is counted under a rule.
+
+References
+----------
+R. Korf, "Real-Time Heuristic Search" (1990), for the way to the next step: distances are lower bounds, which are
+mended where a walk finds them too low.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from enum import StrEnum
+
+from kraftcheck.spec import State
+from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.spec.language.starts import follow, way_to
+from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
+from kraftcheck.traces.kafka.state_graph import Edge, Label, StateGraph, labelled
+
+TRIES = 4
+"""How often Kafka must refuse a step before it is given up."""
+
+Place = tuple[int, int]
+"""A labelled step: the number of its state, and its place among the steps there."""
+
+
+class Reason(StrEnum):
+    """Why a labelled step is not taken."""
+
+    POSTPONED = "an urgent step postponed"
+    """Kafka takes a timeout at once where the model may do something else first."""
+    STALE = "a stale answer taken"
+    """Kafka drops the message, an answer that it no longer waits for, or never sends it."""
+    OUTCOME = "another outcome"
+    """Kafka takes the action with another of its outcomes."""
+    NOT_DRIVEN = "not driven"
+    """Kafka cannot be made to take the action: see `steps.NOT_DRIVEN`."""
+    LEFT = "the walk left the graph"
+    """Kafka's state is none of the graph: a difference, or a known one whose state is taken over."""
+    MISSING = "missing"
+    """Nothing explains it."""
+
+
+class Cover:
+    """The labelled steps of a state graph, taken and to be taken.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+
+    Attributes
+    ----------
+    walks
+        How many walks were begun.
+    """
+
+    def __init__(self, graph: StateGraph) -> None:
+        self.graph = graph
+        self.walks = 0
+        self._taken = [bytearray(len(edges)) for edges in graph.edges]
+        self._left = [len(edges) for edges in graph.edges]
+        self._barred: dict[Place, Reason] = {}
+        self._refused: Counter[tuple[Place, Reason]] = Counter()
+        self._leads: dict[Place, int | None] = {}  # where Kafka goes instead, None where the walk leaves the graph
+        self._passed: set[int] = set()  # states in which Kafka does not stay
+        self._far = 2 * graph.depth + 10
+        self._distances = [0] * len(graph.states)
+        for node, edges in enumerate(graph.edges):
+            for number, edge in enumerate(edges):
+                if not edge.is_driven:
+                    self._bar((node, number), Reason.NOT_DRIVEN)
+
+    def goes_on(self) -> bool:
+        """Whether a step is left that a walk can reach."""
+        if not self._settle(0):
+            self._distances = [0] * len(self.graph.states)  # a way that was learnt can have made one shorter
+        return self._settle(0)
+
+    def walk(self, lockstep: Lockstep) -> Choose:
+        """Return what picks the steps of the next walk, given both sides."""
+        self.walks += 1
+        return CoverWalk(self, lockstep)
+
+    @property
+    def taken(self) -> int:
+        """How many labelled steps were taken."""
+        return sum(map(sum, self._taken))
+
+    # Noting
+
+    def take(self, place: Place) -> None:
+        """Note that a step was taken."""
+        node, number = place
+        if not self._taken[node][number]:
+            self._taken[node][number] = 1
+            self._left[node] -= self._barred.pop(place, None) is None
+
+    def refuse(self, place: Place, reason: Reason, leads: int | None = None) -> None:
+        """Note that Kafka did not take a step, or did not go where the model goes.
+
+        Parameters
+        ----------
+        place
+            The step.
+        reason
+            Why.
+        leads
+            The state to which Kafka went instead.
+        """
+        self._refused[place, reason] += 1
+        if self._refused[place, reason] < TRIES:
+            return
+        if reason in (Reason.POSTPONED, Reason.LEFT):
+            self._leads[place] = leads
+        elif not self._taken[place[0]][place[1]]:
+            self._bar(place, reason)
+
+    def passes(self, node: int) -> None:
+        """Note a state that Kafka left at once."""
+        self._passed.add(node)
+
+    def _bar(self, place: Place, reason: Reason) -> None:
+        if place not in self._barred:
+            self._barred[place] = reason
+            self._left[place[0]] -= 1
+
+    # Choosing
+
+    def next(self, node: int, offered: dict[Label, Transition]) -> int | None:
+        """Return which step to take: a new one, or the first on the way to one; None where no way leads to one.
+
+        Parameters
+        ----------
+        node
+            The state.
+        offered
+            What can be taken.
+        """
+        fresh: list[tuple[int, int]] = []
+        ways: list[tuple[int, int]] = []
+        for number, edge in enumerate(self.graph.edges[node]):
+            place, target = (node, number), self._target(node, number)
+            if edge.label not in offered:
+                if edge.is_driven and not self._taken[node][number]:
+                    self.refuse(place, Reason.STALE)
+            elif not self._taken[node][number] and place not in self._barred:
+                onward = 0 if target in (node, None) else 1 if self._left[target or 0] else 2
+                fresh.append((onward, number))
+            elif target not in (node, None) and place not in self._barred:
+                assert target is not None
+                if not fresh and self._settle(target):
+                    ways.append((self._distances[target], number))
+        best = min(fresh or ways, default=None)
+        return None if best is None else best[1]
+
+    def _target(self, node: int, number: int) -> int | None:
+        return self._leads.get((node, number), self.graph.edges[node][number].target)
+
+    def _successors(self, node: int) -> Iterator[int]:
+        for number in range(len(self.graph.edges[node])):
+            target = self._target(node, number)
+            if target is not None and (node, number) not in self._barred:
+                yield target
+
+    def _settle(self, start: int) -> bool:
+        """Mend distances until the way down from a state ends at a step that is left; return whether one does."""
+        way = [start]
+        while self._distances[start] < self._far:
+            node = way[-1]
+            if self._left[node] > 0:
+                return True
+            nearest = min(self._successors(node), key=self._distances.__getitem__, default=None)
+            distance = self._far if nearest is None else min(self._far, 1 + self._distances[nearest])
+            if distance > self._distances[node]:
+                self._distances[node] = distance
+                if len(way) > 1:
+                    way.pop()
+            else:
+                assert nearest is not None
+                way.append(nearest)
+        return False
+
+    # What is not taken
+
+    def untaken(self) -> Iterator[tuple[Edge, State, Reason]]:
+        """Yield the labelled steps that no walk took, with their states and the reason.
+
+        A step out of a state that is reached only behind such a step has the same reason.
+        """
+        behind = self._behind()
+        for node, edges in enumerate(self.graph.edges):
+            for number, edge in enumerate(edges):
+                if not self._taken[node][number]:
+                    reason = self._barred.get((node, number), behind.get(node, Reason.MISSING))
+                    yield edge, self.graph.states[node], reason
+
+    def _behind(self) -> dict[int, Reason]:
+        """Return the states that no walk can reach, each with the reason."""
+        reached = self._reachable({0})
+        found: dict[int, Reason] = {}
+        for node in sorted(reached):
+            for number, edge in enumerate(self.graph.edges[node]):
+                if edge.target in reached or edge.target in found:
+                    continue
+                if (node, number) in self._barred:
+                    found[edge.target] = self._barred[node, number]
+                elif (node, number) in self._leads:
+                    left = self._leads[node, number] is None
+                    found[edge.target] = Reason.LEFT if left else Reason.POSTPONED
+        waiting = deque(found)
+        while waiting:
+            node = waiting.popleft()
+            for edge in self.graph.edges[node]:
+                if edge.target not in reached and edge.target not in found:
+                    found[edge.target] = found[node]
+                    waiting.append(edge.target)
+        return found
+
+    def _reachable(self, reached: set[int]) -> set[int]:
+        waiting = deque(reached)
+        while waiting:
+            for target in self._successors(waiting.popleft()):
+                if target not in reached:
+                    reached.add(target)
+                    waiting.append(target)
+        return reached
+
+
+class CoverWalk:
+    """Picks the steps of one walk of a cover.
+
+    Parameters
+    ----------
+    cover
+        The cover.
+    lockstep
+        Both sides.
+    """
+
+    def __init__(self, cover: Cover, lockstep: Lockstep) -> None:
+        self._cover = cover
+        self._lockstep = lockstep
+        self._way = way_to(lockstep.protocol, cover.graph.init)
+        self._node: int | None = 0
+        self._last: Place | None = None
+
+    def __call__(self, offered: list[Transition]) -> Transition | None:
+        """Return the next step; None where no new one can be reached, or the walk has left the graph."""
+        state = self._lockstep.state
+        for take in self._way:
+            return follow(self._lockstep.semantics, state, take, f"on the way to {self._cover.graph.init}")
+        if self._last is not None:
+            self._node = self._arrived(*self._last, state)
+        if self._node is None:
+            return None
+        named = dict(labelled(offered))
+        number = self._cover.next(self._node, named)
+        if number is None:
+            return None
+        self._last = self._node, number
+        return named[self._cover.graph.edges[self._node][number].label]
+
+    def _arrived(self, node: int, number: int, state: State) -> int | None:
+        """Note the last step, and return where it led in the graph; None where Kafka's state is not there."""
+        cover, edges = self._cover, self._cover.graph.edges
+        chosen = edges[node][number].label
+        alike = [other for other, edge in enumerate(edges[node]) if edge.label[:3] == chosen[:3] and other != number]
+        for other in (number, *alike):
+            target = edges[node][other].target
+            if self._is_at(target, state) and self._lockstep.also is None:
+                if other != number:
+                    cover.refuse((node, number), Reason.OUTCOME)
+                cover.take((node, other))
+                return target
+        for other in (number, *alike):
+            middle = edges[node][other].target
+            for then, edge in enumerate(edges[middle]):
+                if (edge.label.action, edge.label.actor) == self._lockstep.also and self._is_at(edge.target, state):
+                    cover.take((node, other))
+                    cover.take((middle, then))
+                    cover.passes(middle)
+                    cover.refuse((node, number), Reason.POSTPONED, edge.target)
+                    return edge.target
+        cover.take((node, number))
+        cover.refuse((node, number), Reason.LEFT)
+        return None
+
+    def _is_at(self, node: int, state: State) -> bool:
+        """Whether a state is one of the graph, but for messages that Kafka has dropped or not sent."""
+        expected = self._cover.graph.states[node]
+        if state == expected:
+            return True
+        if (state.replicas, state.shared, state.spent) != (expected.replicas, expected.shared, expected.spent):
+            return False
+        return all(set(inbox) <= set(expected.inboxes.get(dest, ())) for dest, inbox in state.inboxes.items())
