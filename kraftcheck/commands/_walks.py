@@ -40,12 +40,15 @@ class Task(NamedTuple):
         The constants.
     choose
         Returns what picks the steps, given both sides; None where `file` has them, or they are drawn.
+    init
+        The start of the state graph to cover; None where there is none.
     """
 
     name: str
     file: WalkFile
     config: ModelConfig
     choose: Callable[[Lockstep], Choose] | None = None
+    init: str | None = None
 
     @property
     def model(self) -> Model:
@@ -76,10 +79,11 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 
 def _drawn(arguments: argparse.Namespace) -> Task:
     model = find_model(arguments.model, arguments.variant)
-    config = find_config(model, arguments.config or DEFAULT)[1]
+    config = find_config(model, arguments.config or ("smoke" if arguments.cover else DEFAULT))[1]
     config = override(config, [parse_setting(text, config) for text in arguments.set])
-    protocol = bind(model.protocol, config).protocol
-    return Task("random walks", _about(arguments.model, arguments.variant, protocol, arguments), config)
+    bound = bind(model.protocol, config)
+    about = _about(arguments.model, arguments.variant, bound.protocol, arguments)
+    return Task("random walks", about, config, init=bound.init if arguments.cover else None)
 
 
 def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
@@ -129,9 +133,9 @@ def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
 def _scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
     def choose(lockstep: Lockstep) -> Choose:
-        from kraftcheck.traces.kafka.scripts import Arrived, ScriptedWalk
+        from kraftcheck.traces.kafka.scripts import ScriptedWalk
 
-        return ScriptedWalk(script(semantics=lockstep.semantics), lambda: Arrived(lockstep.state, lockstep.also))
+        return ScriptedWalk(script(semantics=lockstep.semantics), lockstep)
 
     return choose
 

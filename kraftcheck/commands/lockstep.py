@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.jobs import blaming
 from kraftcheck.options import add, count
+from kraftcheck.reporting.cover import as_json as cover_as_json
+from kraftcheck.reporting.cover import counts
+from kraftcheck.reporting.cover import told as told_of_cover
 from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import HEAD, print_lines
 from kraftcheck.reporting.lockstep import as_json, exit_code, told
@@ -23,10 +26,14 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
+    from kraftcheck.traces.kafka.cover import Cover
     from kraftcheck.traces.kafka.survey import Survey
 
 VIOLATED = 12
 """The exit code where Kafka violates a property."""
+
+DEPTH = 100
+"""The steps of a random walk where no number is given."""
 
 NEWEST = "4.3.1"
 """The version of Kafka that is driven where none is named."""
@@ -39,11 +46,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
     what = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
     parser.add_argument("--kafka", default=NEWEST, metavar="VERSION|DIR", help=what)
     walks = parser.add_argument_group("walks")
-    for option, default, what in (("--runs", 100, "walks"), ("--depth", 100, "steps of a walk")):
-        walks.add_argument(option, type=count, default=default, metavar="N", help=f"{what} (default: {default})")
+    walks.add_argument("--runs", type=count, default=100, metavar="N", help="walks (default: 100)")
+    what = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
+    walks.add_argument("--depth", type=count, metavar="N", help=what)
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
     what = "take these walks instead of random ones: of walk files, scenarios, or traces (as replay reads them)"
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
+    what = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
+    walks.add_argument("--cover", action="store_true", help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
@@ -70,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
     from kraftcheck.kraft_model.quorum import Quorum
+    from kraftcheck.traces.kafka.cover import Reason
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.process import Driver, DriverDied
     from kraftcheck.traces.kafka.survey import Survey
@@ -77,6 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(arguments, "json")
     surveys: list[Survey] = []
     errors: list[InputError] = []
+    covers: list[Cover] = []
+    if arguments.cover and arguments.walk:
+        raise InputError("--cover: expected no --walk beside it")
     asked = list(tasks(arguments))
     path = classpath(arguments.kafka)
     with Driver(path.java, path.text) as driver, Meter("walks", quiet=arguments.quiet) as meter:
@@ -88,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
                 survey = Survey(driver, protocol, task.file, report=meter.add)
                 surveys.append(survey)
                 try:
-                    _make(survey, task, arguments)
+                    covers += _make(survey, task, arguments)
                 except DriverDied:
                     raise
                 except InputError as error:
@@ -102,17 +116,26 @@ def run(arguments: argparse.Namespace) -> int:
             if len(asked) > 1:
                 print_lines([[(HEAD, task.name)]])
             print_lines(told(survey, found, path.version, quiet=arguments.quiet))
+            print_lines(line for cover in covers for line in told_of_cover(cover))
     if arguments.json:
-        write_json(arguments.json, [as_json(survey, path.version) for survey in surveys])
+        documents = [as_json(survey, path.version) for survey in surveys]
+        for document, cover in zip(documents, covers, strict=False):
+            document["cover"] = cover_as_json(cover)
+        write_json(arguments.json, documents)
     code = exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
-    return code if code == VIOLATED or not errors else 2
+    if errors and code != VIOLATED:
+        return 2
+    return code or int(any(counts(cover)[Reason.MISSING] for cover in covers))
 
 
-def _make(survey: Survey, task: Task, arguments: argparse.Namespace) -> None:
-    """Make the walks of a task."""
+def _make(survey: Survey, task: Task, arguments: argparse.Namespace) -> list[Cover]:
+    """Make the walks of a task, and return the cover if they are one."""
     if task.choose is not None:
         survey.follow(task.choose)
     elif task.file.steps:
         survey.take(task.file.steps)
+    elif task.init is not None:
+        return [survey.cover(task.init, arguments.depth)]
     else:
-        survey.draw(arguments.runs, arguments.depth, str(arguments.seed))
+        survey.draw(arguments.runs, arguments.depth or DEPTH, str(arguments.seed))
+    return []

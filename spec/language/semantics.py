@@ -66,6 +66,24 @@ class Candidate(NamedTuple):
     message: Record | None
 
 
+class Choice(NamedTuple):
+    """A step that a state offers.
+
+    Attributes
+    ----------
+    action, actor, message, step
+        As in `Transition`.
+    inbox
+        For the network's own steps, the actor's inbox afterwards; else None.
+    """
+
+    action: str
+    actor: Any
+    message: Record | None
+    step: Step
+    inbox: Value | None = None
+
+
 class Offer(NamedTuple):
     """An action that a replica may take on a message, with its steps; None if they depend on other replicas."""
 
@@ -115,9 +133,9 @@ class Semantics:
     def candidates(self, state: State) -> Iterator[Candidate]:
         """Yield every (action, actor, delivered message) of a state, in a fixed order."""
         for key in ordered(state.replicas):
-            me = state.replicas[key]
+            me, inbox = state.replicas[key], state.inboxes.get(key, self.network.empty)
             for action in self.protocol.actions.values():
-                for message in self._delivered(action, me, state.inboxes.get(key, self.network.empty)):
+                for message in self._delivered(action, me, inbox):
                     yield Candidate(action, key, message)
         for action in self._environment:
             yield Candidate(action, None, None)
@@ -220,6 +238,13 @@ class Semantics:
 
     def transitions(self, state: State) -> Iterator[Transition]:
         """Yield every transition out of a state: each (action, actor, message, step) once, self-loops included."""
+        for choice in self.choices(state):
+            found = self.taken(state, choice)
+            if found is not None:
+                yield found
+
+    def choices(self, state: State) -> Iterator[Choice]:
+        """Yield every step that a state offers; bounds and the network may still refuse it."""
         known: dict[str, Value] = {}
         empty, inboxes, shared = self.network.empty, state.inboxes, state.shared
         for key, me in state.replicas.items():
@@ -227,25 +252,30 @@ class Semantics:
                 if steps is None:
                     steps = self.steps(action, me, message, self.context(state, action, known))
                 for step in steps:
-                    target = self.apply(state, key, message, step)
-                    if type(target) is State:
-                        yield Transition(action.name, key, message, step, target)
+                    yield Choice(action.name, key, message, step)
         for action in self._environment:
             for step in self.steps(action, None, None, self.context(state, action, known)):
-                target = self.apply(state, None, None, step)
-                if type(target) is State:
-                    yield Transition(action.name, None, None, step, target)
-        if self.network.own_actions():
-            yield from self._network_transitions(state)
+                yield Choice(action.name, None, None, step)
+        yield from self.network_choices(state)
 
-    def _network_transitions(self, state: State) -> Iterator[Transition]:
-        for key in ordered(state.inboxes):
-            for taken in self.network.own_steps(state.inboxes[key]):
-                spent = self._spend(state.spent, taken.spends)
-                if isinstance(spent, Refusal):
-                    continue
-                target = state.but(inboxes=self._with_inbox(state.inboxes, key, self.same(taken.inbox)), spent=spent)
-                yield Transition(taken.action, key, taken.message, Step(spends=taken.spends), target)
+    def network_choices(self, state: State) -> Iterator[Choice]:
+        """Yield the steps that the network offers by itself."""
+        if self.network.own_actions():
+            for key in ordered(state.inboxes):
+                for name, message, inbox, spends in self.network.own_steps(state.inboxes[key]):
+                    yield Choice(name, key, message, Step(spends=spends), self.same(inbox))
+
+    def taken(self, state: State, choice: Choice) -> Transition | None:
+        """Return the transition that a choice leads to, or None where it is not enabled."""
+        action, actor, message, step, inbox = choice
+        if inbox is None:
+            target = self.apply(state, actor, message, step)
+            return Transition(action, actor, message, step, target) if type(target) is State else None
+        spent = self._spend(state.spent, step.spends)
+        if isinstance(spent, Refusal):
+            return None
+        target = state.but(inboxes=self._with_inbox(state.inboxes, actor, inbox), spent=spent)
+        return Transition(action, actor, message, step, target)
 
     def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | Refusal:
         """Return the state to which a step leads, or the reason for which it is not enabled.

@@ -39,7 +39,7 @@ def test_a_variant_is_told_from_kafka(run: Run, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("version", ["4.1.2", "4.2.1", "4.3.1"])
+@pytest.mark.parametrize("version", ["4.1.2", "4.2.1", "4.3.1", "4.4.0"])
 def test_a_voter_set_is_not_read_after_a_truncation(version: str, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     done = run("lockstep", "quorum", "--kafka", version, "--walk", TRUNCATION, "--json", path)

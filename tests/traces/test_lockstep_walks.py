@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, steps_of, write_walk
+from kraftcheck.traces.kafka.offers import Offers, Taken
+from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
 
 STEPS = (
     Step("ElectionTimeout", "n1", line=6),
@@ -64,38 +66,55 @@ def test_bytes_that_are_no_text_and_a_file_that_is_missing(tmp_path: Path) -> No
         read_walk(path)
 
 
+def offers(known: Semantics, state: State) -> Offers:
+    return Offers(known, state, lambda *_: True)
+
+
 def test_a_drawn_walk_is_taken_again() -> None:
     known = semantics()
     draw, taken = RandomWalk("1", Counter()), list[Step]()
     state = known.initial()[0]
     states = [state]
-    while True:
-        offered = list(known.transitions(state))
-        transition = draw(offered)
-        if transition is None:
+    for _ in range(50):
+        offered = offers(known, state)
+        chosen = draw(offered)
+        if chosen is None:
             break
-        taken.append(next(step for step, found in steps_of(offered) if found is transition))
+        outcomes, which = chosen
+        transition = outcomes[which]
+        taken.append(Step.of(Taken(transition.action, transition.actor, transition.message, which + 1)))
         state = transition.target
         states.append(state)
     again = GivenWalk(taken)
     for before, after in pairwise(states):
-        transition = again(list(known.transitions(before)))
-        assert transition is not None
-        assert transition.target == after
+        chosen = again(offers(known, before))
+        assert chosen is not None
+        assert chosen[0][chosen[1]].target == after
     assert len(taken) > 5
-    assert again([]) is None
+    assert GivenWalk([])(offers(known, states[-1])) is None
+
+
+def test_what_is_offered_is_what_is_enabled() -> None:
+    known = semantics()
+    state = known.initial()[0]
+    for _ in range(20):
+        enabled = list(known.transitions(state))
+        assert set(offers(known, state).enabled()) == set(enabled)
+        if not enabled:
+            break
+        state = enabled[-1].target
 
 
 def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
     known = semantics()
-    offered = list(known.transitions(known.initial()[0]))
+    offered = offers(known, known.initial()[0])
     wrong, right = Step("Resign", "n1", line=7), Step("ElectionTimeout", "n2")
     with pytest.raises(InputError, match="line 7: Resign by n1 is not enabled there; enabled are ElectionTimeout by"):
         GivenWalk([wrong, right])(offered)
-    lenient = GivenWalk([wrong, right], skips=True)
-    transition = lenient(offered)
-    assert transition is not None
-    assert (transition.action, str(transition.actor), lenient.kept) == ("ElectionTimeout", "n2", [right])
+    chosen = GivenWalk([wrong, right], skips=True)(offered)
+    assert chosen is not None
+    (transition,), _ = chosen
+    assert (transition.action, str(transition.actor)) == ("ElectionTimeout", "n2")
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,20 @@ mended where a walk finds them too low.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from enum import StrEnum
 
 from kraftcheck.spec import State
-from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.starts import follow, way_to
 from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
-from kraftcheck.traces.kafka.state_graph import Edge, Label, StateGraph, labelled
+from kraftcheck.traces.kafka.offers import Chosen, Offers
+from kraftcheck.traces.kafka.state_graph import Edge, StateGraph
 
 TRIES = 4
 """How often Kafka must refuse a step before it is given up."""
+
+MOST_FRUITLESS = 10 * TRIES
+"""Walks one after the other that find nothing new, after which no more are begun."""
 
 Place = tuple[int, int]
 """A labelled step: the number of its state, and its place among the steps there."""
@@ -59,17 +62,21 @@ class Cover:
     ----------
     walks
         How many walks were begun.
+    taken
+        How many labelled steps were taken.
     """
 
     def __init__(self, graph: StateGraph) -> None:
         self.graph = graph
-        self.walks = 0
+        self.walks = self.taken = 0
         self._taken = [bytearray(len(edges)) for edges in graph.edges]
         self._left = [len(edges) for edges in graph.edges]
         self._barred: dict[Place, Reason] = {}
         self._refused: Counter[tuple[Place, Reason]] = Counter()
         self._leads: dict[Place, int | None] = {}  # where Kafka goes instead, None where the walk leaves the graph
-        self._passed: set[int] = set()  # states in which Kafka does not stay
+        self._closed = set[Place]()  # taken, and given up as a part of a way
+        self._walk: CoverWalk | None = None
+        self._fruitless = self._size = 0
         self._far = 2 * graph.depth + 10
         self._distances = [0] * len(graph.states)
         for node, edges in enumerate(graph.edges):
@@ -79,6 +86,9 @@ class Cover:
 
     def goes_on(self) -> bool:
         """Whether a step is left that a walk can reach."""
+        self._end_walk()
+        if self._fruitless == MOST_FRUITLESS:
+            return False
         if not self._settle(0):
             self._distances = [0] * len(self.graph.states)  # a way that was learnt can have made one shorter
         return self._settle(0)
@@ -86,12 +96,20 @@ class Cover:
     def walk(self, lockstep: Lockstep) -> Choose:
         """Return what picks the steps of the next walk, given both sides."""
         self.walks += 1
-        return CoverWalk(self, lockstep)
+        self._walk = CoverWalk(self, lockstep)
+        return self._walk
 
-    @property
-    def taken(self) -> int:
-        """How many labelled steps were taken."""
-        return sum(map(sum, self._taken))
+    def _end_walk(self) -> None:
+        """Note a last step on which both sides differ, and whether a walk found anything new."""
+        if self._walk is None:
+            return
+        if self._walk.last is not None:
+            self.take(self._walk.last)
+            self._leads[self._walk.last] = None
+        size = self.taken + len(self._barred) + len(self._leads) + len(self._closed)
+        self._fruitless = self._fruitless + 1 if size == self._size else 0
+        self._size = size
+        self._walk = None
 
     # Noting
 
@@ -100,6 +118,7 @@ class Cover:
         node, number = place
         if not self._taken[node][number]:
             self._taken[node][number] = 1
+            self.taken += 1
             self._left[node] -= self._barred.pop(place, None) is None
 
     def refuse(self, place: Place, reason: Reason, leads: int | None = None) -> None:
@@ -121,10 +140,8 @@ class Cover:
             self._leads[place] = leads
         elif not self._taken[place[0]][place[1]]:
             self._bar(place, reason)
-
-    def passes(self, node: int) -> None:
-        """Note a state that Kafka left at once."""
-        self._passed.add(node)
+        elif reason is Reason.STALE:
+            self._closed.add(place)
 
     def _bar(self, place: Place, reason: Reason) -> None:
         if place not in self._barred:
@@ -133,7 +150,7 @@ class Cover:
 
     # Choosing
 
-    def next(self, node: int, offered: dict[Label, Transition]) -> int | None:
+    def next(self, node: int, offered: Container[tuple[object, ...]]) -> int | None:
         """Return which step to take: a new one, or the first on the way to one; None where no way leads to one.
 
         Parameters
@@ -141,24 +158,34 @@ class Cover:
         node
             The state.
         offered
-            What can be taken.
+            Action, actor and message of what can be taken.
         """
         fresh: list[tuple[int, int]] = []
         ways: list[tuple[int, int]] = []
+        gone: list[tuple[int, int]] = []
         for number, edge in enumerate(self.graph.edges[node]):
             place, target = (node, number), self._target(node, number)
-            if edge.label not in offered:
-                if edge.is_driven and not self._taken[node][number]:
+            is_left = not self._taken[node][number] and place not in self._barred
+            if edge.label[:3] not in offered:
+                if is_left:
                     self.refuse(place, Reason.STALE)
-            elif not self._taken[node][number] and place not in self._barred:
+                elif target is not None:
+                    gone.append((self._distances[target], number))
+            elif is_left:
                 onward = 0 if target in (node, None) else 1 if self._left[target or 0] else 2
                 fresh.append((onward, number))
-            elif target not in (node, None) and place not in self._barred:
-                assert target is not None
-                if not fresh and self._settle(target):
-                    ways.append((self._distances[target], number))
-        best = min(fresh or ways, default=None)
-        return None if best is None else best[1]
+            elif target is not None and target != node and not self._is_closed(place) and self._settle(target):
+                ways.append((self._distances[target], number))
+        best = min(fresh or ways, default=(self._far, None))
+        if not fresh:
+            for distance, number in gone:
+                if distance < best[0]:
+                    self.refuse((node, number), Reason.STALE)
+        return best[1]
+
+    def _is_closed(self, place: Place) -> bool:
+        """Whether no way leads through a step."""
+        return place in self._barred or place in self._closed
 
     def _target(self, node: int, number: int) -> int | None:
         return self._leads.get((node, number), self.graph.edges[node][number].target)
@@ -166,7 +193,7 @@ class Cover:
     def _successors(self, node: int) -> Iterator[int]:
         for number in range(len(self.graph.edges[node])):
             target = self._target(node, number)
-            if target is not None and (node, number) not in self._barred:
+            if target is not None and not self._is_closed((node, number)):
                 yield target
 
     def _settle(self, start: int) -> bool:
@@ -209,8 +236,8 @@ class Cover:
             for number, edge in enumerate(self.graph.edges[node]):
                 if edge.target in reached or edge.target in found:
                     continue
-                if (node, number) in self._barred:
-                    found[edge.target] = self._barred[node, number]
+                if self._is_closed((node, number)):
+                    found[edge.target] = self._barred.get((node, number), Reason.STALE)
                 elif (node, number) in self._leads:
                     left = self._leads[node, number] is None
                     found[edge.target] = Reason.LEFT if left else Reason.POSTPONED
@@ -242,30 +269,40 @@ class CoverWalk:
         The cover.
     lockstep
         Both sides.
+
+    Attributes
+    ----------
+    last
+        The last step chosen, before it is known where it led.
     """
 
     def __init__(self, cover: Cover, lockstep: Lockstep) -> None:
+        self.last: Place | None = None
         self._cover = cover
         self._lockstep = lockstep
         self._way = way_to(lockstep.protocol, cover.graph.init)
-        self._node: int | None = 0
-        self._last: Place | None = None
+        self._node: int | None = None
 
-    def __call__(self, offered: list[Transition]) -> Transition | None:
+    def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step; None where no new one can be reached, or the walk has left the graph."""
-        state = self._lockstep.state
+        cover = self._cover
         for take in self._way:
-            return follow(self._lockstep.semantics, state, take, f"on the way to {self._cover.graph.init}")
-        if self._last is not None:
-            self._node = self._arrived(*self._last, state)
-        if self._node is None:
+            transition = follow(self._lockstep.semantics, offers.state, take, f"on the way to {cover.graph.init}")
+            offered = {offer[:3]: offer for offer in offers.all}
+            outcomes = offers.outcomes(offered[transition[:3]])
+            return outcomes, outcomes.index(transition)
+        if self.last is not None:
+            self._node = self._arrived(*self.last, offers.state)
+        elif self._is_at(0, offers.state):
+            self._node = 0
+        self.last = None
+        offered = {offer[:3]: offer for offer in offers.all}
+        number = None if self._node is None else cover.next(self._node, offered)
+        if self._node is None or number is None:
             return None
-        named = dict(labelled(offered))
-        number = self._cover.next(self._node, named)
-        if number is None:
-            return None
-        self._last = self._node, number
-        return named[self._cover.graph.edges[self._node][number].label]
+        self.last = self._node, number
+        label = cover.graph.edges[self._node][number].label
+        return offers.outcomes(offered[label[:3]]), label.outcome - 1
 
     def _arrived(self, node: int, number: int, state: State) -> int | None:
         """Note the last step, and return where it led in the graph; None where Kafka's state is not there."""
@@ -285,7 +322,6 @@ class CoverWalk:
                 if (edge.label.action, edge.label.actor) == self._lockstep.also and self._is_at(edge.target, state):
                     cover.take((node, other))
                     cover.take((middle, then))
-                    cover.passes(middle)
                     cover.refuse((node, number), Reason.POSTPONED, edge.target)
                     return edge.target
         cover.take((node, number))

@@ -21,11 +21,10 @@ SOURCES = Path(__file__).with_name("driver")
 KIT = "org/apache/kafka/raft/MockLog.class"
 CLIENT = "org/apache/kafka/raft/KafkaRaftClient.class"
 FAMILIES = {
-    "org/apache/kafka/common/utils/internals/LogContext.class": "since_4_4",
-    "org/apache/kafka/common/record/internal/MemoryRecords.class": "since_4_3",
-    "org/apache/kafka/common/record/MemoryRecords.class": "since_4_1",
+    "org/apache/kafka/common/record/internal/MemoryRecords.class": ("since_4_3", "until_4_2"),
+    "org/apache/kafka/common/utils/internals/LogContext.class": ("since_4_4", "until_4_3"),
 }
-"""By a class that Kafka has from a version on: the folder with the part of the driver that fits, the newest first."""
+"""By a class that Kafka has from a version on: the folder that fits since then, and the one that fits until then."""
 
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -163,10 +162,10 @@ def _resolved(maven: str, folder: Path, version: str, classifier: str) -> tuple[
 
 def _compiled(compiler: Path, jars: list[Path], kafka: str) -> Path:
     """Return the folder with the driver, compiled against these jars; it is made once."""
-    family = next((name for held, name in FAMILIES.items() if any(_holds(jar, held) for jar in jars)), None)
-    sources = [] if family is None else sorted([*SOURCES.glob("common/*.java"), *SOURCES.glob(f"{family}/*.java")])
-    if family is None or not (SOURCES / family).is_dir():
-        raise InputError(f"--kafka {kafka}: no driver fits this version")
+    sources = sorted(SOURCES.glob("common/*.java"))
+    for held, (since, until) in FAMILIES.items():
+        family = since if any(_holds(jar, held) for jar in jars) else until
+        sources += sorted(SOURCES.glob(f"{family}/*.java"))
     digest = blake2b(digest_size=8)
     for path in sources:
         digest.update(path.read_bytes())

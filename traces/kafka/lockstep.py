@@ -14,10 +14,11 @@ from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
 from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
+from kraftcheck.traces.kafka.offers import Chosen, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of
+from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of, is_driven
 
-Choose = Callable[[list[Transition]], Transition | None]
+Choose = Callable[[Offers], Chosen | None]
 """Picks the next step of a walk among those that can be driven; None ends the walk."""
 
 
@@ -28,14 +29,6 @@ class LockstepVerdict(StrEnum):
     DIFFERS = "differs"
     FAILS = "fails"
     VIOLATES = "violates"
-
-
-class Taken(NamedTuple):
-    """A step of a walk: the action, who took it, and on which message."""
-
-    action: str
-    actor: object
-    message: Record | None
 
 
 class Finding(NamedTuple):
@@ -79,13 +72,10 @@ class Lockstep:
 
     Attributes
     ----------
-    state
-        The present state of a walk, the model's.
     also
         The action and the actor of the step that Kafka took at once after the last one, where it did.
     """
 
-    state: State
     also: tuple[str, object] | None = None
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
@@ -125,16 +115,17 @@ class Lockstep:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
         self.also = None
         for number in range(1, depth + 1):
-            self.state = state
-            offered = [step for step in self.semantics.transitions(state) if command_of(step) is not None]
-            step = choose(offered)
-            if step is None:
+            offers = Offers(self.semantics, state, is_driven)
+            chosen = choose(offers)
+            if chosen is None:
                 break
-            taken = Taken(step.action, step.actor, step.message)
+            alike, which = chosen
+            step = alike[which]
+            taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
             self.also = None
             try:
-                states, differing = self._take(state, step, offered)
+                states, differing = self._take(state, step, alike)
             except KafkaThrew as threw:
                 problem = f"{threw} ({threw.place})"
                 return walked, [*findings, Finding(LockstepVerdict.FAILS, number, taken, problem=problem)]
@@ -155,20 +146,21 @@ class Lockstep:
         return walked, findings
 
     def _take(
-        self, state: State, step: Transition, offered: list[Transition]
+        self, state: State, step: Transition, alike: list[Transition]
     ) -> tuple[tuple[State, ...], tuple[FieldDifference, ...]]:
-        """Take a step on both sides; return the states after it, the last being Kafka's, and what differs."""
-        command = command_of(step)
-        assert command is not None
-        command(self.cluster, state, step)
+        """Take a step on both sides; return the states after it, the last being Kafka's, and what differs.
+
+        Where the model has several outcomes, Kafka may take any of them.
+        """
+        command_of(step)(self.cluster, state, step)
         lost = list(self.cluster.stale_answers())
-        alike = [other for other in offered if other[:3] == step[:3] and other is not step]
-        for candidate in (step, *alike):
+        candidates = [step, *(other for other in alike if other is not step)]
+        for candidate in candidates:
             target = self._without(candidate.target, lost)
             if not any(differences(target, self.cluster)):
                 self.taken[step.action] += 1
                 return (target,), ()
-        for candidate in (step, *alike):
+        for candidate in candidates:
             for action, final in self._urgent(state, candidate):
                 target = self._without(final, lost)
                 if not any(differences(target, self.cluster)):
@@ -185,8 +177,9 @@ class Lockstep:
         """
         between = messages_of(step.target) - messages_of(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
-        for second in self.semantics.transitions(step.target):
-            if second.actor == step.actor and second.action in TIMEOUTS:
+        later = Offers(self.semantics, step.target, lambda action, _: action in TIMEOUTS)
+        for offer in later.all:
+            for second in later.outcomes(offer) if offer.actor == step.actor else ():
                 yield second.action, self._without(second.target, unsent)
 
     @staticmethod

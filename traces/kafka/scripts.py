@@ -6,7 +6,7 @@ an urgent step at once, drops answers that it no longer waits for, and its known
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +16,11 @@ from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import follow, way_to
 from kraftcheck.spec.language.state import State
+from kraftcheck.traces.kafka.lockstep import Lockstep
+from kraftcheck.traces.kafka.offers import Chosen, Offers, Taken
+from kraftcheck.traces.kafka.state_graph import labelled
 from kraftcheck.traces.kafka.steps import NOT_DRIVEN
-from kraftcheck.traces.kafka.walks import STEP, Step, steps_of
+from kraftcheck.traces.kafka.walks import STEP, Step
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
 from kraftcheck.traces.scenarios.stage import Stage
@@ -71,16 +74,16 @@ class ScriptedWalk:
     ----------
     script
         The script.
-    arrived
-        Says what became of the last step.
+    lockstep
+        Both sides.
     """
 
-    def __init__(self, script: Script, arrived: Callable[[], Arrived]) -> None:
+    def __init__(self, script: Script, lockstep: Lockstep) -> None:
         self._script = script
-        self._arrived = arrived
+        self._lockstep = lockstep
         self._began = False
 
-    def __call__(self, offered: list[Transition]) -> Transition | None:
+    def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step, or None at the end.
 
         Raises
@@ -88,16 +91,18 @@ class ScriptedWalk:
         InputError
             It cannot be taken, or Kafka cannot be made to take it.
         """
+        arrived = Arrived(offers.state, self._lockstep.also)
         try:
-            place, wanted = self._script.send(self._arrived()) if self._began else next(self._script)
+            place, wanted = self._script.send(arrived) if self._began else next(self._script)
         except StopIteration:
             return None
         self._began = True
-        found = next((step for step in offered if step[:4] == wanted[:4]), None)
-        if found is None:
-            reason = NOT_DRIVEN.get(wanted.action, "no command makes Kafka take it")
-            raise InputError(f"{place}: {wanted.action} is not driven: {reason}")
-        return found
+        for offer in offers.all:
+            if offer[:3] == wanted[:3]:
+                outcomes = offers.outcomes(offer)
+                return outcomes, outcomes.index(wanted)
+        reason = NOT_DRIVEN.get(wanted.action, "no command makes Kafka take it")
+        raise InputError(f"{place}: {wanted.action} is not driven: {reason}")
 
 
 def kind_of(path: Path) -> str:
@@ -217,7 +222,7 @@ class Retold(NamedTuple):
     """
 
     number: int
-    step: Step
+    step: Taken
 
 
 class Trace(NamedTuple):
@@ -263,7 +268,7 @@ def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
             if reached.state != replayer.starts[0]:
                 raise InputError(f"{path}: trace {reached.index + 1} begins with other hosts than the model does")
         elif reached.transition is not None:
-            offered = steps_of(replayer.semantics.transitions(reached.before))
+            offered = labelled(replayer.semantics.transitions(reached.before))
             steps.append(Retold(reached.number, next(step for step, known in offered if known == reached.transition)))
 
     replayer.watch = watch
@@ -303,15 +308,15 @@ def retell(trace: Trace, semantics: Semantics) -> Script:
         state, also = yield Wanted(f"{trace.file}: {trace.init}", transition)
     for number, step in trace.steps:
         place = f"{trace.file}: state {number}"
-        if also is not None and (step.action, step.actor) == (also[0], str(also[1])):
+        if also == (step.action, step.actor):
             also = None
             continue
-        named = dict(steps_of(semantics.transitions(state)))
+        named = dict(labelled(semantics.transitions(state)))
         if step not in named:
-            raise InputError(f"{place}: {step}{BESIDE} not: {_instead(named)}")
+            raise InputError(f"{place}: {Step.of(step)}{BESIDE} not: {_instead(named)}")
         state, also = yield Wanted(place, named[step])
 
 
-def _instead(named: Iterable[Step]) -> str:
+def _instead(named: Iterable[Taken]) -> str:
     enabled = sorted({f"{step.action} by {step.actor}" for step in named})
     return f"enabled are {', '.join(enabled) or 'none'}"

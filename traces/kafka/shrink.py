@@ -68,7 +68,6 @@ def shrink(
 
 def _shown(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> list[Step] | None:
     """Return the steps that were taken up to what is wanted, or None where it is not shown."""
-    given = GivenWalk(steps, skips=True)
-    _, findings = lockstep.walk(given, len(steps))
+    walked, findings = lockstep.walk(GivenWalk(steps, skips=True), len(steps))
     shown = [finding.step for finding in findings if sign_of(finding) == wanted]
-    return given.kept[: shown[0]] if shown else None
+    return list(map(Step.of, walked[: shown[0]])) if shown else None

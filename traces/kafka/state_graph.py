@@ -7,31 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kraftcheck.spec import Record, State
+from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.traces.kafka.steps import command_of
+from kraftcheck.traces.kafka.offers import Taken
+from kraftcheck.traces.kafka.steps import is_driven
 
 MOST_STATES = 500_000
 """States that are kept in memory."""
-
-
-class Label(NamedTuple):
-    """The name of a step out of a state.
-
-    Attributes
-    ----------
-    action, actor, message
-        The action, who takes it, and the message delivered or None.
-    outcome
-        Which of several outcomes, in the order of the model; the first is 1.
-    """
-
-    action: str
-    actor: Any
-    message: Record | None
-    outcome: int
 
 
 class Edge(NamedTuple):
@@ -47,7 +31,7 @@ class Edge(NamedTuple):
         Whether Kafka can be made to take it.
     """
 
-    label: Label
+    label: Taken
     target: int
     is_driven: bool
 
@@ -82,13 +66,13 @@ class StateGraph:
         return sum(map(len, self.edges))
 
 
-def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Label, Transition]]:
+def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Taken, Transition]]:
     """Yield transitions out of a state, each with its label."""
     outcomes: Counter[tuple[Any, ...]] = Counter()
     for transition in offered:
         key = transition.action, transition.actor, transition.message
         outcomes[key] += 1
-        yield Label(*key, outcomes[key]), transition
+        yield Taken(*key, outcomes[key]), transition
 
 
 def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> StateGraph:
@@ -124,7 +108,7 @@ def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> St
                 target = numbers.setdefault(transition.target, len(graph.states))
                 if target == len(graph.states):
                     graph.states.append(transition.target)
-                edges.append(Edge(label, target, command_of(transition) is not None))
+                edges.append(Edge(label, target, is_driven(label.action, label.message is not None)))
             graph.edges.append(edges)
             if len(graph.states) > MOST_STATES:
                 raise InputError(f"expected at most {MOST_STATES:,} states, found more: cover them to a --depth")

@@ -92,8 +92,11 @@ NOT_DRIVEN = {
 """Actions that Kafka cannot be made to take, and why."""
 
 
-def command_of(step: Transition) -> Command | None:
-    """Return what makes Kafka take a step; None where nothing does."""
-    if step.action in COMMANDS:
-        return COMMANDS[step.action]
-    return _deliver if step.message is not None and step.action not in NOT_DRIVEN else None
+def is_driven(action: str, has_message: bool) -> bool:
+    """Return whether Kafka can be made to take an action, given whether it delivers a message."""
+    return action in COMMANDS or (has_message and action not in NOT_DRIVEN)
+
+
+def command_of(step: Transition) -> Command:
+    """Return what makes Kafka take a step that is driven."""
+    return COMMANDS.get(step.action, _deliver)

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
-from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, steps_of, write_walk
+from kraftcheck.traces.kafka.state_graph import state_graph
+from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
 
 CONTINUATIONS = 25
 """Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""
@@ -63,6 +64,7 @@ class Survey:
         self._lockstep = Lockstep(driver, protocol, go_on=about.go_on)
         self._report = report
         self._kinds: dict[Sign, Kind] = {}
+        self._drawn: Counter[tuple[object, ...]] = Counter()
 
     @property
     def steps(self) -> int:
@@ -77,9 +79,9 @@ class Survey:
     def draw(self, walks: int, depth: int, seed: str) -> None:
         """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it."""
         for number in range(walks):
-            found = self._walk(RandomWalk(f"{seed}/{number}", self._lockstep.taken), depth)
+            found = self._walk(RandomWalk(f"{seed}/{number}", self._drawn), depth)
             for way in range(CONTINUATIONS if found and self.about.go_on else 0):
-                drawn = RandomWalk(f"{seed}/{number}/{way}", self._lockstep.taken)
+                drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn)
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
     def take(self, steps: tuple[Step, ...]) -> None:
@@ -107,17 +109,34 @@ class Survey:
         """
         self._walk(choose(self._lockstep), sys.maxsize)
 
+    def cover(self, init: str, depth: int | None) -> Cover:
+        """Make walks which together take every labelled step of the model's state graph.
+
+        Parameters
+        ----------
+        init
+            The start.
+        depth
+            How many steps from there; None for all.
+
+        Returns
+        -------
+        Cover
+            What was taken, and what was not.
+
+        Raises
+        ------
+        InputError
+            There are too many states.
+        """
+        made = Cover(state_graph(self._lockstep.semantics, init, depth))
+        while made.goes_on():
+            self.follow(made.walk)
+        return made
+
     def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
         """Make a walk; return its beginning up to what was not found before, or nothing."""
-        chosen: list[Step] = []
-
-        def noting(offered: list[Transition]) -> Transition | None:
-            transition = choose(offered)
-            if transition is not None:
-                chosen.append(next(step for step, known in steps_of(offered) if known is transition))
-            return transition
-
-        _, findings = self._lockstep.walk(noting, depth)
+        walked, findings = self._lockstep.walk(choose, depth)
         self.walks += 1
         fresh = 0
         for finding in findings:
@@ -126,11 +145,12 @@ class Survey:
             if known is None:
                 fresh = finding.step
             if known is None or finding.step < known.first.step:
-                known = Kind(finding, tuple(chosen[: finding.step]), 0 if known is None else known.times)
+                steps = tuple(map(Step.of, walked[: finding.step]))
+                known = Kind(finding, steps, 0 if known is None else known.times)
             self._kinds[sign] = known._replace(times=known.times + 1)
         if self._report is not None:
             self._report()
-        return tuple(chosen[:fresh])
+        return tuple(map(Step.of, walked[:fresh]))
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding of each kind."""

@@ -19,14 +19,17 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.files import replacing
-from kraftcheck.spec.display import text_of
+from kraftcheck.kraft_model.quorum.records import Nil
+from kraftcheck.kraft_model.quorum.state import Replica
+from kraftcheck.spec import Record, State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.traces.kafka.offers import Chosen, Offer, Offers, Taken, text_of_message
 
 STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
 MOST_BYTES = 4 << 20
@@ -52,6 +55,11 @@ class Step(NamedTuple):
     message: str = ""
     outcome: int = 1
     line: int = 0
+
+    @classmethod
+    def of(cls, taken: Taken) -> Step:
+        """Return a step that was taken, as text."""
+        return cls(taken.action, str(taken.actor), text_of_message(taken.message), taken.outcome)
 
     def __str__(self) -> str:
         message = f" on {self.message}" if self.message else ""
@@ -81,48 +89,66 @@ class WalkFile(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def steps_of(offered: Iterable[Transition]) -> Iterator[tuple[Step, Transition]]:
-    """Yield the transitions out of a state, each with the step that names it."""
-    outcomes: Counter[tuple[object, ...]] = Counter()
-    for transition in offered:
-        key = transition.action, transition.actor, transition.message
-        outcomes[key] += 1
-        message = "" if transition.message is None else text_of(transition.message)
-        yield Step(transition.action, str(transition.actor), message, outcomes[key]), transition
-
-
 class RandomWalk:
-    """Chooses steps at random: actions that were seldom taken are likelier than others.
+    """Chooses steps at random: what was seldom taken, by a replica in such a mode on such a message, is likelier.
 
     Parameters
     ----------
     seed
         What the choices are drawn from.
     taken
-        How often each action was taken, on all walks.
+        How often each kind of step was chosen, on all walks (`kind_of`); it is added to.
     """
 
-    def __init__(self, seed: str, taken: Counter[str]) -> None:
+    def __init__(self, seed: str, taken: Counter[tuple[object, ...]]) -> None:
         self._random = random.Random(seed)
         self._taken = taken
 
-    def __call__(self, offered: list[Transition]) -> Transition | None:
+    def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step, or None where there is none."""
-        if not offered:
-            return None
-        names = sorted({step.action for step in offered})
-        weights = [self._weight(name) for name in names]
-        (name,) = self._random.choices(names, weights)
-        return self._random.choice([step for step in offered if step.action == name])
+        kinds: dict[tuple[object, ...], list[Offer]] = {}
+        for offer in offers.all:
+            kinds.setdefault(kind_of(offers.state, offer), []).append(offer)
+        weights = {kind: self._weight(kind) for kind in kinds}
+        while kinds:
+            (kind,) = self._random.choices(list(weights), list(weights.values()))
+            alike = kinds[kind]
+            outcomes = offers.outcomes(alike.pop(self._random.randrange(len(alike))))
+            if outcomes:
+                self._taken[kind] += 1
+                return outcomes, self._random.randrange(len(outcomes))
+            if not alike:
+                del kinds[kind], weights[kind]
+        return None
 
-    def _weight(self, action: str) -> float:
+    def _weight(self, kind: tuple[object, ...]) -> float:
         """Deliveries move a quorum on; timeouts, left alone, would only start it anew."""
-        base = 6.0 if action.startswith("Handle") else 1.0
-        return base / math.sqrt(math.sqrt(1 + self._taken[action]))
+        base = 6.0 if str(kind[0]).startswith("Handle") else 1.0
+        return base / math.sqrt(1 + self._taken[kind])
+
+
+TOLD = ("pre_vote", "granted", "error")
+PARTS = ("records", "diverging", "snapshot")
+"""Fields of a message that say which branch its handler takes: by their value, or by being there."""
+
+
+def kind_of(state: State, offer: Offer) -> tuple[object, ...]:
+    """Return what makes steps alike: the action, the actor's mode, and what its message is about."""
+    me = state.replicas.get(offer.actor)
+    mode = me.mode if isinstance(me, Replica) else None
+    return offer.action, mode, *about(offer.message)
+
+
+@lru_cache(maxsize=1 << 14)
+def about(message: Record | None) -> tuple[object, ...]:
+    """Return what a message is about, without its numbers."""
+    told = tuple(getattr(message, name, None) for name in TOLD)
+    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in PARTS)
+    return type(message).__name__, *told, *parts
 
 
 class GivenWalk:
-    """Takes given steps.
+    """Chooses the steps of a walk, in their order.
 
     Parameters
     ----------
@@ -138,9 +164,8 @@ class GivenWalk:
         self._steps = iter(steps)
         self._skips = skips
         self._then = then
-        self.kept: list[Step] = []
 
-    def __call__(self, offered: list[Transition]) -> Transition | None:
+    def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step, or None at the end.
 
         Raises
@@ -148,16 +173,24 @@ class GivenWalk:
         InputError
             It is not enabled.
         """
-        named = {step._replace(line=0): transition for step, transition in steps_of(offered)}
         for step in self._steps:
-            found = named.get(step._replace(line=0))
+            found = self._find(offers, step)
             if found is not None:
-                self.kept.append(step)
                 return found
             if not self._skips:
-                enabled = sorted({f"{known.action} by {known.actor}" for known in named})
+                enabled = sorted({f"{known.action} by {known.actor}" for known in offers.enabled()})
                 raise InputError(f"line {step.line}: {step} is not enabled there; enabled are {', '.join(enabled)}")
-        return None if self._then is None else self._then(offered)
+        return None if self._then is None else self._then(offers)
+
+    @staticmethod
+    def _find(offers: Offers, step: Step) -> Chosen | None:
+        for offer in offers.all:
+            if (offer.action, str(offer.actor)) != (step.action, step.actor):
+                continue
+            if text_of_message(offer.message) == step.message:
+                found = offers.outcomes(offer)
+                return (found, step.outcome - 1) if step.outcome <= len(found) else None
+        return None
 
 
 def read_walk(path: Path) -> WalkFile:

@@ -19,6 +19,7 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -26,7 +27,6 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.feature.SupportedVersionRange;
@@ -37,7 +37,6 @@ import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.raft.internals.EpochElection;
 import org.apache.kafka.raft.internals.KRaftControlRecordStateMachine;
 import org.apache.kafka.raft.internals.StringSerde;
@@ -63,6 +62,7 @@ public final class LockstepDriver {
         int to;
         ApiMessage data;
         RaftRequest.Outbound request;  // what it is, or what it answers
+        CompletableFuture<RaftResponse.Inbound> promise;  // of the answer
         boolean answer;
         long asked;  // of an answer: the request's id, 0 where an administrator asked
     }
@@ -73,11 +73,10 @@ public final class LockstepDriver {
         int directory;
         int endpoint = 1;
         int software = 1;
-        MockLog log;
-        LockstepParts.Ballot store;
+        LockstepDisk disk;
         final LockstepParts.Clock time = new LockstepParts.Clock();
-        LockstepParts.Wire channel;
-        LockstepParts.Inbox queue;
+        LockstepWire channel;
+        LockstepWire.Inbox queue;
         KafkaRaftClient<String> client;
         Random random;
         boolean dead;  // Kafka threw, or the process was stopped
@@ -93,12 +92,11 @@ public final class LockstepDriver {
 
         void format(boolean withVoters) throws Exception {
             directory += 1;
-            log = new MockLog(new TopicPartition("metadata", 0), Uuid.METADATA_TOPIC_ID, new LogContext());
-            store = new LockstepParts.Ballot();
+            disk = new LockstepDisk.InMemory();
             if (version > 0) {
                 RecordsSnapshotWriter.Builder builder = new RecordsSnapshotWriter.Builder()
                     .setTime(time)
-                    .setRawSnapshotWriter(log.createNewSnapshotUnchecked(Snapshots.BOOTSTRAP_SNAPSHOT_ID).get());
+                    .setRawSnapshotWriter(LockstepLogs.log(disk).createNewSnapshotUnchecked(Snapshots.BOOTSTRAP_SNAPSHOT_ID).get());
                 if (withVoters) {
                     builder.setKraftVersion(KRaftVersion.fromFeatureLevel((short) version)).setVoterSet(Optional.of(formatted));
                 } else {
@@ -112,10 +110,10 @@ public final class LockstepDriver {
 
         void start() throws Exception {
             dead = true;
-            channel = new LockstepParts.Wire(correlations);
-            queue = new LockstepParts.Inbox();
-            log.reopen();
-            Map<String, Object> settings = LockstepVersion.settings(autoJoin);
+            channel = new LockstepWire(correlations);
+            queue = new LockstepWire.Inbox();
+            Map<String, Object> settings = new HashMap<>();
+            settings.put("controller.quorum.auto.join.enable", autoJoin);
             settings.put(QuorumConfig.QUORUM_REQUEST_TIMEOUT_MS_CONFIG, PATIENCE_MS);
             settings.put(QuorumConfig.QUORUM_RETRY_BACKOFF_MS_CONFIG, 1);
             settings.put(QuorumConfig.QUORUM_ELECTION_TIMEOUT_MS_CONFIG, ELECTION_MS);
@@ -134,13 +132,13 @@ public final class LockstepDriver {
             }
             random = new Random(id);
             client = new KafkaRaftClient<>(
-                OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, log, MemoryPool.NONE, time,
+                OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, LockstepLogs.log(disk), MemoryPool.NONE, time,
                 new LockstepParts.Patience(), 0, !brokers.contains(id), clusterId, bootstrap, endpoints(),
-                new SupportedVersionRange((short) 0, (short) software), new LogContext(), random,
+                new SupportedVersionRange((short) 0, (short) software), LockstepWire.logContext(), random,
                 new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
             );
-            client.register(new LockstepVersion.Listener());
-            client.initialize(fixed, store, new Metrics(time), new LockstepParts.NoMetrics());
+            client.register(new LockstepLogs.Listener());
+            client.initialize(fixed, disk.store(), new Metrics(time), new LockstepParts.NoMetrics());
             dead = false;
             settle();
         }
@@ -150,7 +148,7 @@ public final class LockstepDriver {
         }
 
         Endpoints endpoints() {
-            return Endpoints.fromInetSocketAddresses(Map.of(LockstepParts.Wire.LISTENER, address()));
+            return Endpoints.fromInetSocketAddresses(Map.of(LockstepParts.LISTENER, address()));
         }
 
         /** Polls until there is nothing more to do at this time. */
@@ -158,7 +156,7 @@ public final class LockstepDriver {
             String before = "";
             for (int i = 0; i < MOST_POLLS && !dead; i++) {
                 boolean sent = poll();
-                String now = client.quorum().toString() + log.endOffset() + client.highWatermark();
+                String now = client.quorum().toString() + LockstepLogs.log(disk).endOffset() + client.highWatermark();
                 if (!sent && queue.isEmpty() && now.equals(before)) {
                     long wait = queue.patience;
                     if (wait > 1) {
@@ -187,17 +185,14 @@ public final class LockstepDriver {
 
         boolean collect() {
             boolean any = false;
-            for (RaftRequest.Outbound request : channel.take()) {
+            for (LockstepParts.Sent sent : channel.take()) {
+                RaftRequest.Outbound request = sent.request();
                 Message message = new Message();
                 message.from = id;
                 message.to = idOf(request.destination().host());
                 message.data = request.data();
                 message.request = request;
-                request.completion.whenComplete((response, error) -> {
-                    if (response != null) {
-                        queue.add(response);
-                    }
-                });
+                message.promise = sent.answer();
                 send(message);
                 any = true;
             }
@@ -251,7 +246,8 @@ public final class LockstepDriver {
             if (voted.isPresent()) {
                 node.set("voted", key(voted.get()));
             }
-            LockstepVersion.readLog(log, node.putArray("log"));
+            var log = LockstepLogs.log(disk);
+            LockstepRecords.readLog(disk, node.putArray("log"));
             node.put("start", log.startOffset());
             log.latestSnapshotId().ifPresent(found -> {
                 node.put("snapshot", found.offset());
@@ -261,7 +257,7 @@ public final class LockstepDriver {
             OptionalLong high = client.highWatermark();
             node.put("high", high.orElse(-1));
             node.put("logHigh", log.highWatermark().offset());
-            node.put("flushed", log.firstUnflushedOffset());
+            node.put("flushed", disk.firstUnflushedOffset());
             KRaftControlRecordStateMachine partition = field(client, "partitionState");
             node.set("voters", voters(partition.lastVoterSet()));
             node.put("version", partition.lastKraftVersion().featureLevel());
@@ -287,9 +283,6 @@ public final class LockstepDriver {
                     entry.set("key", key(one.replicaKey()));
                     entry.put("end", one.endOffset().map(LogOffsetMetadata::offset).orElse(-1L));
                 }
-                node.put("adding", leader.addVoterHandlerState().isPresent());
-                node.put("removing", leader.removeVoterHandlerState().isPresent());
-                node.put("pendingOperation", leader.isOperationPending(time.milliseconds()));
             }
             return node;
         }
@@ -337,7 +330,7 @@ public final class LockstepDriver {
     static ArrayNode voters(VoterSet set) {
         ArrayNode found = JSON.createArrayNode();
         set.voterNodes().stream().sorted(Comparator.comparing(v -> v.voterKey().id())).forEach(voter -> {
-            int port = voter.listeners().address(LockstepParts.Wire.LISTENER).map(InetSocketAddress::getPort).orElse(0);
+            int port = voter.listeners().address(LockstepParts.LISTENER).map(InetSocketAddress::getPort).orElse(0);
             found.add(key(voter.voterKey()).add(port - FIRST_PORT));
         });
         return found;
@@ -348,13 +341,13 @@ public final class LockstepDriver {
         node.put("id", message.id).put("from", message.from).put("to", message.to).put("answer", message.answer);
         node.put("api", ApiKeys.forId(message.data.apiKey()).name());
         node.put("bootstrap", message.request != null && message.request.destination().id() < 0);
-        LockstepVersion.complete(message.data);
+        LockstepRecords.complete(message.data);
         node.set("data", json(message.data));
         if (message.answer) {
             node.put("request", message.asked);
         }
         if (message.data instanceof FetchResponseData fetch) {
-            LockstepVersion.readFetch(fetch, node.putArray("batches"));
+            LockstepRecords.readFetch(fetch, node.putArray("batches"));
         }
         return node;
     }
@@ -415,7 +408,7 @@ public final class LockstepDriver {
         underWay.remove(id);
         if (message.answer) {
             if (message.request != null && to != null && !to.dead) {
-                message.request.completion.complete(new RaftResponse.Inbound(
+                message.promise.complete(new RaftResponse.Inbound(
                     message.request.correlationId(), message.data, message.request.destination()));
                 to.settle();
             }
@@ -438,6 +431,7 @@ public final class LockstepDriver {
         answer.to = request.from;
         answer.data = data;
         answer.request = request.request;
+        answer.promise = request.promise;
         answer.answer = true;
         answer.asked = request.id;
         send(answer);
@@ -445,10 +439,9 @@ public final class LockstepDriver {
 
     private void ask(Replica to, ApiMessage data, Message message) {
         RaftRequest.Inbound inbound = new RaftRequest.Inbound(
-            LockstepParts.Wire.LISTENER, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
+            LockstepParts.LISTENER, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
             to.time.milliseconds());
-        inbound.completion.whenComplete((response, error) -> answer(message, response.data()));
-        to.client.handle(inbound);
+        LockstepWire.handle(to.client, inbound).whenComplete((response, error) -> answer(message, response.data()));
         to.settle();
     }
 
@@ -487,10 +480,13 @@ public final class LockstepDriver {
                 replica.settle();
             }
             case "restart" -> {
-                replica.log.flush(true);
+                replica.disk.reopen(true);
                 replica.start();
             }
-            case "power-loss" -> replica.start();
+            case "power-loss" -> {
+                replica.disk.reopen(false);
+                replica.start();
+            }
             case "lose-disk" -> {
                 replica.format(false);
                 replica.start();
@@ -501,7 +497,7 @@ public final class LockstepDriver {
                 if (writer.isPresent()) {
                     writer.get().freeze();
                     writer.get().close();
-                    replica.log.deleteBeforeSnapshot(end);
+                    LockstepLogs.log(replica.disk).deleteBeforeSnapshot(end);
                 }
                 replica.settle();
             }

@@ -17,6 +17,8 @@ import org.apache.kafka.server.common.KRaftVersion;
 
 /** What a Raft client is given in the place of clocks, sockets, threads and the file quorum-state. */
 final class LockstepParts {
+    static final ListenerName LISTENER = ListenerName.normalised("LISTENER");
+
     private LockstepParts() { }
 
     /** A clock that stands still until it is moved. */
@@ -48,24 +50,31 @@ final class LockstepParts {
         }
     }
 
-    /** Keeps the requests that a client sends until somebody takes them. */
-    static final class Wire implements NetworkChannel {
-        static final ListenerName LISTENER = ListenerName.normalised("LISTENER");
-        private final AtomicInteger correlations;
-        private List<RaftRequest.Outbound> sent = new ArrayList<>();
+    /** A request that a client has sent, and where it expects the answer. */
+    record Sent(RaftRequest.Outbound request, CompletableFuture<RaftResponse.Inbound> answer) { }
 
-        Wire(AtomicInteger correlations) {
+    /** Keeps the requests that a client sends until somebody takes them. */
+    abstract static class Channel implements NetworkChannel {
+        private final AtomicInteger correlations;
+        private List<Sent> sent = new ArrayList<>();
+
+        Channel(AtomicInteger correlations) {
             this.correlations = correlations;
+        }
+
+        void keep(RaftRequest.Outbound request, CompletableFuture<RaftResponse.Inbound> answer) {
+            sent.add(new Sent(request, answer));
+        }
+
+        List<Sent> take() {
+            List<Sent> taken = sent;
+            sent = new ArrayList<>();
+            return taken;
         }
 
         @Override
         public int newCorrelationId() {
             return correlations.getAndIncrement();
-        }
-
-        @Override
-        public void send(RaftRequest.Outbound request) {
-            sent.add(request);
         }
 
         @Override
@@ -75,29 +84,12 @@ final class LockstepParts {
 
         @Override
         public void close() { }
-
-        List<RaftRequest.Outbound> take() {
-            List<RaftRequest.Outbound> taken = sent;
-            sent = new ArrayList<>();
-            return taken;
-        }
     }
 
     /** A queue that nobody waits at. */
-    static final class Inbox implements RaftMessageQueue {
-        private final Queue<RaftMessage> messages = new ArrayDeque<>();
+    abstract static class Inbox<E> implements RaftMessageQueue {
+        final Queue<E> messages = new ArrayDeque<>();
         long patience;  // how long the client would have waited, in milliseconds
-
-        @Override
-        public RaftMessage poll(long milliseconds) {
-            patience = milliseconds;
-            return messages.poll();
-        }
-
-        @Override
-        public void add(RaftMessage message) {
-            messages.add(message);
-        }
 
         @Override
         public boolean isEmpty() {

@@ -2,8 +2,6 @@ package org.apache.kafka.raft;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.HashMap;
-import java.util.Map;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -11,29 +9,19 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.message.FetchSnapshotResponseData;
 import org.apache.kafka.common.protocol.ApiMessage;
-import org.apache.kafka.common.record.internal.ControlRecordType;
-import org.apache.kafka.common.record.internal.ControlRecordUtils;
-import org.apache.kafka.common.record.internal.MemoryRecords;
-import org.apache.kafka.common.record.internal.Record;
-import org.apache.kafka.common.record.internal.RecordBatch;
-import org.apache.kafka.common.record.internal.Records;
-import org.apache.kafka.snapshot.SnapshotReader;
+import org.apache.kafka.common.record.*;
+import org.apache.kafka.common.record.internal.*;  // where records are from 4.3 on; imported by name they fit one version only
 
-/** What differs between versions of Kafka: from 4.3 on. */
-final class LockstepVersion {
-    private LockstepVersion() { }
-
-    static Map<String, Object> settings(boolean autoJoin) {
-        Map<String, Object> settings = new HashMap<>();
-        settings.put("controller.quorum.auto.join.enable", autoJoin);
-        return settings;
-    }
+/** Records as JSON. */
+final class LockstepRecords {
+    private LockstepRecords() { }
 
     /** Adds what a log holds from its start on. */
-    static void readLog(MockLog log, ArrayNode batches) {
+    static void readLog(LockstepDisk disk, ArrayNode batches) {
+        var log = LockstepLogs.log(disk);
         long at = log.startOffset();
         while (at < log.endOffset().offset()) {
-            for (RecordBatch batch : log.read(at, Isolation.UNCOMMITTED, Integer.MAX_VALUE).records.batches()) {
+            for (RecordBatch batch : LockstepLogs.read(disk, at).batches()) {
                 add(batch, batches);
                 at = batch.nextOffset();
             }
@@ -69,7 +57,7 @@ final class LockstepVersion {
         ObjectNode node = batches.addObject();
         node.put("base", batch.baseOffset()).put("next", batch.nextOffset()).put("epoch", batch.partitionLeaderEpoch());
         ArrayNode records = node.putArray("records");
-        for (Record record : batch) {
+        for (var record : batch) {
             if (!batch.isControlBatch()) {
                 records.addObject().put("data", text(record.value()));
                 continue;
@@ -91,23 +79,5 @@ final class LockstepVersion {
         byte[] found = new byte[value.remaining()];
         value.duplicate().get(found);
         return new String(found, StandardCharsets.UTF_8);
-    }
-
-    /** A state machine that only reads on. */
-    static final class Listener implements RaftClient.Listener<String> {
-        @Override
-        public void handleCommit(BatchReader<String> reader) {
-            reader.close();
-        }
-
-        @Override
-        public void handleLoadSnapshot(SnapshotReader<String> reader) {
-            reader.close();
-        }
-
-        @Override
-        public void handleLoadBootstrap(SnapshotReader<String> reader) {
-            reader.close();
-        }
     }
 }

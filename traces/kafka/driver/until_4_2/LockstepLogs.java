@@ -1,0 +1,31 @@
+package org.apache.kafka.raft;
+
+import org.apache.kafka.common.record.Records;
+import org.apache.kafka.snapshot.SnapshotReader;
+
+/** How a client and its log are used in 4.1 and 4.2. */
+final class LockstepLogs {
+    private LockstepLogs() { }
+
+    static MockLog log(LockstepDisk disk) {
+        return (MockLog) disk.log();
+    }
+
+    /** Reads on in a log, as far as one call reads. */
+    static Records read(LockstepDisk disk, long at) {
+        return log(disk).read(at, Isolation.UNCOMMITTED).records;
+    }
+
+    /** A state machine that only reads on. */
+    static final class Listener implements RaftClient.Listener<String> {
+        @Override
+        public void handleCommit(BatchReader<String> reader) {
+            reader.close();
+        }
+
+        @Override
+        public void handleLoadSnapshot(SnapshotReader<String> reader) {
+            reader.close();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+package org.apache.kafka.raft;
+
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.atomic.AtomicInteger;
+
+import org.apache.kafka.common.utils.LogContext;
+
+/** How requests and answers are handed over until 4.3, where a request itself carries the promise of its answer. */
+final class LockstepWire extends LockstepParts.Channel {
+    LockstepWire(AtomicInteger correlations) {
+        super(correlations);
+    }
+
+    @Override
+    public void send(RaftRequest.Outbound request) {
+        keep(request, request.completion);
+    }
+
+    /** Hands a client a request; its answer comes when the client has been polled. */
+    static CompletionStage<RaftResponse.Outbound> handle(KafkaRaftClient<?> client, RaftRequest.Inbound request) {
+        client.handle(request);
+        return request.completion;
+    }
+
+    static LogContext logContext() {
+        return new LogContext();
+    }
+
+    /** The requests and answers that a client has not handled yet. */
+    static final class Inbox extends LockstepParts.Inbox<RaftMessage> {
+        @Override
+        public RaftMessage poll(long milliseconds) {
+            patience = milliseconds;
+            return messages.poll();
+        }
+
+        @Override
+        public void add(RaftMessage message) {
+            messages.add(message);
+        }
+    }
+}
