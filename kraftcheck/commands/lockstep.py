@@ -100,7 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
                 raise InputError(f"{task.file.model}: lockstep drives the model quorum and its variants only")
             with blaming(task.model):
                 survey = Survey(driver, protocol, task.file, report=meter.add)
-                surveys.append(survey)
                 try:
                     covers += _make(survey, task, arguments)
                 except DriverDied:
@@ -110,6 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
                         raise
                     errors.append(error)
                     print(f"kraftcheck: error: {error}", file=sys.stderr)
+                    continue
+            surveys.append(survey)
             found = survey.kinds()
             if arguments.out:
                 found = survey.write(arguments.out / str(len(surveys)) if len(asked) > 1 else arguments.out)
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         documents = [as_json(survey, path.version) for survey in surveys]
         for document, cover in zip(documents, covers, strict=False):
             document["cover"] = cover_as_json(cover)
-        write_json(arguments.json, documents)
+        write_json(arguments.json, [*documents, *({"error": str(error)} for error in errors)])
     code = exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
     if errors and code != VIOLATED:
         return 2

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import follow, way_to
@@ -169,29 +168,40 @@ def tell(story: Story, semantics: Semantics, init: str) -> Script:
     """
     stage = Stage(semantics)
     stage.state = semantics.initial()[0]
-    also: tuple[str, object] | None = None
+    ahead = _Ahead()
     for number, take in enumerate(way_to(semantics.protocol, init), start=1):
-        if also != (take.action, take.actor):
+        if not ahead.has(take.action, take.actor):
             with _at(story, story.start, BESIDE):
                 transition = follow(semantics, stage.state, take, f"step {number} of {init}")
-                stage.state, also = yield Wanted(_place(story, story.start), transition)
-        else:
-            also = None
+                stage.state = ahead.note((yield Wanted(_place(story, story.start), transition)))
     for command in story.commands:
-        if not _is_taken(command, also):
+        words = [command.verb, *command.rest]
+        words = words[1:] if words[0] == "briefly" else words
+        actor = stage.replica(words[2]) if words[1:2] == ["by"] and len(words) > 2 else None
+        if not ahead.has(words[0], actor):
             with _at(story, command, BESIDE):
                 for transition in stage.steps(command.verb, command.rest):
-                    stage.state, also = yield Wanted(_place(story, command), transition)
-        else:
-            also = None
+                    stage.state = ahead.note((yield Wanted(_place(story, command), transition)))
 
 
-def _is_taken(command: Command, also: tuple[str, object] | None) -> bool:
-    """Whether a command asks for the step that Kafka has taken at once after the last one."""
-    words = [command.verb, *command.rest]
-    if words[0] == "briefly":
-        words = words[1:]
-    return also is not None and words[:3] == [also[0], "by", text_of(also[1])]
+class _Ahead:
+    """The steps that Kafka took at once, which a script asks for later."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[str, object]] = []
+
+    def note(self, arrived: Arrived) -> State:
+        """Note what became of a step; return the state after it."""
+        if arrived.also is not None:
+            self._taken.append(arrived.also)
+        return arrived.state
+
+    def has(self, action: str, actor: object) -> bool:
+        """Whether Kafka has taken a step already; if so, this is the step."""
+        if (action, actor) not in self._taken:
+            return False
+        self._taken.remove((action, actor))
+        return True
 
 
 def _place(story: Story, command: Command) -> str:
@@ -296,25 +306,21 @@ def retell(trace: Trace, semantics: Semantics) -> Script:
         A step cannot be taken beside Kafka, naming the file and the state.
     """
     state = semantics.initial()[0]
-    also: tuple[str, object] | None = None
+    ahead = _Ahead()
     for number, take in enumerate(way_to(semantics.protocol, trace.init), start=1):
-        if also == (take.action, take.actor):
-            also = None
-            continue
-        try:
-            transition = follow(semantics, state, take, f"step {number} of {trace.init}")
-        except ProtocolError as error:
-            raise InputError(f"{trace.file}: {error}{BESIDE}") from error
-        state, also = yield Wanted(f"{trace.file}: {trace.init}", transition)
+        if not ahead.has(take.action, take.actor):
+            try:
+                transition = follow(semantics, state, take, f"step {number} of {trace.init}")
+            except ProtocolError as error:
+                raise InputError(f"{trace.file}: {error}{BESIDE}") from error
+            state = ahead.note((yield Wanted(f"{trace.file}: {trace.init}", transition)))
     for number, step in trace.steps:
-        place = f"{trace.file}: state {number}"
-        if also == (step.action, step.actor):
-            also = None
-            continue
-        named = dict(labelled(semantics.transitions(state)))
-        if step not in named:
-            raise InputError(f"{place}: {Step.of(step)}{BESIDE} not: {_instead(named)}")
-        state, also = yield Wanted(place, named[step])
+        if not ahead.has(step.action, step.actor):
+            place = f"{trace.file}: state {number}"
+            named = dict(labelled(semantics.transitions(state)))
+            if step not in named:
+                raise InputError(f"{place}: {Step.of(step)}{BESIDE} not: {_instead(named)}")
+            state = ahead.note((yield Wanted(place, named[step])))
 
 
 def _instead(named: Iterable[Taken]) -> str:
