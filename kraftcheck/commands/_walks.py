@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 DEFAULT = "lockstep"
 """The configuration that is taken where none is named: everything is enabled in it."""
 
+ROOM = 1000
+"""How much wider the bounds of the model that is driven are than those of the state graph that is covered."""
+
 
 class Task(NamedTuple):
     """Walks to make through one model.
@@ -40,15 +43,15 @@ class Task(NamedTuple):
         The constants.
     choose
         Returns what picks the steps, given both sides; None where `file` has them, or they are drawn.
-    init
-        The start of the state graph to cover; None where there is none.
+    covered
+        The constants of the model whose state graph is covered, None where there is none; `config` has wider bounds.
     """
 
     name: str
     file: WalkFile
     config: ModelConfig
     choose: Callable[[Lockstep], Choose] | None = None
-    init: str | None = None
+    covered: ModelConfig | None = None
 
     @property
     def model(self) -> Model:
@@ -81,9 +84,17 @@ def _drawn(arguments: argparse.Namespace) -> Task:
     model = find_model(arguments.model, arguments.variant)
     config = find_config(model, arguments.config or ("smoke" if arguments.cover else DEFAULT))[1]
     config = override(config, [parse_setting(text, config) for text in arguments.set])
-    bound = bind(model.protocol, config)
-    about = _about(arguments.model, arguments.variant, bound.protocol, arguments)
-    return Task("random walks", about, config, init=bound.init if arguments.cover else None)
+    wider = _with_room(model, config) if arguments.cover else config
+    about = _about(arguments.model, arguments.variant, bind(model.protocol, wider).protocol, arguments)
+    return Task("random walks", about, wider, covered=config if arguments.cover else None)
+
+
+def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
+    """Return a configuration with wider bounds: Kafka takes an urgent step also where nothing is left of its bound."""
+    protocol = bind(model.protocol, config).protocol
+    limits = {constant.name: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
+    bounds = [constant.name for constant in protocol.constants.values() if constant.is_bound and limits[constant.name]]
+    return override(config, [parse_setting(f"{name}={limits[name] + ROOM}", config) for name in bounds])
 
 
 def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:

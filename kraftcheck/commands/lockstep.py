@@ -131,12 +131,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _make(survey: Survey, task: Task, arguments: argparse.Namespace) -> list[Cover]:
     """Make the walks of a task, and return the cover if they are one."""
+    from kraftcheck.spec.language.semantics import Semantics
+    from kraftcheck.traces.kafka.state_graph import state_graph
+
     if task.choose is not None:
         survey.follow(task.choose)
     elif task.file.steps:
         survey.take(task.file.steps)
-    elif task.init is not None:
-        return [survey.cover(task.init, arguments.depth)]
+    elif task.covered is not None:
+        bound = bind(task.model.protocol, task.covered)
+        return [survey.cover(state_graph(Semantics(bound.protocol), bound.init, arguments.depth))]
     else:
         survey.draw(arguments.runs, arguments.depth or DEPTH, str(arguments.seed))
     return []

@@ -18,27 +18,23 @@ SHOWN = 5
 
 def told(cover: Cover) -> Iterator[Line]:
     """Yield how many labelled steps were taken, and by rule those that were not."""
-    graph, counted = cover.graph, counts(cover)
-    size = graph.size
+    graph = cover.graph
+    untaken = list(cover.untaken())
     to = "" if graph.is_whole else f" to depth {graph.depth}"
-    whole = f"{len(graph.states):,} states{to}, {size:,} labelled steps"
+    whole = f"{len(graph.states):,} states{to}, {graph.size:,} labelled steps"
     yield [(HEAD, "cover: "), (PLAIN, f"{cover.walks:,} walks took {cover.taken:,} of {whole}")]
     for reason in Reason:
-        if counted[reason]:
-            yield [(PLAIN, f"  {counted[reason]:>9,}  {reason}")]
-            for text in sample(cover, reason) if reason in (Reason.MISSING, Reason.LEFT) else ():
-                yield [(FAINT, cut(f"             {text}", WIDTH))]
+        found = [(edge, is_own) for edge, why, is_own in untaken if why is reason]
+        if found:
+            own = sum(is_own for _, is_own in found)
+            yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} themselves, the others behind)")]
+        for edge, _ in found[:SHOWN] if reason in (Reason.MISSING, Reason.LEFT) else ():
+            yield [(FAINT, cut(f"             {Step.of(edge.label)}", WIDTH))]
 
 
 def counts(cover: Cover) -> Counter[Reason]:
     """Return how many labelled steps were not taken, by reason."""
-    return Counter(reason for _, _, reason in cover.untaken())
-
-
-def sample(cover: Cover, wanted: Reason) -> list[str]:
-    """Return a few of the steps that were not taken for a reason, as text."""
-    found = (str(Step.of(edge.label)) for edge, _, reason in cover.untaken() if reason is wanted)
-    return [text for _, text in zip(range(SHOWN), found, strict=False)]
+    return Counter(reason for _, reason, _ in cover.untaken())
 
 
 def as_json(cover: Cover) -> dict[str, Any]:

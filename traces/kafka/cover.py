@@ -14,9 +14,10 @@ mended where a walk finds them too low.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from enum import StrEnum
 
+from kraftcheck.kraft_model.quorum.messages import FetchRequest
 from kraftcheck.spec import State
 from kraftcheck.spec.language.starts import follow, way_to
 from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
@@ -29,6 +30,9 @@ TRIES = 4
 MOST_FRUITLESS = 10 * TRIES
 """Walks one after the other that find nothing new, after which no more are begun."""
 
+NETWORK = ("LoseMessage", "DuplicateMessage")
+"""Steps of the network, which are about messages too."""
+
 Place = tuple[int, int]
 """A labelled step: the number of its state, and its place among the steps there."""
 
@@ -39,13 +43,17 @@ class Reason(StrEnum):
     POSTPONED = "an urgent step postponed"
     """Kafka takes a timeout at once where the model may do something else first."""
     STALE = "a stale answer taken"
-    """Kafka drops the message, an answer that it no longer waits for, or never sends it."""
+    """Kafka drops the message, an answer that it no longer waits for; in the model it has an effect."""
+    UNSENT = "a request that Kafka, taking an urgent step, does not send"
+    """In the model a follower has fetched before it takes that step."""
     OUTCOME = "another outcome"
     """Kafka takes the action with another of its outcomes."""
     NOT_DRIVEN = "not driven"
     """Kafka cannot be made to take the action: see `steps.NOT_DRIVEN`."""
+    DIFFERS = "behind a difference"
+    """A walk ended with a finding before it."""
     LEFT = "the walk left the graph"
-    """Kafka's state is none of the graph: a difference, or a known one whose state is taken over."""
+    """Kafka's state is none of the graph, and the walk has gone on from it: a rule of known differences."""
     MISSING = "missing"
     """Nothing explains it."""
 
@@ -73,7 +81,7 @@ class Cover:
         self._left = [len(edges) for edges in graph.edges]
         self._barred: dict[Place, Reason] = {}
         self._refused: Counter[tuple[Place, Reason]] = Counter()
-        self._leads: dict[Place, int | None] = {}  # where Kafka goes instead, None where the walk leaves the graph
+        self._leads: dict[Place, tuple[Reason, int | None]] = {}  # where Kafka goes instead; None: out of the graph
         self._closed = set[Place]()  # taken, and given up as a part of a way
         self._walk: CoverWalk | None = None
         self._fruitless = self._size = 0
@@ -105,7 +113,7 @@ class Cover:
             return
         if self._walk.last is not None:
             self.take(self._walk.last)
-            self._leads[self._walk.last] = None
+            self._leads[self._walk.last] = Reason.DIFFERS, None
         size = self.taken + len(self._barred) + len(self._leads) + len(self._closed)
         self._fruitless = self._fruitless + 1 if size == self._size else 0
         self._size = size
@@ -134,13 +142,13 @@ class Cover:
             The state to which Kafka went instead.
         """
         self._refused[place, reason] += 1
-        if self._refused[place, reason] < TRIES:
+        if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
             return
         if reason in (Reason.POSTPONED, Reason.LEFT):
-            self._leads[place] = leads
+            self._leads[place] = reason, leads
         elif not self._taken[place[0]][place[1]]:
             self._bar(place, reason)
-        elif reason is Reason.STALE:
+        else:
             self._closed.add(place)
 
     def _bar(self, place: Place, reason: Reason) -> None:
@@ -150,45 +158,46 @@ class Cover:
 
     # Choosing
 
-    def next(self, node: int, offered: Container[tuple[object, ...]]) -> int | None:
+    def next(self, nodes: Iterable[int], offered: Container[tuple[object, ...]]) -> Place | None:
         """Return which step to take: a new one, or the first on the way to one; None where no way leads to one.
 
         Parameters
         ----------
-        node
-            The state.
+        nodes
+            The states in which both sides are.
         offered
             Action, actor and message of what can be taken.
         """
-        fresh: list[tuple[int, int]] = []
-        ways: list[tuple[int, int]] = []
-        gone: list[tuple[int, int]] = []
-        for number, edge in enumerate(self.graph.edges[node]):
-            place, target = (node, number), self._target(node, number)
-            is_left = not self._taken[node][number] and place not in self._barred
-            if edge.label[:3] not in offered:
-                if is_left:
-                    self.refuse(place, Reason.STALE)
-                elif target is not None:
-                    gone.append((self._distances[target], number))
-            elif is_left:
-                onward = 0 if target in (node, None) else 1 if self._left[target or 0] else 2
-                fresh.append((onward, number))
-            elif target is not None and target != node and not self._is_closed(place) and self._settle(target):
-                ways.append((self._distances[target], number))
-        best = min(fresh or ways, default=(self._far, None))
-        if not fresh:
-            for distance, number in gone:
-                if distance < best[0]:
-                    self.refuse((node, number), Reason.STALE)
-        return best[1]
+        fresh: list[tuple[int, Place]] = []
+        ways: list[tuple[int, Place]] = []
+        gone: list[tuple[int, Place]] = []
+        for node in nodes:
+            for number, edge in enumerate(self.graph.edges[node]):
+                place, target = (node, number), self._target(node, number)
+                is_left = not self._taken[node][number] and place not in self._barred
+                if edge.label[:3] not in offered:
+                    if is_left:
+                        self.refuse(place, why_gone(edge))
+                    elif target is not None:
+                        gone.append((self._distances[target], place))
+                elif is_left:
+                    onward = 0 if target in (node, None) else 1 if self._left[target or 0] else 2
+                    fresh.append((onward, place))
+                elif target not in (node, None) and not self._is_closed(place) and self._settle(target or 0):
+                    ways.append((self._distances[target or 0], place))
+        distance, best = min(fresh or ways, default=(self._far, None))
+        for nearer, place in () if fresh else gone:
+            if nearer < distance:
+                self.refuse(place, why_gone(self.graph.edges[place[0]][place[1]]))
+        return best
 
     def _is_closed(self, place: Place) -> bool:
         """Whether no way leads through a step."""
         return place in self._barred or place in self._closed
 
     def _target(self, node: int, number: int) -> int | None:
-        return self._leads.get((node, number), self.graph.edges[node][number].target)
+        found = self._leads.get((node, number))
+        return self.graph.edges[node][number].target if found is None else found[1]
 
     def _successors(self, node: int) -> Iterator[int]:
         for number in range(len(self.graph.edges[node])):
@@ -216,8 +225,8 @@ class Cover:
 
     # What is not taken
 
-    def untaken(self) -> Iterator[tuple[Edge, State, Reason]]:
-        """Yield the labelled steps that no walk took, with their states and the reason.
+    def untaken(self) -> Iterator[tuple[Edge, Reason, bool]]:
+        """Yield the labelled steps that no walk took, with the reason, and whether it is the step's own.
 
         A step out of a state that is reached only behind such a step has the same reason.
         """
@@ -225,8 +234,8 @@ class Cover:
         for node, edges in enumerate(self.graph.edges):
             for number, edge in enumerate(edges):
                 if not self._taken[node][number]:
-                    reason = self._barred.get((node, number), behind.get(node, Reason.MISSING))
-                    yield edge, self.graph.states[node], reason
+                    own = self._barred.get((node, number))
+                    yield edge, own or behind.get(node, Reason.MISSING), own is not None
 
     def _behind(self) -> dict[int, Reason]:
         """Return the states that no walk can reach, each with the reason."""
@@ -239,8 +248,7 @@ class Cover:
                 if self._is_closed((node, number)):
                     found[edge.target] = self._barred.get((node, number), Reason.STALE)
                 elif (node, number) in self._leads:
-                    left = self._leads[node, number] is None
-                    found[edge.target] = Reason.LEFT if left else Reason.POSTPONED
+                    found[edge.target] = self._leads[node, number][0]
         waiting = deque(found)
         while waiting:
             node = waiting.popleft()
@@ -260,8 +268,19 @@ class Cover:
         return reached
 
 
+def why_gone(edge: Edge) -> Reason:
+    """Return why the message of a step is not under way in Kafka."""
+    message = edge.label.message
+    if isinstance(message, FetchRequest):
+        return Reason.UNSENT
+    return Reason.STALE if type(message).__name__.endswith("Response") else Reason.MISSING
+
+
 class CoverWalk:
     """Picks the steps of one walk of a cover.
+
+    Where Kafka has dropped messages that the model still has, both sides are in several states of the graph at once:
+    with and without each of these messages.
 
     Parameters
     ----------
@@ -279,58 +298,91 @@ class CoverWalk:
     def __init__(self, cover: Cover, lockstep: Lockstep) -> None:
         self.last: Place | None = None
         self._cover = cover
+        self._graph = cover.graph
         self._lockstep = lockstep
         self._way = way_to(lockstep.protocol, cover.graph.init)
-        self._node: int | None = None
+        self._nodes: list[int] | None = None
 
     def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step; None where no new one can be reached, or the walk has left the graph."""
-        cover = self._cover
+        offered = {offer[:3]: offer for offer in offers.all}
         for take in self._way:
-            transition = follow(self._lockstep.semantics, offers.state, take, f"on the way to {cover.graph.init}")
-            offered = {offer[:3]: offer for offer in offers.all}
+            transition = follow(self._lockstep.semantics, offers.state, take, f"on the way to {self._graph.init}")
             outcomes = offers.outcomes(offered[transition[:3]])
             return outcomes, outcomes.index(transition)
-        if self.last is not None:
-            self._node = self._arrived(*self.last, offers.state)
-        elif self._is_at(0, offers.state):
-            self._node = 0
-        self.last = None
-        offered = {offer[:3]: offer for offer in offers.all}
-        number = None if self._node is None else cover.next(self._node, offered)
-        if self._node is None or number is None:
+        if self._nodes is None:
+            reached = [0] if self._is_at(0, offers.state) else []
+        else:
+            assert self.last is not None
+            reached = self._arrived(*self.last, offers.state)
+        self._nodes = self._equal(reached, offers.state)
+        self.last = self._cover.next(self._nodes, offered)
+        if self.last is None:
             return None
-        self.last = self._node, number
-        label = cover.graph.edges[self._node][number].label
+        node, number = self.last
+        label = self._graph.edges[node][number].label
         return offers.outcomes(offered[label[:3]]), label.outcome - 1
 
-    def _arrived(self, node: int, number: int, state: State) -> int | None:
-        """Note the last step, and return where it led in the graph; None where Kafka's state is not there."""
-        cover, edges = self._cover, self._cover.graph.edges
-        chosen = edges[node][number].label
-        alike = [other for other, edge in enumerate(edges[node]) if edge.label[:3] == chosen[:3] and other != number]
-        for other in (number, *alike):
+    def _arrived(self, node: int, number: int, state: State) -> list[int]:
+        """Note the last step, in each state in which it was taken, and return where it led in the graph."""
+        label = self._graph.edges[node][number].label
+        reached: list[int] = []
+        for other in self._nodes or ():
+            places = [place for place, edge in enumerate(self._graph.edges[other]) if edge.label == label]
+            reached += [target for place in places for target in self._from(other, place, state)]
+        if not reached:
+            self._cover.take((node, number))
+            also = self._lockstep.also
+            self._cover.refuse((node, number), Reason.LEFT if also is None else Reason.POSTPONED)
+        return reached
+
+    def _from(self, node: int, number: int, state: State) -> Iterator[int]:
+        """Yield where a step from one state led: to its target, to that of another outcome, or one step further."""
+        cover, edges, also = self._cover, self._graph.edges, self._lockstep.also
+        label = edges[node][number].label
+        others = [other for other, edge in enumerate(edges[node]) if edge.label[:3] == label[:3] and other != number]
+        for other in (number, *others):
             target = edges[node][other].target
-            if self._is_at(target, state) and self._lockstep.also is None:
+            for then, edge in enumerate(edges[target]) if also is not None else ():
+                if (edge.label.action, edge.label.actor) == also and self._is_at(edge.target, state):
+                    cover.take((node, other))
+                    cover.take((target, then))
+                    cover.refuse((node, number), Reason.POSTPONED, edge.target)
+                    yield edge.target
+                    return
+            if also is None and self._is_at(target, state):
                 if other != number:
                     cover.refuse((node, number), Reason.OUTCOME)
                 cover.take((node, other))
-                return target
-        for other in (number, *alike):
-            middle = edges[node][other].target
-            for then, edge in enumerate(edges[middle]):
-                if (edge.label.action, edge.label.actor) == self._lockstep.also and self._is_at(edge.target, state):
-                    cover.take((node, other))
-                    cover.take((middle, then))
-                    cover.refuse((node, number), Reason.POSTPONED, edge.target)
-                    return edge.target
-        cover.take((node, number))
-        cover.refuse((node, number), Reason.LEFT)
-        return None
+                yield target
+                return
+
+    def _equal(self, reached: list[int], state: State) -> list[int]:
+        """Return states that are one for Kafka, and note the steps between them: answers dropped without effect."""
+        found = dict.fromkeys(reached)
+        exact = self._graph.numbers.get(state)
+        if reached and exact is not None:
+            found[exact] = None
+        waiting = list(found)
+        while waiting:
+            node = waiting.pop()
+            for number, edge in enumerate(self._graph.edges[node]):
+                if self._is_dropped(edge, state) and edge.target != node and self._is_at(edge.target, state):
+                    self._cover.take((node, number))
+                    if edge.target not in found:
+                        found[edge.target] = None
+                        waiting.append(edge.target)
+        return list(found)
+
+    @staticmethod
+    def _is_dropped(edge: Edge, state: State) -> bool:
+        """Whether a step delivers an answer that is not under way any more."""
+        is_answer = edge.label.action not in NETWORK and why_gone(edge) is Reason.STALE
+        return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
 
     def _is_at(self, node: int, state: State) -> bool:
         """Whether a state is one of the graph, but for messages that Kafka has dropped or not sent."""
-        expected = self._cover.graph.states[node]
+        expected = self._graph.states[node]
         if state == expected:
             return True
         if (state.replicas, state.shared, state.spent) != (expected.replicas, expected.shared, expected.spent):

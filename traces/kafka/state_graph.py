@@ -46,6 +46,8 @@ class StateGraph:
         The start: "Init", or the name of one to which steps lead. Its state is number 0.
     states
         The states, in the order of discovery.
+    numbers
+        Their numbers.
     edges
         For each state its steps; none for those beyond the depth.
     depth
@@ -56,6 +58,7 @@ class StateGraph:
 
     init: str
     states: list[State] = field(default_factory=list)
+    numbers: dict[State, int] = field(default_factory=dict)
     edges: list[list[Edge]] = field(default_factory=list)
     depth: int = 0
     is_whole: bool = True
@@ -93,8 +96,7 @@ def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> St
         There are more states than are kept.
     """
     (start,) = initial_states(semantics, init)[:1]
-    graph = StateGraph(init, [start])
-    numbers = {start: 0}
+    graph = StateGraph(init, [start], {start: 0})
     first = 0
     while first < len(graph.states):
         if graph.depth == depth:
@@ -105,7 +107,7 @@ def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> St
         for state in graph.states[first:last]:
             edges: list[Edge] = []
             for label, transition in labelled(semantics.transitions(state)):
-                target = numbers.setdefault(transition.target, len(graph.states))
+                target = graph.numbers.setdefault(transition.target, len(graph.states))
                 if target == len(graph.states):
                     graph.states.append(transition.target)
                 edges.append(Edge(label, target, is_driven(label.action, label.message is not None)))

@@ -13,7 +13,7 @@ from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
-from kraftcheck.traces.kafka.state_graph import state_graph
+from kraftcheck.traces.kafka.state_graph import StateGraph
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
 
 CONTINUATIONS = 25
@@ -109,27 +109,20 @@ class Survey:
         """
         self._walk(choose(self._lockstep), sys.maxsize)
 
-    def cover(self, init: str, depth: int | None) -> Cover:
-        """Make walks which together take every labelled step of the model's state graph.
+    def cover(self, graph: StateGraph) -> Cover:
+        """Make walks which together take every labelled step of a state graph.
 
         Parameters
         ----------
-        init
-            The start.
-        depth
-            How many steps from there; None for all.
+        graph
+            The graph of the same model with narrower bounds.
 
         Returns
         -------
         Cover
             What was taken, and what was not.
-
-        Raises
-        ------
-        InputError
-            There are too many states.
         """
-        made = Cover(state_graph(self._lockstep.semantics, init, depth))
+        made = Cover(graph)
         while made.goes_on():
             self.follow(made.walk)
         return made
