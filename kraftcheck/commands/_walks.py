@@ -17,6 +17,7 @@ from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.kafka.process import DriverDied
 from kraftcheck.traces.kafka.walks import WalkFile, read_walk
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Task(NamedTuple):
         The constants.
     choose
         Returns what picks the steps, given both sides; None where `file` has them, or they are drawn.
+    path
+        The walk file of which the errors do not say which it is; None where there is none.
     covered
         The constants of the model whose state graph is covered, None where there is none; `config` has wider bounds.
     """
@@ -52,11 +55,7 @@ class Task(NamedTuple):
     config: ModelConfig
     choose: Callable[[Lockstep], Choose] | None = None
     covered: ModelConfig | None = None
-
-    @property
-    def model(self) -> Model:
-        """The model, its variant chosen."""
-        return find_model(self.file.model, self.file.variant or None)
+    path: Path | None = None
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
@@ -74,6 +73,8 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     """
     from kraftcheck.traces.kafka.scripts import kind_of
 
+    if arguments.cover and arguments.walk:
+        raise InputError("--cover: expected no --walk beside it")
     if not arguments.walk:
         yield _drawn(arguments)
     for path in arguments.walk or ():
@@ -81,7 +82,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 
 
 def _drawn(arguments: argparse.Namespace) -> Task:
-    model = find_model(arguments.model, arguments.variant)
+    model = quorum(arguments.model, arguments.variant)
     config = find_config(model, arguments.config or ("smoke" if arguments.cover else DEFAULT))[1]
     config = override(config, [parse_setting(text, config) for text in arguments.set])
     wider = _with_room(model, config) if arguments.cover else config
@@ -102,10 +103,41 @@ def _about(model: str, variant: str | None, protocol: Protocol, arguments: argpa
     return WalkFile(model, variant or "", settings, arguments.go_on, ())
 
 
+def quorum(name: str, variant: str | None) -> Model:
+    """Return a model that can be driven.
+
+    Raises
+    ------
+    InputError
+        It is another one.
+    """
+    from kraftcheck.kraft_model.quorum import Quorum
+
+    model = find_model(name, variant)
+    if not issubclass(model.protocol, Quorum):
+        raise InputError(f"{name}: lockstep drives the model quorum and its variants only")
+    return model
+
+
+@contextmanager
+def naming(path: Path | str | None) -> Iterator[None]:
+    """Say which file bad input is in."""
+    try:
+        yield
+    except InputError as error:
+        if path is None or isinstance(error, DriverDied) or str(error).startswith(str(path)):
+            raise
+        raise InputError(f"{path}: {error}") from None
+
+
 def _given(path: Path, _: argparse.Namespace) -> Iterator[Task]:
     file = read_walk(path)
-    config = everything(find_model(file.model, file.variant or None).protocol)
-    yield Task(str(path), file, override(config, [parse_setting(text, config) for text in file.settings]))
+    with naming(path):
+        model = quorum(file.model, file.variant or None)
+        config = everything(model.protocol)
+        config = override(config, [parse_setting(text, config) for text in file.settings])
+        bind(model.protocol, config)  # a mistake is told before Java is started
+    yield Task(str(path), file, config, path=path)
 
 
 def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
@@ -116,8 +148,9 @@ def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
     for story in read_stories(path):
         name = f"{path}:{story.start.line}:1"
-        with _placed(name):
+        with naming(name):
             model, config = scenario_job(story.words)
+            quorum(story.words.model, story.words.variant or None)
             bound = bind(model.protocol, config)
             about = _about(story.words.model, story.words.variant, bound.protocol, arguments)
         init = story.words.at or bound.init
@@ -130,7 +163,7 @@ def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     from kraftcheck.traces.kafka.scripts import read_traces, retell
     from kraftcheck.traces.replay.replayer import Replayer
 
-    model = find_model(arguments.model, arguments.variant)
+    model = quorum(arguments.model, arguments.variant)
     arguments.config = arguments.config or model.own_configuration
     job, warnings = lenient_job(model, arguments)
     print_warnings(warnings)
@@ -149,11 +182,3 @@ def _scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
         return ScriptedWalk(script(semantics=lockstep.semantics), lockstep)
 
     return choose
-
-
-@contextmanager
-def _placed(place: str) -> Iterator[None]:
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from error

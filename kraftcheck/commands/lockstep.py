@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftcheck.commands._walks import Task, tasks
+from kraftcheck.commands._walks import Task, naming, quorum, tasks
 from kraftcheck.jobs import blaming
 from kraftcheck.options import add, count
 from kraftcheck.reporting.cover import as_json as cover_as_json
@@ -24,8 +25,10 @@ from kraftcheck.reporting.lockstep import as_json, exit_code, told
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.kafka.process import Driver, DriverDied
 
 if TYPE_CHECKING:
+    from kraftcheck.kraft_model.quorum import Quorum
     from kraftcheck.traces.kafka.cover import Cover
     from kraftcheck.traces.kafka.survey import Survey
 
@@ -54,6 +57,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
     what = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
     walks.add_argument("--cover", action="store_true", help=what)
+    what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
+    walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
@@ -80,56 +85,57 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
     from kraftcheck.kraft_model.quorum import Quorum
+    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
     from kraftcheck.traces.kafka.cover import Reason
     from kraftcheck.traces.kafka.jars import classpath
-    from kraftcheck.traces.kafka.process import Driver, DriverDied
     from kraftcheck.traces.kafka.survey import Survey
 
     require_writable(arguments, "json")
     surveys: list[Survey] = []
-    errors: list[InputError] = []
     covers: list[Cover] = []
-    if arguments.cover and arguments.walk:
-        raise InputError("--cover: expected no --walk beside it")
+    errors: list[InputError] = []
     asked = list(tasks(arguments))
     path = classpath(arguments.kafka)
-    with Driver(path.java, path.text) as driver, Meter("walks", quiet=arguments.quiet) as meter:
+    with Driver(path.java, path.text, path.options) as driver, Meter("walks", quiet=arguments.quiet) as meter:
         for task in asked:
-            protocol = bind(task.model.protocol, task.config).protocol
-            if not isinstance(protocol, Quorum):
-                raise InputError(f"{task.file.model}: lockstep drives the model quorum and its variants only")
-            with blaming(task.model):
-                survey = Survey(driver, protocol, task.file, report=meter.add)
-                try:
-                    covers += _make(survey, task, arguments)
-                except DriverDied:
+            model = quorum(task.file.model, task.file.variant or None)
+            assert issubclass(model.protocol, Quorum)
+            driven = as_kafka(model.protocol) if arguments.known else model.protocol
+            protocol = bind(driven, task.config).protocol
+            assert isinstance(protocol, Quorum)
+            survey = Survey(driver, protocol, task.file, report=meter.add)
+            try:
+                with blaming(model), naming(task.path), suppress(DriverDied):
+                    covers += _make(survey, task, driven, arguments)
+            except InputError as error:
+                if len(asked) == 1:
                     raise
-                except InputError as error:
-                    if len(asked) == 1:
-                        raise
-                    errors.append(error)
-                    print(f"kraftcheck: error: {error}", file=sys.stderr)
-                    continue
+                errors.append(error)
+                print(f"kraftcheck: error: {error}", file=sys.stderr)
+                continue
             surveys.append(survey)
             found = survey.kinds()
             if arguments.out:
                 found = survey.write(arguments.out / str(len(surveys)) if len(asked) > 1 else arguments.out)
-            if len(asked) > 1:
-                print_lines([[(HEAD, task.name)]])
+            print_lines([[(HEAD, task.name)]] if len(asked) > 1 else [])
             print_lines(told(survey, found, path.version, quiet=arguments.quiet))
             print_lines(line for cover in covers for line in told_of_cover(cover))
+            if driver.died:
+                break
     if arguments.json:
         documents = [as_json(survey, path.version) for survey in surveys]
         for document, cover in zip(documents, covers, strict=False):
             document["cover"] = cover_as_json(cover)
         write_json(arguments.json, [*documents, *({"error": str(error)} for error in errors)])
+    if driver.died:
+        raise driver.died
     code = exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
     if errors and code != VIOLATED:
         return 2
     return code or int(any(counts(cover)[Reason.MISSING] for cover in covers))
 
 
-def _make(survey: Survey, task: Task, arguments: argparse.Namespace) -> list[Cover]:
+def _make(survey: Survey, task: Task, driven: type[Quorum], arguments: argparse.Namespace) -> list[Cover]:
     """Make the walks of a task, and return the cover if they are one."""
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.kafka.state_graph import state_graph
@@ -139,7 +145,7 @@ def _make(survey: Survey, task: Task, arguments: argparse.Namespace) -> list[Cov
     elif task.file.steps:
         survey.take(task.file.steps)
     elif task.covered is not None:
-        bound = bind(task.model.protocol, task.covered)
+        bound = bind(driven, task.covered)
         return [survey.cover(state_graph(Semantics(bound.protocol), bound.init, arguments.depth))]
     else:
         survey.draw(arguments.runs, arguments.depth or DEPTH, str(arguments.seed))

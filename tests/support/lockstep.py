@@ -9,9 +9,9 @@ from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
-from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.traces.kafka.cluster import KafkaCluster
 from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
+from kraftcheck.traces.kafka.offers import Chosen, Offers
 from kraftcheck.traces.kafka.process import Driver
 
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
@@ -32,12 +32,12 @@ def drive(driver: Driver, protocol: Quorum, text: str) -> tuple[list[Finding], K
     """Take the steps in a text, one a line or separated by commas; return what was found, and Kafka's side."""
     steps = iter([step.strip() for step in re.split(r"[,\n]", text) if step.strip()])
     lockstep = Lockstep(driver, protocol)
-    _, findings = lockstep.walk(lambda offered: _next(steps, offered), 1000)
+    _, findings = lockstep.walk(lambda offers: _next(steps, offers), 1000)
     assert not list(steps), "the walk ended before the last step"
     return findings, lockstep.cluster
 
 
-def _next(steps: Iterator[str], offered: list[Transition]) -> Transition | None:
+def _next(steps: Iterator[str], offers: Offers) -> Chosen | None:
     step = next(steps, None)
     if step is None:
         return None
@@ -45,10 +45,12 @@ def _next(steps: Iterator[str], offered: list[Transition]) -> Transition | None:
     assert match is not None, step
     action, actor, source, place = match.groups()
     fitting = [
-        known
-        for known in offered
-        if known.action == action and str(known.actor) == actor
-        if source is None or str(known.message.source) == source  # type: ignore[union-attr]
+        (outcomes, number)
+        for offer in offers.all
+        if offer.action == action and str(offer.actor) == actor
+        if source is None or str(offer.message.source) == source  # type: ignore[union-attr]
+        for outcomes in [offers.outcomes(offer)]
+        for number in range(len(outcomes))
     ]
-    assert len(fitting) >= int(place or 1), (step, sorted({f"{known.action} {known.actor}" for known in offered}))
+    assert len(fitting) >= int(place or 1), (step, sorted({f"{offer.action} {offer.actor}" for offer in offers.all}))
     return fitting[int(place or 1) - 1]

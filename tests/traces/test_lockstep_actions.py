@@ -38,3 +38,13 @@ def test_a_replica_in_which_kafka_throws_is_down(driver: Driver) -> None:
     before = dict(cluster.under_way)
     cluster.do("nothing", node=1)
     assert cluster.under_way == before
+
+
+def test_the_model_chooses_the_bootstrap_server(driver: Driver) -> None:
+    asks = "FetchFromBootstrapServer n4, HandleFetchRequest n2<n4, HandleFetchResponse n4<n2,"
+    walk = ELECTED + asks + asks + "FetchFromBootstrapServer n4 #2, HandleFetchRequest n3<n4, HandleFetchResponse n4<n3"
+    findings, cluster = drive(driver, bound({"BootstrapServers": "{n2,n3}"}), walk)
+    assert not findings
+    (n4,) = [replica for host, replica in cluster.replicas.items() if str(host) == "n4"]
+    (fetch,) = n4.pending
+    assert (n4.mode, n4.held, str(fetch.dest)) == (Mode.FOLLOWER, False, "n1")  # type: ignore[attr-defined]

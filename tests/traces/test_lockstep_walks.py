@@ -13,7 +13,6 @@ from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.offers import Offers, Taken
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
 
@@ -115,33 +114,3 @@ def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
     assert chosen is not None
     (transition,), _ = chosen
     assert (transition.action, str(transition.actor)) == ("ElectionTimeout", "n2")
-
-
-@pytest.mark.parametrize(
-    ("kafka", "problem"),
-    [("newest", "expected a version such as 4.3.0, or a folder with jars"), ("4.3", "expected a version such as")],
-)
-def test_what_is_no_version(kafka: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.traces.kafka.jars._java", Path)
-    with pytest.raises(InputError, match=problem):
-        classpath(kafka)
-
-
-def test_a_folder_without_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.traces.kafka.jars._java", Path)
-    with pytest.raises(InputError, match="expected the jar of kafka-raft there, found 0 other jars"):
-        classpath(str(tmp_path))
-    (tmp_path / "kafka-raft.jar").write_text("no jar")
-    with pytest.raises(InputError, match=r"kafka-raft\.jar: not a jar"):
-        classpath(str(tmp_path))
-
-
-def test_no_java_and_no_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="there is no java on the PATH"):
-        classpath("4.3.1")
-    monkeypatch.setattr("kraftcheck.traces.kafka.jars._java", Path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(InputError, match="there is no mvn on the PATH; or give --kafka DIR"):
-        classpath("4.3.1")

@@ -7,11 +7,19 @@ from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Voter
+from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Operation, Voter
 from kraftcheck.spec import ModelValue, Record, ordered
-from kraftcheck.traces.kafka.logs import Json, LogBook
+from kraftcheck.traces.kafka.logs import Held, Json, LogBook
 from kraftcheck.traces.kafka.messages import MessageReader, is_silent
 from kraftcheck.traces.kafka.process import Answer, Driver
+
+
+class PendingChange(NamedTuple):
+    """A voter change that a leader has not finished: which, the voter to add, and where it ends in the log, or 0."""
+
+    operation: Operation
+    voter: Voter | Nil
+    offset: int
 
 
 class KafkaReplica(NamedTuple):
@@ -23,6 +31,14 @@ class KafkaReplica(NamedTuple):
         Ids only: Kafka keeps no directory ids of votes.
     high_watermark
         Of a leader the one that it shows, else that of its log; 0 where there is none.
+    pending
+        The requests whose answers it waits for.
+    held
+        Whether it would fetch from a bootstrap server now; the driver keeps this back until the model does so.
+    due
+        Whether a follower wants to send UpdateVoter, or AddVoter or RemoveVoter of its own, as soon as it can.
+    change, heard
+        Of a leader: the voter change under way, and at kraft.version 0 the voters that support the next version.
     """
 
     mode: Mode
@@ -39,6 +55,16 @@ class KafkaReplica(NamedTuple):
     fetched: bool
     offsets: dict[Key, int]
     ends: tuple[int, ...]
+    pending: tuple[Record, ...]
+    held: bool
+    due: bool
+    updated: bool
+    change: PendingChange | Nil
+    heard: frozenset[Voter]
+
+
+class NotUnderWay(Exception):  # noqa: N818 - what it is
+    """The model delivers, or sends, a message that Kafka has not sent."""
 
 
 class KafkaThrew(Exception):  # noqa: N818 - what it is
@@ -168,6 +194,10 @@ class KafkaCluster:
             self._note(int(node), state)
         silent = [number for found in answer.get("sent", ()) if (number := self._sent(found)) is not None]
         self._stale = [number for number in answer.get("stale", ()) if number in self.under_way]
+        for node, state in answer.get("states", {}).items():  # which may wait for an answer to what was sent just now
+            waits = tuple(self._requests[number] for number in state["waits"] if number in self._requests)
+            host = self._hosts[int(node)]
+            self.replicas[host] = self.replicas[host]._replace(pending=waits)
         yield thrown(answer)
         for number in silent:
             is_answer = number in self._answers
@@ -180,7 +210,7 @@ class KafkaCluster:
         p = self._protocol
         if found["answer"]:
             self._answers.add(number)
-        if is_silent(found, plain_answers=p.plain_answers, bootstrap=bool(p.bootstrap_servers)):
+        if is_silent(found, plain_answers=p.plain_answers):
             if not found["answer"]:
                 self._requests[number] = self._reader.read(found, None)
             return number
@@ -215,7 +245,23 @@ class KafkaCluster:
                 if entry["end"] >= 0
             },
             ends=held.ends,
+            pending=(),
+            held=state.get("held", False),
+            due=state.get("due", False),
+            updated=state.get("updated", False),
+            change=self._change(held, state),
+            heard=self._book.voters(state.get("heard", [])),
         )
+
+    def _change(self, held: Held, state: Json) -> PendingChange | Nil:
+        """Return the voter change that a leader has not finished."""
+        if "adding" in state:
+            found = state["adding"]
+            voter = Voter(self._book.key(found["key"]), found["endpoint"])
+            return PendingChange(Operation.ADD_VOTER, voter, held.count(found["last"] + 1))
+        if "removing" in state:
+            return PendingChange(Operation.REMOVE_VOTER, Nil.NIL, held.count(state["removing"]["last"] + 1))
+        return Nil.NIL
 
 
 def thrown(answer: Answer) -> KafkaThrew | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import epoch_start
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
-from kraftcheck.kraft_model.quorum.state import Admin, Replica, Term
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Term
 from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.spec import Map, ModelValue, Record, State
-from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaReplica
+from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaReplica, PendingChange
 from kraftcheck.traces.kafka.messages import canonical
 
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+WAITS = (Mode.FOLLOWER, Mode.UNATTACHED)
 VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show whom it voted for; nobody asks any more
 
 
@@ -65,11 +67,11 @@ def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]
             yield FieldDifference(model.id, field, getattr(model, field), getattr(kafka, field))
     if model.mode not in VOTE_IS_HIDDEN and model.voted != kafka.voted:
         yield FieldDifference(model.id, "voted", model.voted, kafka.voted)
-    shown = model.high_watermark
-    if model.mode is Mode.LEADER and shown <= epoch_start(model.log, model.epoch):
-        shown = 0
-    if shown != kafka.high_watermark:
-        yield FieldDifference(model.id, "high_watermark", shown, kafka.high_watermark)
+    high = model.high_watermark
+    if model.mode is Mode.LEADER and high <= epoch_start(model.log, model.epoch):
+        high = 0
+    if high != kafka.high_watermark:
+        yield FieldDifference(model.id, "high_watermark", high, kafka.high_watermark)
     if model.mode in STANDS:
         for field in ("granted", "rejected"):
             voters = frozenset(key.id for key in getattr(model, field))
@@ -77,10 +79,39 @@ def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]
                 yield FieldDifference(model.id, field, voters, getattr(kafka, field))
     if model.mode is Mode.FOLLOWER and model.fetched != kafka.fetched:
         yield FieldDifference(model.id, "fetched", model.fetched, kafka.fetched)
+    if model.mode in WAITS and ((model.pending,) if model.pending is not Nil.NIL else ()) != kafka.pending:
+        yield FieldDifference(model.id, "pending", model.pending, kafka.pending)
+    if model.mode is Mode.FOLLOWER and model.version == 0 and model.updated != kafka.updated:
+        yield FieldDifference(model.id, "updated", model.updated, kafka.updated)
     if model.mode is Mode.LEADER:
-        offsets = {key: end for key, end in kafka.offsets.items() if key != model.key}
-        if dict(model.offsets.items()) != offsets:
-            yield FieldDifference(model.id, "offsets", model.offsets, Map(offsets))
+        yield from _of_leader(model, kafka)
+
+
+def _of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
+    """Yield what differs between what a leader knows in the model and in Kafka."""
+    offsets = {key: end for key, end in kafka.offsets.items() if key != model.key}
+    if dict(model.offsets.items()) != offsets:
+        yield FieldDifference(model.id, "offsets", model.offsets, Map(offsets))
+    if shown(model.change) != kafka.change:
+        yield FieldDifference(model.id, "change", shown(model.change), kafka.change)
+    if model.version == 0:
+        heard = frozenset(voter for voter in kafka.heard if voter.key.id != model.id)
+        if model.heard != heard:
+            yield FieldDifference(model.id, "heard", model.heard, heard)
+
+
+def shown(change: Change | Nil) -> PendingChange | Nil:
+    """Return what Kafka shows of a voter change under way."""
+    return Nil.NIL if isinstance(change, Nil) else PendingChange(change.operation, change.voter, change.offset)
+
+
+def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
+    """Return the voter change under way as the model has it: Kafka does not show who is to be answered."""
+    found = kafka.change
+    if isinstance(found, Nil) or found == shown(was.change):
+        return Nil.NIL if isinstance(found, Nil) else was.change
+    client = ADMIN if isinstance(was.change, Nil) else was.change.client
+    return Change(found.operation, found.voter, found.offset > 0, found.offset, client)
 
 
 def without(state: State, message: Record) -> State:
@@ -114,7 +145,7 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
         keys = {key.id: key for key in own}
         voted = was.voted if kafka.mode in VOTE_IS_HIDDEN and was.epoch == kafka.epoch else kafka.voted
         first = was.ballot if was.epoch == kafka.epoch and not isinstance(was.ballot, Nil) else voted
-        shown = kafka.mode is Mode.LEADER and kafka.high_watermark > 0
+        shows = kafka.mode is Mode.LEADER and kafka.high_watermark > 0
         replicas[host] = was.but(
             mode=kafka.mode,
             epoch=kafka.epoch,
@@ -123,15 +154,19 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
             ballot=first,
             log=kafka.log,
             start=kafka.start,
-            high_watermark=kafka.high_watermark if shown or kafka.mode is not Mode.LEADER else was.high_watermark,
+            high_watermark=kafka.high_watermark if shows or kafka.mode is not Mode.LEADER else was.high_watermark,
             voters=kafka.voters,
             version=kafka.version,
             granted=frozenset(keys[voter] for voter in kafka.granted if voter in keys),
             rejected=frozenset(keys[voter] for voter in kafka.rejected if voter in keys),
             fetched=kafka.fetched,
             offsets=Map({key: end for key, end in kafka.offsets.items() if key != was.key}),
+            pending=kafka.pending[0] if kafka.mode in WAITS and kafka.pending else Nil.NIL,
+            change=_change(was, kafka),
+            heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
+            updated=kafka.updated,
         )
-        if shown and kafka.high_watermark > len(committed):
+        if shows and kafka.high_watermark > len(committed):
             committed = kafka.log[: kafka.high_watermark]
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}

@@ -125,50 +125,54 @@ class Lockstep:
             walked.append(taken)
             self.also = None
             try:
-                states, differing = self._take(state, step, alike)
-            except KafkaThrew as threw:
-                problem = f"{threw} ({threw.place})"
-                return walked, [*findings, Finding(LockstepVerdict.FAILS, number, taken, problem=problem)]
+                states, differing, problem = self._take(state, step, alike)
             except NotUnderWay as missing:
                 differing = (FieldDifference(None, "message", str(missing), None),)
                 return walked, [*findings, Finding(LockstepVerdict.DIFFERS, number, taken, differing)]
             self.steps += 1
-            if differing:
+            if problem:
+                findings.append(Finding(LockstepVerdict.FAILS, number, taken, problem=problem))
+            elif differing:
                 findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
             violated = dict.fromkeys(name for pair in pairwise((state, *states)) for name in self._violated(*pair))
             fresh = tuple(name for name in violated if name not in known)
             if fresh:
                 findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, violated=fresh))
                 known.update(fresh)
-            if (fresh or differing) and not self.go_on:
+            if (fresh or differing or problem) and not self.go_on:
                 break
             state = states[-1]
         return walked, findings
 
     def _take(
         self, state: State, step: Transition, alike: list[Transition]
-    ) -> tuple[tuple[State, ...], tuple[FieldDifference, ...]]:
-        """Take a step on both sides; return the states after it, the last being Kafka's, and what differs.
+    ) -> tuple[tuple[State, ...], tuple[FieldDifference, ...], str]:
+        """Take a step on both sides; return the states after it, the last being Kafka's, what differs, what was thrown.
 
-        Where the model has several outcomes, Kafka may take any of them.
+        Where the model has several outcomes, Kafka may take any of them. What the model foretells is not told: if
+        Kafka throws where the model's process ends, they agree.
         """
-        command_of(step)(self.cluster, state, step)
-        lost = list(self.cluster.stale_answers())
+        problem, lost = "", list[Record]()
+        try:
+            command_of(step)(self.cluster, state, step)
+            lost += self.cluster.stale_answers()
+        except KafkaThrew as threw:
+            problem = f"{threw} ({threw.place})"
         candidates = [step, *(other for other in alike if other is not step)]
         for candidate in candidates:
             target = self._without(candidate.target, lost)
             if not any(differences(target, self.cluster)):
                 self.taken[step.action] += 1
-                return (target,), ()
+                return (target,), (), ""
         for candidate in candidates:
             for action, final in self._urgent(state, candidate):
                 target = self._without(final, lost)
                 if not any(differences(target, self.cluster)):
                     self.taken[f"{step.action}, {action} at once"] += 1
                     self.also = action, step.actor
-                    return (candidate.target, target), ()
+                    return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
-        return (adopted(target, self.cluster),), tuple(differences(target, self.cluster))
+        return (adopted(target, self.cluster),), tuple(differences(target, self.cluster)), problem
 
     def _urgent(self, state: State, step: Transition) -> Iterator[tuple[str, State]]:
         """Yield the states after a step and a timeout of the same replica, which Kafka takes within one poll.

@@ -103,7 +103,10 @@ class MessageReader:
         name = f"_{found['api'].lower()}_{'response' if found['answer'] else 'request'}"
         source, dest = self._hosts[found["from"]], self._hosts[found["to"]]
         read = getattr(self, name, None)
-        message = None if read is None else read(found, request, source, dest)
+        try:
+            message = None if read is None else read(found, request, source, dest)
+        except KeyError:  # an error that the model does not have
+            message = None
         if message is None:
             return Unknown(found["api"], str(found["data"]), source, dest)
         return canonical(message)
@@ -267,20 +270,18 @@ def error(data: Json) -> Error:
     return ERRORS[data["errorCode"]]
 
 
-def is_silent(found: Json, *, plain_answers: bool, bootstrap: bool) -> bool:
+def is_silent(found: Json, *, plain_answers: bool) -> bool:
     """Return whether the model leaves a message out.
 
     It has no answers to BeginQuorumEpoch and EndQuorumEpoch that carry no error, and none to administrators, unless
-    `plain_answers`; and no fetches from bootstrap servers where it has no such servers.
+    `plain_answers`.
     """
-    if found["answer"]:
-        if plain_answers:
-            return False
-        part = partition(found["data"])
-        if found["api"] in ("BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"):
-            return part is not None and part["errorCode"] == 0
-        return bool(found["to"] == 0)
-    return bool(found["bootstrap"] and not bootstrap)
+    if plain_answers or not found["answer"]:
+        return False
+    part = partition(found["data"])
+    if found["api"] in ("BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"):
+        return part is not None and part["errorCode"] == 0
+    return bool(found["to"] == 0)
 
 
 __all__ = ["ADMIN", "MessageReader", "Unknown", "canonical", "is_silent"]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
 from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.kafka.building import MAIN, QUIET
+from kraftcheck.traces.kafka.java import end_all
 
-MAIN = "org.apache.kafka.raft.LockstepDriver"
-OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx512m")
+OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET)
 GRACE = 5.0  # seconds that the process has to end by itself
+TAIL = 16_384  # bytes read of what it said last
 
 Answer = dict[str, Any]
 
@@ -30,6 +36,13 @@ class Driver:
         The program `java`.
     classpath
         The compiled driver and Kafka's jars.
+    options
+        More options of Java.
+
+    Attributes
+    ----------
+    died
+        How the process ended in the middle of a walk, if it did.
 
     Raises
     ------
@@ -37,13 +50,17 @@ class Driver:
         The process cannot be started.
     """
 
-    def __init__(self, java: Path, classpath: str) -> None:
-        command = [str(java), *OPTIONS, "-cp", classpath, MAIN]
+    def __init__(self, java: Path, classpath: str, options: Sequence[str] = ()) -> None:
+        command = [str(java), *OPTIONS, *options, "-cp", classpath, MAIN]
+        pipe = subprocess.PIPE
+        self.died: DriverDied | None = None
+        self._said = TemporaryFile()  # noqa: SIM115 - closed by close; a pipe that nobody reads would fill up
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+                command, stdin=pipe, stdout=pipe, stderr=self._said, text=True, bufsize=1, start_new_session=True
             )
         except OSError as error:
+            self._said.close()
             raise InputError(f"{java}: cannot be started: {error.strerror}") from None
 
     def ask(self, command: str, **arguments: Any) -> Answer:
@@ -63,38 +80,54 @@ class Driver:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        try:
+        if self.died is not None:
+            raise self.died
+        line = ""
+        with suppress(OSError):
             self._process.stdin.write(json.dumps({"do": command, **arguments}) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
-        except OSError:
-            line = ""
-        if not line:
-            raise DriverDied(self._last_words())
-        answer: Answer = json.loads(line)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.died = DriverDied(self._last_words(line.strip()))
+            raise self.died
         return answer
 
-    def _last_words(self) -> str:
-        assert self._process.stderr is not None
-        self._process.kill()
-        said = self._process.stderr.read().strip().splitlines()
-        self._process.wait()
-        last = said[-1] if said else "it said nothing"
-        return f"the Java process ended (exit code {self._process.returncode}): {last}"
+    def _last_words(self, line: str) -> str:
+        """Return how the process ended; if it did not, but said something strange, end it."""
+        if line:
+            self._end(0)
+            return f"the Java process gave no answer, but said: {line[:200]}"
+        self._end(GRACE)
+        size = self._said.seek(0, 2)
+        self._said.seek(max(0, size - TAIL))
+        said = [text.strip() for text in self._said.read().decode(errors="replace").splitlines() if text.strip()]
+        errors = [text for text in said if "Error" in text or "Exception" in text]
+        last = errors[0] if errors else said[-1] if said else "it said nothing"
+        code = self._process.returncode
+        how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        return f"the Java process ended ({how}): {last[:300]}"
+
+    def _end(self, grace: float) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        end_all(self._process)
 
     def close(self) -> None:
         """End the process."""
-        if self._process.poll() is None:
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.close()
-                self._process.wait(GRACE)
-            except (OSError, subprocess.TimeoutExpired):
-                self._process.kill()
-                self._process.wait()
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        try:
+            self._end(GRACE)
+        finally:
+            end_all(self._process)
+            self._said.close()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
 
     def __enter__(self) -> Self:
         return self

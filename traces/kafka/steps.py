@@ -8,17 +8,15 @@ from kraftcheck.kraft_model.quorum.records import Nil, Voters
 from kraftcheck.kraft_model.quorum.state import Change
 from kraftcheck.spec import State
 from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.traces.kafka.actions import ACTIONS
 from kraftcheck.traces.kafka.cluster import KafkaCluster, number_of
+from kraftcheck.traces.kafka.cluster import NotUnderWay as NotUnderWay
 from kraftcheck.traces.kafka.messages import canonical
 
 Command = Callable[[KafkaCluster, State, Transition], None]
 
 TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
 """Steps that a replica takes when the timer of its state expires; Kafka may take one within another step."""
-
-
-class NotUnderWay(Exception):  # noqa: N818 - what it is
-    """The model delivers a message that Kafka has not sent."""
 
 
 def _expire(cluster: KafkaCluster, _: State, step: Transition) -> None:
@@ -83,6 +81,7 @@ COMMANDS: dict[str, Command] = {
     "AddVoter": _add_voter,
     "RemoveVoter": _remove_voter,
     "LoseMessage": _lose,
+    **ACTIONS,
 }
 """By action; what delivers a message needs no entry."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
 from kraftcheck.traces.kafka.state_graph import StateGraph
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
@@ -155,12 +156,17 @@ class Survey:
         return sorted(self._kinds.values(), key=lambda kind: (-order.index(kind.first.verdict), -kind.times))
 
     def write(self, folder: Path) -> list[Kind]:
-        """Make a shortest walk for each kind shorter, and write it to a file; return the kinds with these."""
+        """Make a shortest walk for each kind shorter, and write it to a file; return the kinds with these.
+
+        Where the Java process ends, walks are written as they were found.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         written = []
         for number, kind in enumerate(self.kinds(), start=1):
             sign = sign_of(kind.first)
-            steps = tuple(shrink(self._lockstep, list(kind.steps), sign))
+            steps = kind.steps
+            with suppress(DriverDied):
+                steps = tuple(shrink(self._lockstep, list(kind.steps), sign))
             path = folder / f"{kind.first.verdict}-{number}.walk"
             about = self.about._replace(steps=steps)
             write_walk(path, about, [f"{kind.first.verdict}: {what}" for what in summary(kind.first)])

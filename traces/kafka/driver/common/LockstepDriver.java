@@ -3,7 +3,6 @@ package org.apache.kafka.raft;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
@@ -34,6 +33,7 @@ import org.apache.kafka.common.memory.MemoryPool;
 import org.apache.kafka.common.message.AddRaftVoterRequestData;
 import org.apache.kafka.common.message.ApiVersionsResponseData;
 import org.apache.kafka.common.message.FetchResponseData;
+import org.apache.kafka.common.message.VotersRecord;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
@@ -53,6 +53,7 @@ public final class LockstepDriver {
     private static final int FETCH_MS = 2_000_000;
     private static final int PATIENCE_MS = 1_000_000_000;
     private static final int MOST_POLLS = 50;
+    private static final String[] UPDATE_TIMER = {"updateVoterSetPeriodTimer", "updateVoterPeriodTimer"};
     private static final int FIRST_PORT = 9990;
 
     /** A message under way. */
@@ -79,6 +80,7 @@ public final class LockstepDriver {
         LockstepWire.Inbox queue;
         KafkaRaftClient<String> client;
         Random random;
+        Message held;  // a fetch from a bootstrap server, which is sent when the model sends it
         boolean dead;  // Kafka threw, or the process was stopped
         ObjectNode last;  // the state that was reported last
 
@@ -108,8 +110,10 @@ public final class LockstepDriver {
             }
         }
 
+        /** Starts the process; `dead` until it has been initialized. */
         void start() throws Exception {
             dead = true;
+            held = null;
             channel = new LockstepWire(correlations);
             queue = new LockstepWire.Inbox();
             Map<String, Object> settings = new HashMap<>();
@@ -127,7 +131,7 @@ public final class LockstepDriver {
                     bootstrap.add(replica.address());
                 }
                 if (version == 0 && voters.contains(replica.id)) {
-                    fixed.put(replica.id, replica.address());
+                    fixed.put(replica.id, addressOf(replica.id, 1));
                 }
             }
             random = new Random(id);
@@ -144,7 +148,7 @@ public final class LockstepDriver {
         }
 
         InetSocketAddress address() {
-            return InetSocketAddress.createUnresolved("n" + id, FIRST_PORT + endpoint);
+            return addressOf(id, endpoint);
         }
 
         Endpoints endpoints() {
@@ -152,7 +156,7 @@ public final class LockstepDriver {
         }
 
         /** Polls until there is nothing more to do at this time. */
-        void settle() {
+        void settle() throws Exception {
             String before = "";
             for (int i = 0; i < MOST_POLLS && !dead; i++) {
                 boolean sent = poll();
@@ -170,7 +174,10 @@ public final class LockstepDriver {
         }
 
         /** Polls once and returns whether anything was sent; the process dies of what Kafka throws. */
-        boolean poll() {
+        boolean poll() throws Exception {
+            while (LockstepInside.backsOff(client, time.milliseconds())) {
+                time.sleep(1);  // otherwise it would ask a bootstrap server meanwhile
+            }
             dead = true;
             try {
                 client.poll();
@@ -193,7 +200,11 @@ public final class LockstepDriver {
                 message.data = request.data();
                 message.request = request;
                 message.promise = sent.answer();
-                send(message);
+                if (request.destination().id() < 0) {
+                    held = message;
+                } else {
+                    send(message);
+                }
                 any = true;
             }
             return any;
@@ -268,7 +279,18 @@ public final class LockstepDriver {
                 election.rejectingVoters().stream().sorted().forEach(node.withArray("rejected")::add);
             }
             if (quorum.isFollower()) {
-                node.put("fetched", (boolean) field(quorum.followerStateOrThrow(), "hasFetchedFromLeader"));
+                FollowerState follower = quorum.followerStateOrThrow();
+                node.put("fetched", (boolean) field(follower, "hasFetchedFromLeader"));
+                node.put("due", LockstepInside.isExpired(follower, time.milliseconds(), UPDATE_TIMER));
+                node.put("updated", follower.hasUpdatedLeader());
+            }
+            ArrayNode waits = node.putArray("waits");
+            for (long correlation : LockstepInside.awaited(client)) {
+                if (held != null && held.request.correlationId() == correlation) {
+                    node.put("held", true);
+                } else {
+                    waits.add(numbers.get(correlation));
+                }
             }
             if (quorum.isLeader()) {
                 LeaderState<String> leader = quorum.<String>maybeLeaderState().get();
@@ -283,9 +305,18 @@ public final class LockstepDriver {
                     entry.set("key", key(one.replicaKey()));
                     entry.put("end", one.endOffset().map(LogOffsetMetadata::offset).orElse(-1L));
                 }
+                pending(leader, node);
             }
             return node;
         }
+    }
+
+    private static void pending(LeaderState<String> leader, ObjectNode node) throws Exception {
+        LockstepInside.adding(leader).ifPresent(state -> node.putObject("adding")
+            .put("endpoint", portOf(state.voterEndpoints()) - FIRST_PORT).put("last", state.lastOffset().orElse(-1))
+            .set("key", key(state.voterKey())));
+        LockstepInside.removing(leader).ifPresent(state -> node.putObject("removing").put("last", state.lastOffset()));
+        leader.volatileVoters().ifPresent(told -> node.set("heard", voters(ready(told.voters()))));
     }
 
     private final TreeMap<Integer, Replica> replicas = new TreeMap<>();
@@ -293,6 +324,7 @@ public final class LockstepDriver {
     private final List<Integer> brokers = new ArrayList<>();
     private final List<Integer> servers = new ArrayList<>();
     private final LinkedHashMap<Long, Message> underWay = new LinkedHashMap<>();
+    private final Map<Long, Long> numbers = new HashMap<>();  // of requests, by correlation id
     private final List<Message> news = new ArrayList<>();
     private final AtomicInteger correlations = new AtomicInteger();
     private final String clusterId = "lockstep";
@@ -306,17 +338,25 @@ public final class LockstepDriver {
         message.id = ++messages;
         underWay.put(message.id, message);
         news.add(message);
+        if (!message.answer) {
+            numbers.put((long) message.request.correlationId(), message.id);
+        }
     }
 
     private static int idOf(String host) {
         return Integer.parseInt(host.substring(1));
     }
 
-    @SuppressWarnings("unchecked")
     private static <V> V field(Object object, String name) throws Exception {
-        Field field = object.getClass().getDeclaredField(name);
-        field.setAccessible(true);
-        return (V) field.get(object);
+        return LockstepInside.field(object, name);
+    }
+
+    private static InetSocketAddress addressOf(int id, int endpoint) {
+        return InetSocketAddress.createUnresolved("n" + id, FIRST_PORT + endpoint);
+    }
+
+    private static int portOf(Endpoints listeners) {
+        return listeners.address(LockstepParts.LISTENER).map(InetSocketAddress::getPort).orElse(0);
     }
 
     private static ArrayNode key(ReplicaKey key) {
@@ -329,11 +369,21 @@ public final class LockstepDriver {
 
     static ArrayNode voters(VoterSet set) {
         ArrayNode found = JSON.createArrayNode();
-        set.voterNodes().stream().sorted(Comparator.comparing(v -> v.voterKey().id())).forEach(voter -> {
-            int port = voter.listeners().address(LockstepParts.LISTENER).map(InetSocketAddress::getPort).orElse(0);
-            found.add(key(voter.voterKey()).add(port - FIRST_PORT));
-        });
+        set.voterNodes().stream().sorted(Comparator.comparing(v -> v.voterKey().id()))
+            .forEach(voter -> found.add(key(voter.voterKey()).add(portOf(voter.listeners()) - FIRST_PORT)));
         return found;
+    }
+
+    /** The voters of a set that support kraft.version 1. */
+    private static VoterSet ready(VoterSet set) {
+        Map<Integer, VoterSet.VoterNode> found = new HashMap<>();
+        for (VotersRecord.Voter voter : set.toVotersRecord((short) 0).voters()) {
+            if (voter.kRaftVersionFeature().maxSupportedVersion() > 0) {
+                set.voterNodes().stream().filter(node -> node.voterKey().id() == voter.voterId())
+                    .forEach(node -> found.put(voter.voterId(), node));
+            }
+        }
+        return found.isEmpty() ? VoterSet.empty() : VoterSet.fromMap(found);
     }
 
     private static ObjectNode described(Message message) throws Exception {
@@ -374,6 +424,7 @@ public final class LockstepDriver {
         servers.clear();
         underWay.clear();
         news.clear();
+        numbers.clear();
         correlations.set(0);
         messages = 0;
         version = command.path("version").asInt(1);
@@ -437,7 +488,7 @@ public final class LockstepDriver {
         send(answer);
     }
 
-    private void ask(Replica to, ApiMessage data, Message message) {
+    private void ask(Replica to, ApiMessage data, Message message) throws Exception {
         RaftRequest.Inbound inbound = new RaftRequest.Inbound(
             LockstepParts.LISTENER, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
             to.time.milliseconds());
@@ -475,6 +526,20 @@ public final class LockstepDriver {
                 replica.settle();
             }
             case "nothing" -> { }
+            case "ask-bootstrap" -> {
+                replica.held.to = command.path("server").asInt();
+                send(replica.held);
+                replica.held = null;
+            }
+            case "update-period" -> {
+                LockstepInside.expire(replica.client.quorum().followerStateOrThrow(), UPDATE_TIMER);
+                replica.settle();
+            }
+            case "upgrade" -> {
+                KRaftVersion wanted = KRaftVersion.fromFeatureLevel((short) command.path("version").asInt());
+                replica.client.upgradeKRaftVersion(replica.client.quorum().epoch(), wanted, false);
+                replica.settle();
+            }
             case "resign" -> {
                 replica.client.resign(replica.client.quorum().epoch());
                 replica.settle();

@@ -1,0 +1,135 @@
+package org.apache.kafka.raft;
+
+import java.lang.reflect.AccessibleObject;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+
+import org.apache.kafka.common.utils.Timer;
+import org.apache.kafka.raft.internals.AddVoterHandlerState;
+import org.apache.kafka.raft.internals.RemoveVoterHandlerState;
+
+/** What a Raft client keeps to itself: its timers, and what it waits for. */
+final class LockstepInside {
+    private static final Map<String, AccessibleObject> KNOWN = new HashMap<>();
+
+    private LockstepInside() { }
+
+    /** A private field; it may have had other names in other versions. */
+    @SuppressWarnings("unchecked")
+    static <V> V field(Object object, String... names) throws Exception {
+        return (V) of(object, names).get(object);
+    }
+
+    static void set(Object object, String name, Object value) throws Exception {
+        of(object, name).set(object, value);
+    }
+
+    private static Field of(Object object, String... names) throws Exception {
+        String what = object.getClass().getName() + "." + names[0];
+        Field found = (Field) KNOWN.get(what);
+        for (int i = 0; found == null; i++) {
+            try {
+                found = object.getClass().getDeclaredField(names[i]);
+                found.setAccessible(true);
+                KNOWN.put(what, found);
+            } catch (NoSuchFieldException missing) {
+                if (i + 1 == names.length) {
+                    throw missing;
+                }
+            }
+        }
+        return found;
+    }
+
+    private static Object ask(Object object, String name, Class<?> type, Object argument) throws Exception {
+        String what = object.getClass().getName() + "." + name + "()";
+        Method found = (Method) KNOWN.get(what);
+        if (found == null) {
+            found = object.getClass().getDeclaredMethod(name, type);
+            found.setAccessible(true);
+            KNOWN.put(what, found);
+        }
+        return found.invoke(object, argument);
+    }
+
+    /** Makes a timer expire now, without moving the clock. */
+    static void expire(Object owner, String... names) throws Exception {
+        Timer timer = field(owner, names);
+        timer.updateAndReset(0);
+    }
+
+    static boolean isExpired(Object owner, long now, String... names) throws Exception {
+        Timer timer = field(owner, names);
+        timer.update(now);
+        return timer.isExpired();
+    }
+
+    // Voter changes under way
+
+    static Optional<AddVoterHandlerState> adding(LeaderState<?> leader) throws Exception {
+        return field(changes(leader), "addVoterHandlerState");
+    }
+
+    static Optional<RemoveVoterHandlerState> removing(LeaderState<?> leader) throws Exception {
+        return field(changes(leader), "removeVoterHandlerState");
+    }
+
+    /** Who keeps them: until 4.3 the leader itself. */
+    private static Object changes(LeaderState<?> leader) throws Exception {
+        try {
+            return field(leader, "changeVoterState");
+        } catch (NoSuchFieldException older) {
+            return leader;
+        }
+    }
+
+    // Connections
+
+    private static Iterable<Object> connections(KafkaRaftClient<?> client) throws Exception {
+        Map<String, Object> found = field(field(client, "requestManager"), "connections");
+        return found.values();
+    }
+
+    private static boolean waits(Object connection) throws Exception {
+        return field(connection, "state").toString().equals("AWAITING_RESPONSE");
+    }
+
+    /** Whether a client waits until it may send again after an answer with an error. */
+    static boolean backsOff(KafkaRaftClient<?> client, long now) throws Exception {
+        for (Object connection : connections(client)) {
+            if ((boolean) ask(connection, "isBackingOff", long.class, now)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** The correlation ids of the answers that a client waits for. */
+    static List<Long> awaited(KafkaRaftClient<?> client) throws Exception {
+        List<Long> found = new ArrayList<>();
+        for (Object connection : connections(client)) {
+            OptionalLong id = field(connection, "inFlightCorrelationId");
+            if (id.isPresent() && waits(connection)) {
+                found.add(id.getAsLong());
+            }
+        }
+        found.sort(null);
+        return found;
+    }
+
+    /** Lets a request time out. */
+    static void timeOut(KafkaRaftClient<?> client, long correlation, long patience, long now) throws Exception {
+        for (Object connection : connections(client)) {
+            OptionalLong id = field(connection, "inFlightCorrelationId");
+            if (id.isPresent() && id.getAsLong() == correlation) {
+                set(connection, "lastSendTimeMs", now - patience);
+            }
+        }
+    }
+}
