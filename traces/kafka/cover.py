@@ -72,6 +72,8 @@ class Cover:
         How many walks were begun.
     taken
         How many labelled steps were taken.
+    far
+        More steps than any way has.
     """
 
     def __init__(self, graph: StateGraph) -> None:
@@ -84,8 +86,8 @@ class Cover:
         self._leads: dict[Place, tuple[Reason, int | None]] = {}  # where Kafka goes instead; None: out of the graph
         self._closed = set[Place]()  # taken, and given up as a part of a way
         self._walk: CoverWalk | None = None
-        self._fruitless = self._size = 0
-        self._far = 2 * graph.depth + 10
+        self._fruitless = self._learnt = 0
+        self.far = 2 * graph.depth + 10
         self._distances = [0] * len(graph.states)
         for node, edges in enumerate(graph.edges):
             for number, edge in enumerate(edges):
@@ -114,10 +116,14 @@ class Cover:
         if self._walk.last is not None:
             self.take(self._walk.last)
             self._leads[self._walk.last] = Reason.DIFFERS, None
-        size = self.taken + len(self._barred) + len(self._leads) + len(self._closed)
-        self._fruitless = self._fruitless + 1 if size == self._size else 0
-        self._size = size
+        self._fruitless = self._fruitless + 1 if self.learnt == self._learnt else 0
+        self._learnt = self.learnt
         self._walk = None
+
+    @property
+    def learnt(self) -> int:
+        """A number that grows with whatever is found out."""
+        return self.taken + len(self._barred) + len(self._leads) + len(self._closed)
 
     # Noting
 
@@ -185,7 +191,7 @@ class Cover:
                     fresh.append((onward, place))
                 elif target not in (node, None) and not self._is_closed(place) and self._settle(target or 0):
                     ways.append((self._distances[target or 0], place))
-        distance, best = min(fresh or ways, default=(self._far, None))
+        distance, best = min(fresh or ways, default=(self.far, None))
         for nearer, place in () if fresh else gone:
             if nearer < distance:
                 self.refuse(place, why_gone(self.graph.edges[place[0]][place[1]]))
@@ -208,12 +214,12 @@ class Cover:
     def _settle(self, start: int) -> bool:
         """Mend distances until the way down from a state ends at a step that is left; return whether one does."""
         way = [start]
-        while self._distances[start] < self._far:
+        while self._distances[start] < self.far:
             node = way[-1]
             if self._left[node] > 0:
                 return True
             nearest = min(self._successors(node), key=self._distances.__getitem__, default=None)
-            distance = self._far if nearest is None else min(self._far, 1 + self._distances[nearest])
+            distance = self.far if nearest is None else min(self.far, 1 + self._distances[nearest])
             if distance > self._distances[node]:
                 self._distances[node] = distance
                 if len(way) > 1:
@@ -302,6 +308,7 @@ class CoverWalk:
         self._lockstep = lockstep
         self._way = way_to(lockstep.protocol, cover.graph.init)
         self._nodes: list[int] | None = None
+        self._idle = self._learnt = 0
 
     def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step; None where no new one can be reached, or the walk has left the graph."""
@@ -316,6 +323,11 @@ class CoverWalk:
             assert self.last is not None
             reached = self._arrived(*self.last, offers.state)
         self._nodes = self._equal(reached, offers.state)
+        self._idle = self._idle + 1 if self._cover.learnt == self._learnt else 0
+        self._learnt = self._cover.learnt
+        if self._idle > self._cover.far:  # what it goes for cannot be had
+            self.last = None
+            return None
         self.last = self._cover.next(self._nodes, offered)
         if self.last is None:
             return None
