@@ -5,7 +5,13 @@ Sources: quorum-state of KIP-595, KIP-853 and KIP-996; the handlers of voter cha
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.messages import FetchRequest, FetchSnapshotRequest
+from kraftcheck.kraft_model.quorum.messages import (
+    AddVoterRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
 from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Operation, Voter
 from kraftcheck.spec import Map, ModelValue, Record
 
@@ -59,7 +65,7 @@ class Replica(Record):
     ended
         Follower: whether its leader has resigned.
     pending
-        The request whose answer it waits for.
+        The request whose answer it waits for: a fetch; in Kafka also UpdateVoter, AddVoter or RemoveVoter of its own.
     offsets
         Leader: the end offset that each other replica has fetched to, by replica key.
     change
@@ -95,7 +101,9 @@ class Replica(Record):
     rejected: frozenset[Key] = frozenset()
     fetched: bool = False
     ended: bool = False
-    pending: FetchRequest | FetchSnapshotRequest | Nil = Nil.NIL
+    pending: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest | Nil = (
+        Nil.NIL
+    )
     offsets: Map[Key, int] = Map()
     change: Change | Nil = Nil.NIL
     heard: frozenset[Voter] = frozenset()

@@ -48,6 +48,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--config", "--set", "--variant")
     what = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
     parser.add_argument("--kafka", default=NEWEST, metavar="VERSION|DIR", help=what)
+    what = "keep Kafka's log and quorum-state in temporary files, rather than its tests' log in memory (from 4.3 on)"
+    parser.add_argument("--disk", action="store_true", help=what)
     walks = parser.add_argument_group("walks")
     walks.add_argument("--runs", type=count, default=100, metavar="N", help="walks (default: 100)")
     what = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
@@ -85,7 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+    from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES, as_kafka
+    from kraftcheck.kraft_model.quorum.variants.kafka_disk import DIFFERENCES as DISK_DIFFERENCES
     from kraftcheck.traces.kafka.cover import Reason
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.survey import Survey
@@ -95,12 +98,14 @@ def run(arguments: argparse.Namespace) -> int:
     covers: list[Cover] = []
     errors: list[InputError] = []
     asked = list(tasks(arguments))
-    path = classpath(arguments.kafka)
-    with Driver(path.java, path.text, path.options) as driver, Meter("walks", quiet=arguments.quiet) as meter:
+    path = classpath(arguments.kafka, disk=arguments.disk)
+    driving = Driver(path.java, path.text, path.options, disk=arguments.disk)
+    with driving as driver, Meter("walks", quiet=arguments.quiet) as meter:
         for task in asked:
             model = quorum(task.file.model, task.file.variant or None)
             assert issubclass(model.protocol, Quorum)
-            driven = as_kafka(model.protocol) if arguments.known else model.protocol
+            more = DISK_DIFFERENCES if arguments.disk else MOCK_DIFFERENCES
+            driven = as_kafka(model.protocol, more) if arguments.known else model.protocol
             protocol = bind(driven, task.config).protocol
             assert isinstance(protocol, Quorum)
             survey = Survey(driver, protocol, task.file, report=meter.add)

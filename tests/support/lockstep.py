@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.traces.kafka.cluster import KafkaCluster
@@ -17,13 +18,15 @@ from kraftcheck.traces.kafka.process import Driver
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
 
 
-def bound(settings: dict[str, object], *differences: type[Quorum]) -> Quorum:
-    """Return the model with the constants of the configuration `lockstep`, some of them other ones."""
+def bound(settings: dict[str, object], *more: type[Quorum], known: bool = True) -> Quorum:
+    """Return the model with the constants of the configuration `lockstep`, some of them other ones.
+
+    Unless `known` is false it does what Kafka is known to do, and what is given.
+    """
     model = find_model("quorum")
     config = find_config(model, "lockstep")[1]
     config = override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
-    base: type[Quorum] = Quorum if not differences else type("Mixed", differences, {})
-    protocol = bind(base, config).protocol
+    protocol = bind(as_kafka(Quorum, more) if known else Quorum, config).protocol
     assert isinstance(protocol, Quorum)
     return protocol
 

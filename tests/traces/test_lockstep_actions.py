@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftcheck.kraft_model.quorum.records import Mode
+from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import LockstepVerdict
 from kraftcheck.traces.kafka.process import Driver
@@ -30,7 +30,7 @@ def driver() -> Iterator[Driver]:
 
 def test_a_replica_in_which_kafka_throws_is_down(driver: Driver) -> None:
     walk = ELECTED + FETCHES + FETCHES + "RemoveVoter n1 #2, HandleBeginQuorumEpochRequest n2<n1"
-    (finding,), cluster = drive(driver, bound({"MaxRestarts": 0}), walk)
+    (finding,), cluster = drive(driver, bound({"MaxRestarts": 0}, known=False), walk)
     assert finding.verdict is LockstepVerdict.FAILS
     assert "Unexpected acknowledgement from non-voter 2" in finding.problem
     modes = {str(host): replica.mode for host, replica in cluster.replicas.items()}
@@ -48,3 +48,79 @@ def test_the_model_chooses_the_bootstrap_server(driver: Driver) -> None:
     (n4,) = [replica for host, replica in cluster.replicas.items() if str(host) == "n4"]
     (fetch,) = n4.pending
     assert (n4.mode, n4.held, str(fetch.dest)) == (Mode.FOLLOWER, False, "n1")  # type: ignore[attr-defined]
+
+
+UPDATES = "SendUpdateVoter n3, HandleFetchRequest n1<n3, HandleFetchResponse n3<n1, HandleUpdateVoterRequest n1<n3,"
+ANSWERED = "HandleUpdateVoterResponse n3<n1,"
+
+
+def test_a_voter_tells_its_software_in_the_place_of_a_fetch(driver: Driver) -> None:
+    settings: dict[str, object] = {"KRaftVersion": 0, "MaxUpdateVoters": 3, "MaxRestarts": 0}
+    first = ELECTED + FETCHES + FETCHES
+    findings, cluster = drive(driver, bound(settings), first + UPDATES + ANSWERED)
+    assert not findings
+    n1, _, n3, _ = cluster.replicas.values()
+    assert sorted(str(voter) for voter in n1.heard) == ["n1", "n3"]
+    assert n3.updated
+    (finding,), _ = drive(driver, bound(settings, known=False), first + "SendUpdateVoter n3")
+    assert {difference.field for difference in finding.differences} == {"UpdateVoterRequest"}
+
+
+def test_an_upgrade(driver: Driver) -> None:
+    settings: dict[str, object] = {
+        "KRaftVersion": 0, "Hosts": "{n1,n3}", "InitialVoters": "{n1,n3}", "MaxUpdateVoters": 3, "MaxUpgrades": 1,
+        "MaxRestarts": 0,
+    }  # fmt: skip
+    walk = ELECTED + FETCHES + FETCHES + UPDATES + ANSWERED + "Upgrade n1," + FETCHES
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    assert [(replica.version, len(replica.voters)) for replica in cluster.replicas.values()] == [(1, 2), (1, 2)]
+
+
+FINDS = "FetchFromBootstrapServer n4, HandleFetchRequest n1<n4, HandleFetchResponse n4<n1,"
+READS = "HandleFetchRequest n1<n4, HandleFetchResponse n4<n1,"
+
+
+def test_a_controller_joins_by_itself(driver: Driver) -> None:
+    settings: dict[str, object] = {"BootstrapServers": "{n1}", "AutoJoin": "TRUE", "MaxRestarts": 0}
+    joins = """
+        Join n4, HandleFetchRequest n1<n4, HandleFetchResponse n4<n1, HandleAddVoterRequest n1<n4
+        HandleApiVersionsRequest n4<n1, HandleApiVersionsResponse n1<n4, HandleJoinResponse n4<n1
+    """
+    walk = ELECTED + FETCHES + FETCHES + FINDS + READS + READS + joins
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    n1, _, _, n4 = cluster.replicas.values()
+    assert (len(n1.voters), len(n4.voters)) == (4, 3)
+    assert not isinstance(n1.change, Nil)
+    assert n1.change.offset == len(n1.log)  # answered, and pending all the same
+
+
+def test_a_leader_that_lost_its_disk_dies_of_its_own_epoch(driver: Driver) -> None:
+    settings: dict[str, object] = {"BootstrapServers": "{n2,n3}", "MaxLostDisks": 1, "MaxRestarts": 0}
+    walk = ELECTED + "LoseDisk n1, FetchFromBootstrapServer n1 #2, HandleFetchRequest n3<n1, HandleFetchResponse n1<n3"
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    assert next(iter(cluster.replicas.values())).mode is Mode.DOWN
+    (finding,), _ = drive(driver, bound(settings, known=False), walk)
+    assert "inconsistent with current leader" in finding.problem
+
+
+def test_a_new_controller_dies_when_a_leader_resigns(driver: Driver) -> None:
+    settings: dict[str, object] = {"MaxLostDisks": 1, "MaxRestarts": 0}
+    walk = ELECTED + "LoseDisk n3, Resign n1, HandleEndQuorumEpochRequest n3<n1"
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    assert [replica.mode for replica in cluster.replicas.values()][2] is Mode.DOWN
+    (finding,), _ = drive(driver, bound(settings, known=False), walk)
+    assert "Unknown leader endpoints" in finding.problem
+
+
+def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> None:
+    settings: dict[str, object] = {"MaxLostDisks": 1, "MaxRestarts": 0}
+    asked = "HandleVoteRequest n3<n1, HandleVoteResponse n1<n3,"
+    asks = "LoseDisk n3, ElectionTimeout n1,"
+    findings, _ = drive(driver, bound(settings), asks + asked + asked + asked)
+    assert not findings
+    (finding,), _ = drive(driver, bound(settings, known=False), asks + "HandleVoteRequest n3<n1")
+    assert finding.verdict is LockstepVerdict.DIFFERS

@@ -17,7 +17,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.kafka.cover import Cover, Reason
 from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
-from kraftcheck.traces.kafka.offers import Offers, Taken
+from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
 from kraftcheck.traces.kafka.scripts import ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
 from kraftcheck.traces.kafka.state_graph import state_graph
 from kraftcheck.traces.kafka.steps import TIMEOUTS, is_driven
@@ -40,9 +40,10 @@ class Beside:
         self.after: After = after or (lambda _, state: state)
 
     def walk(self, choose: Callable[[Lockstep], Choose]) -> list[Taken]:
+        menu = Menu(self.semantics, is_driven)
         picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[Taken]()
         while True:
-            chosen = picks(Offers(self.semantics, state, is_driven))
+            chosen = picks(Offers(menu, state))
             if chosen is None:
                 return walked
             outcomes, which = chosen

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import epoch_start
+from kraftcheck.kraft_model.quorum.log import epoch_start, matches
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Term
 from kraftcheck.kraft_model.quorum.transitions import stopped
@@ -81,6 +81,8 @@ def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]
         yield FieldDifference(model.id, "fetched", model.fetched, kafka.fetched)
     if model.mode in WAITS and ((model.pending,) if model.pending is not Nil.NIL else ()) != kafka.pending:
         yield FieldDifference(model.id, "pending", model.pending, kafka.pending)
+    if model.mode is Mode.FOLLOWER and model.updating != kafka.due:
+        yield FieldDifference(model.id, "updating", model.updating, kafka.due)
     if model.mode is Mode.FOLLOWER and model.version == 0 and model.updated != kafka.updated:
         yield FieldDifference(model.id, "updated", model.updated, kafka.updated)
     if model.mode is Mode.LEADER:
@@ -89,7 +91,7 @@ def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]
 
 def _of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
     """Yield what differs between what a leader knows in the model and in Kafka."""
-    offsets = {key: end for key, end in kafka.offsets.items() if key != model.key}
+    offsets = {key: end for key, end in kafka.offsets.items() if not matches(key, model.key)}
     if dict(model.offsets.items()) != offsets:
         yield FieldDifference(model.id, "offsets", model.offsets, Map(offsets))
     if shown(model.change) != kafka.change:
@@ -160,10 +162,11 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
             granted=frozenset(keys[voter] for voter in kafka.granted if voter in keys),
             rejected=frozenset(keys[voter] for voter in kafka.rejected if voter in keys),
             fetched=kafka.fetched,
-            offsets=Map({key: end for key, end in kafka.offsets.items() if key != was.key}),
+            offsets=Map({key: end for key, end in kafka.offsets.items() if not matches(key, was.key)}),
             pending=kafka.pending[0] if kafka.mode in WAITS and kafka.pending else Nil.NIL,
             change=_change(was, kafka),
             heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
+            updating=kafka.due,
             updated=kafka.updated,
         )
         if shows and kafka.high_watermark > len(committed):

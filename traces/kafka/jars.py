@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from kraftcheck.files import replacing
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.building import built, cache
+from kraftcheck.traces.kafka.building import built, cache, holds
 from kraftcheck.traces.kafka.java import find_java, run_to_end
 
 PATIENCE = 600.0  # seconds that Maven may take
+LOG = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
 VERSION = re.compile(r"\d+\.\d+\.\d+(-\w+)?")
 CORE = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
 MISSING = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
@@ -69,13 +70,15 @@ class Classpath(NamedTuple):
         return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() and archive.stat().st_size else ()
 
 
-def classpath(kafka: str) -> Classpath:
+def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     """Return everything that is needed to drive one of Kafka's versions.
 
     Parameters
     ----------
     kafka
         A version in Maven Central, or a folder with Kafka's jars and those of its test kit.
+    disk
+        Whether Kafka's own log on disk is needed.
 
     Raises
     ------
@@ -85,6 +88,8 @@ def classpath(kafka: str) -> Classpath:
     java = find_java("java")
     jars = _from_folder(Path(kafka)) if Path(kafka).is_dir() else _by_maven(kafka)
     driver = built(java, jars, kafka) / "driver.jar"
+    if disk and not any(holds(jar, LOG) for jar in jars):
+        raise InputError(f"--disk: Kafka's log on disk is in kafka-raft from 4.3 on; in {kafka} there is none")
     named = (CORE.fullmatch(jar.name) for jar in jars)
     version = next((match[1] for match in named if match and not match[1].endswith(CLASSIFIERS)), f"in {kafka}")
     return Classpath(java, (driver, *jars), version)

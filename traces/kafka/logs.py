@@ -64,11 +64,10 @@ class LogBook:
         held = self.of(node)
         if start == 0:
             held = Held()
-        elif start in held.ends:
-            kept = held.ends.index(start) + 1
-            held = Held(held.batches[:kept], held.ends[:kept])
         else:
-            held = self.up_to(start, state["snapshotEpoch"])
+            kept = held.count(start)
+            known = kept > 0 and held.ends[kept - 1] == start and held.batches[kept - 1].epoch == state["snapshotEpoch"]
+            held = Held(held.batches[:kept], held.ends[:kept]) if known else self.up_to(start, state["snapshotEpoch"])
         for found in state["log"]:
             batch = self.batch(found)
             held = Held((*held.batches, batch), (*held.ends, found["next"]))

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
@@ -38,6 +38,8 @@ class Driver:
         The compiled driver and Kafka's jars.
     options
         More options of Java.
+    disk
+        Whether disks are files, in a temporary folder, rather than in memory.
 
     Attributes
     ----------
@@ -50,8 +52,10 @@ class Driver:
         The process cannot be started.
     """
 
-    def __init__(self, java: Path, classpath: str, options: Sequence[str] = ()) -> None:
-        command = [str(java), *OPTIONS, *options, "-cp", classpath, MAIN]
+    def __init__(self, java: Path, classpath: str, options: Sequence[str] = (), *, disk: bool = False) -> None:
+        self._folder = TemporaryDirectory(prefix="kraftcheck-lockstep-") if disk else None
+        files = () if self._folder is None else (self._folder.name,)
+        command = [str(java), *OPTIONS, *options, "-cp", classpath, MAIN, *files]
         pipe = subprocess.PIPE
         self.died: DriverDied | None = None
         self._said = TemporaryFile()  # noqa: SIM115 - closed by close; a pipe that nobody reads would fill up
@@ -60,7 +64,7 @@ class Driver:
                 command, stdin=pipe, stdout=pipe, stderr=self._said, text=True, bufsize=1, start_new_session=True
             )
         except OSError as error:
-            self._said.close()
+            self._forget()
             raise InputError(f"{java}: cannot be started: {error.strerror}") from None
 
     def ask(self, command: str, **arguments: Any) -> Answer:
@@ -125,9 +129,14 @@ class Driver:
             self._end(GRACE)
         finally:
             end_all(self._process)
-            self._said.close()
             if self._process.stdout is not None:
                 self._process.stdout.close()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._said.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def __enter__(self) -> Self:
         return self

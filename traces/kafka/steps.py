@@ -95,6 +95,11 @@ NOT_DRIVEN = {
 """Actions that Kafka cannot be made to take, and why."""
 
 
+def says_what_is_asked(step: Transition) -> bool:
+    """Return whether a step's effect says what its command has to ask for; one that a leader refuses may not."""
+    return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
+
+
 def is_driven(action: str, has_message: bool) -> bool:
     """Return whether Kafka can be made to take an action, given whether it delivers a message."""
     return action in COMMANDS or (has_message and action not in NOT_DRIVEN)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
+from kraftcheck.traces.kafka.offers import Sort
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
 from kraftcheck.traces.kafka.state_graph import StateGraph
@@ -19,6 +20,10 @@ from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile,
 
 CONTINUATIONS = 25
 """Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""
+
+
+BROKEN = 20
+"""Walks that are kept to go on from, of those on which Kafka broke a property."""
 
 
 class Kind(NamedTuple):
@@ -65,7 +70,8 @@ class Survey:
         self._lockstep = Lockstep(driver, protocol, go_on=about.go_on)
         self._report = report
         self._kinds: dict[Sign, Kind] = {}
-        self._drawn: Counter[tuple[object, ...]] = Counter()
+        self._drawn: Counter[Sort] = Counter()
+        self._broken: list[tuple[Step, ...]] = []  # walks up to where Kafka broke a property, the shortest
 
     @property
     def steps(self) -> int:
@@ -78,9 +84,18 @@ class Survey:
         return self._lockstep.taken
 
     def draw(self, walks: int, depth: int, seed: str) -> None:
-        """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it."""
+        """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it.
+
+        After something new is found several walks go on from there, each in its own way; and of the later walks every
+        second one goes on from where Kafka broke a property.
+        """
         for number in range(walks):
-            found = self._walk(RandomWalk(f"{seed}/{number}", self._drawn), depth)
+            drawn = RandomWalk(f"{seed}/{number}", self._drawn)
+            if self.about.go_on and self._broken and number % 2:
+                begun = self._broken[number // 2 % len(self._broken)]
+                self._walk(GivenWalk(begun, then=drawn), len(begun) + depth)
+                continue
+            found = self._walk(drawn, depth)
             for way in range(CONTINUATIONS if found and self.about.go_on else 0):
                 drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn)
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
@@ -142,6 +157,8 @@ class Survey:
                 steps = tuple(map(Step.of, walked[: finding.step]))
                 known = Kind(finding, steps, 0 if known is None else known.times)
             self._kinds[sign] = known._replace(times=known.times + 1)
+            if finding.verdict is LockstepVerdict.VIOLATES:
+                self._broken = sorted([*self._broken, tuple(map(Step.of, walked[: finding.step]))], key=len)[:BROKEN]
         if self._report is not None:
             self._report()
         return tuple(map(Step.of, walked[:fresh]))

@@ -7,18 +7,37 @@ exactly and every other difference shows. Each says what Kafka does, and where. 
 # ruff: noqa: D102 - a method here overrides one that says what it is for
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, own_votes
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, last_voters_record, own_votes
 from kraftcheck.kraft_model.quorum.messages import (
+    AddVoterRequest,
     ApiVersionsResponse,
     BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    FetchSnapshotResponse,
     VoteRequest,
+    VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Voter
+from kraftcheck.kraft_model.quorum.records import (
+    Error,
+    Key,
+    KRaftVersion,
+    LeaderChange,
+    Mode,
+    Nil,
+    Operation,
+    Voter,
+    Voters,
+)
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
+from kraftcheck.kraft_model.quorum.variants import kafka_failures, kafka_requests
 from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Record, Step, Steps
 
 
@@ -37,7 +56,7 @@ class RestartsByItsVote(Quorum):
         elif back.leader == back.id:
             back = back.but(mode=Mode.RESIGNED)
         elif isinstance(back.voted, Key) and self.voted_for(back.voted, back.key):
-            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL)
+            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL, voted=back.key)
             return stands if is_voter(back) else stopped(me)
         elif not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
             back = back.but(mode=Mode.FOLLOWER)
@@ -113,25 +132,139 @@ class AcknowledgementOfNonVoterKills(Quorum):
         return self.taken(me, stopped(me), starts=True)
 
 
+class InvalidRequestKills(Quorum):
+    """A vote request of an epoch that its sender's log has already is answered with INVALID_REQUEST, which kills.
+
+    A candidate that restarted in the winner's epoch sends such requests (`RestartsByItsVote`).
+    `KafkaRaftClient.handleVoteRequest` refuses them before it looks at anything else; `maybeHandleCommonResponse`
+    throws "Received unexpected invalid request error" where the answer brings no news. All versions.
+    """
+
+    def handle_vote_request(self, me: Replica, request: VoteRequest, shared: Shared) -> Steps:
+        illegal = request.last_epoch > request.epoch - (0 if request.pre_vote else 1)
+        if illegal and not self.is_cut(me, request.source, shared):
+            yield self.taken(me, me, self.vote_answer(me, request, Error.INVALID_REQUEST))
+        else:
+            yield from super().handle_vote_request(me, request, shared)
+
+    def handle_vote_response(self, me: Replica, response: VoteResponse, shared: Shared) -> Steps:
+        after, _ = self.common_response(me, response.error, response.leader, response.epoch)
+        unexpected = response.error is Error.INVALID_REQUEST and after is me and response.epoch == me.epoch
+        if unexpected and self.awaits(me, response) and not self.is_cut(me, response.source, shared):
+            yield self.taken(me, stopped(me), starts=True)
+        else:
+            yield from super().handle_vote_response(me, response, shared)
+
+
+class UnknownResigningLeaderKills(Quorum):
+    """EndQuorumEpoch of a leader that is not in the receiver's voter set kills the receiver, if it is news.
+
+    The request holds no endpoints (`RaftUtil.singletonEndQuorumEpochRequest`), so `transitionToFollower` throws
+    "Unknown leader endpoints". An unattached replica that has heard of the leader stays unattached. All versions.
+    """
+
+    def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
+        refused = self.is_foreign(me, request.source) or self.is_cut(me, request.source, shared)
+        if refused or request.epoch < me.epoch or voter_of_id(me, request.source):
+            yield from super().handle_end_quorum_epoch_request(me, request, shared)
+        elif request.epoch > me.epoch or isinstance(me.leader, Nil):
+            yield self.taken(me, stopped(me), starts=True)
+        elif me.mode is Mode.UNATTACHED:
+            yield self.taken(me, me, *self.acknowledgement(EndQuorumEpochResponse, me, request, Error.NONE))
+        else:
+            yield from super().handle_end_quorum_epoch_request(me, request, shared)
+
+
+class AddVoterNeedsFreeConnection(Quorum):
+    """A leader refuses AddVoter while it waits for another answer of the new voter, or has lost one.
+
+    `AddVoterHandler.handleAddVoterRequest`: "New voter ... is not ready to receive requests". The answer is
+    REQUEST_TIMED_OUT. What was lost the model does not know, so it may do either. All versions.
+    """
+
+    def asked(
+        self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
+    ) -> Iterator[Step]:
+        yield from super().asked(me, shared, outcome, operation, allowance)
+        if outcome[2] is None and operation is Operation.ADD_VOTER:
+            busy = (me, list[Record](), Error.REQUEST_TIMED_OUT)
+            yield self.finished(me, shared, busy, operation, ADMIN, consumes=False).spend(allowance)
+
+    def handle_add_voter_request(self, me: Replica, request: AddVoterRequest, shared: Shared) -> Steps:
+        for step in super().handle_add_voter_request(me, request, shared):
+            yield step
+            if isinstance(step.me, Replica) and step.me.change != me.change:
+                busy = (me, list[Record](), Error.REQUEST_TIMED_OUT)
+                yield self.finished(me, shared, busy, Operation.ADD_VOTER, request.source, consumes=True)
+
+
+class VotersAreWrittenAgain(Quorum):
+    """A new leader may write KRaftVersionRecord and VotersRecord although its log has them.
+
+    It does so where it truncated its log since it started and never read them: see docs/kafka.md, "A replica that
+    truncated its log". What it has read the model does not say, so it may do either.
+    """
+
+    def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
+        yield from super().take_office(me, shared, consumes=consumes)
+        if me.version > 0 and last_voters_record(me.log) > 0:
+            yield from self.unread(me, shared, consumes=consumes)
+
+    def unread(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
+        """Yield the steps of a leader that knows of no voters in its log."""
+        for step in super().take_office(me, shared, consumes=consumes):
+            after = step.me
+            if isinstance(after, Replica) and after.mode is Mode.LEADER:
+                *before, batch = after.log
+                records = (LeaderChange(me.id), KRaftVersion(me.version), Voters(me.voters))
+                yield step.but(me=after.but(log=(*before, batch.but(records=records))))
+
+
+class EmptyMockLogKills(Quorum):
+    """A replica whose log is empty behind its own snapshot may die of a newer snapshot of the same epoch, with mocks.
+
+    The test kit's `MockLog` then takes the end of what it has just stored for its log end; `truncateToLatestSnapshot`
+    has nothing to do, and `KafkaRaftClient` throws "Full log truncation expected". Kafka's log on disk is right.
+    """
+
+    def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
+        is_empty = 0 < me.start == len(me.log) and me.pending == response.request
+        same = response.content[-1:] and response.content[-1].epoch == last_epoch(me.log)
+        if is_empty and same and response.epoch == me.epoch and not self.is_cut(me, response.source, shared):
+            yield self.taken(me, stopped(me), starts=True)
+        yield from super().handle_fetch_snapshot_response(me, response, shared)
+
+
+MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
+"""Differences of the test kit, which Kafka itself does not have."""
+
 DIFFERENCES: tuple[type[Quorum], ...] = (
     RestartsByItsVote,
     PreVotesBeginAnew,
     CaughtUpWithinTheHour,
     AcknowledgementOfNonVoterKills,
+    InvalidRequestKills,
+    UnknownResigningLeaderKills,
+    AddVoterNeedsFreeConnection,
+    VotersAreWrittenAgain,
     InvalidVoterKey,
     ResignsWhileAsked,
+    *kafka_failures.DIFFERENCES,
+    *kafka_requests.DIFFERENCES,
 )
 """All known differences; the first goes before the later ones where two change the same."""
 
 
-def as_kafka(protocol: type[Quorum]) -> type[Quorum]:
+def as_kafka(protocol: type[Quorum], more: tuple[type[Quorum], ...] = ()) -> type[Quorum]:
     """Return a model with all known differences.
 
     Parameters
     ----------
     protocol
         The model or a variant; what it changes goes before the differences.
+    more
+        Other known differences, which go before these: of the log on disk, or of the mocks.
     """
-    parts = [part for part in DIFFERENCES if not issubclass(protocol, part)]
+    parts = [part for part in (*more, *DIFFERENCES) if not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})

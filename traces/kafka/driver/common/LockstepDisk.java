@@ -13,7 +13,7 @@ interface LockstepDisk {
     QuorumStateStore store();
 
     /** The end of what no power failure can take away. */
-    long firstUnflushedOffset();
+    long firstUnflushedOffset() throws Exception;
 
     /** Reads again what is there after the process has ended; `whole` where nothing that was written is lost. */
     void reopen(boolean whole) throws Exception;

@@ -7,6 +7,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -81,6 +82,7 @@ public final class LockstepDriver {
         KafkaRaftClient<String> client;
         Random random;
         Message held;  // a fetch from a bootstrap server, which is sent when the model sends it
+        FollowerState due;  // in which its timer for UpdateVoter expires as soon as it can send
         boolean dead;  // Kafka threw, or the process was stopped
         ObjectNode last;  // the state that was reported last
 
@@ -94,7 +96,11 @@ public final class LockstepDriver {
 
         void format(boolean withVoters) throws Exception {
             directory += 1;
-            disk = new LockstepDisk.InMemory();
+            if (disk != null) {
+                disk.wipe();
+            }
+            disk = folder == null ? new LockstepDisk.InMemory()
+                : LockstepLogs.onFiles(folder.resolve("n" + id), id, time, fetchLimit);
             if (version > 0) {
                 RecordsSnapshotWriter.Builder builder = new RecordsSnapshotWriter.Builder()
                     .setTime(time)
@@ -114,6 +120,7 @@ public final class LockstepDriver {
         void start() throws Exception {
             dead = true;
             held = null;
+            due = null;
             channel = new LockstepWire(correlations);
             queue = new LockstepWire.Inbox();
             Map<String, Object> settings = new HashMap<>();
@@ -178,6 +185,12 @@ public final class LockstepDriver {
             while (LockstepInside.backsOff(client, time.milliseconds())) {
                 time.sleep(1);  // otherwise it would ask a bootstrap server meanwhile
             }
+            if (due != null && (!client.quorum().isFollower() || client.quorum().followerStateOrThrow() != due)) {
+                due = null;
+            } else if (due != null && isFree()) {
+                LockstepInside.expire(due, UPDATE_TIMER);
+                due = null;
+            }
             dead = true;
             try {
                 client.poll();
@@ -188,6 +201,11 @@ public final class LockstepDriver {
                     collect();
                 }
             }
+        }
+
+        /** Whether a follower can send what it wants to send besides fetches. */
+        boolean isFree() throws Exception {
+            return queue.isEmpty() && LockstepInside.awaited(client).isEmpty() && due.fetchingSnapshot().isEmpty();
         }
 
         boolean collect() {
@@ -281,7 +299,7 @@ public final class LockstepDriver {
             if (quorum.isFollower()) {
                 FollowerState follower = quorum.followerStateOrThrow();
                 node.put("fetched", (boolean) field(follower, "hasFetchedFromLeader"));
-                node.put("due", LockstepInside.isExpired(follower, time.milliseconds(), UPDATE_TIMER));
+                node.put("due", follower == due || LockstepInside.isExpired(follower, time.milliseconds(), UPDATE_TIMER));
                 node.put("updated", follower.hasUpdatedLeader());
             }
             ArrayNode waits = node.putArray("waits");
@@ -328,11 +346,17 @@ public final class LockstepDriver {
     private final List<Message> news = new ArrayList<>();
     private final AtomicInteger correlations = new AtomicInteger();
     private final String clusterId = "lockstep";
+    private final Path folder;  // null where disks are in memory
     private boolean autoJoin;
+    private int fetchLimit;
     private int version;
     private VoterSet formatted = VoterSet.empty();
     private long messages;
     private int acting = -1;  // who takes the step
+
+    private LockstepDriver(Path folder) {
+        this.folder = folder;
+    }
 
     private void send(Message message) {
         message.id = ++messages;
@@ -418,6 +442,9 @@ public final class LockstepDriver {
     }
 
     private void cluster(JsonNode command) throws Exception {
+        for (Replica replica : replicas.values()) {
+            replica.disk.wipe();
+        }
         replicas.clear();
         voters.clear();
         brokers.clear();
@@ -429,6 +456,7 @@ public final class LockstepDriver {
         messages = 0;
         version = command.path("version").asInt(1);
         autoJoin = command.path("autoJoin").asBoolean(false);
+        fetchLimit = command.path("fetchLimit").asInt(0);
         command.path("voters").forEach(id -> voters.add(id.asInt()));
         command.path("bootstrap").forEach(id -> servers.add(id.asInt()));
         command.path("brokers").forEach(id -> brokers.add(id.asInt()));
@@ -532,7 +560,7 @@ public final class LockstepDriver {
                 replica.held = null;
             }
             case "update-period" -> {
-                LockstepInside.expire(replica.client.quorum().followerStateOrThrow(), UPDATE_TIMER);
+                replica.due = replica.client.quorum().followerStateOrThrow();
                 replica.settle();
             }
             case "upgrade" -> {
@@ -606,7 +634,7 @@ public final class LockstepDriver {
     public static void main(String[] arguments) throws Exception {
         PrintStream out = new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), false, StandardCharsets.UTF_8);
         System.setOut(System.err);
-        LockstepDriver driver = new LockstepDriver();
+        LockstepDriver driver = new LockstepDriver(arguments.length == 0 ? null : Path.of(arguments[0]));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             ObjectNode answer = JSON.createObjectNode();

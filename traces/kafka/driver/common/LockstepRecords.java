@@ -1,6 +1,7 @@
 package org.apache.kafka.raft;
 
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -40,13 +41,15 @@ final class LockstepRecords {
         }
     }
 
-    /** Gives an answer the empty records that a server would send in the place of none. */
-    static void complete(ApiMessage message) {
+    /** Gives an answer what a server would send: bytes in the place of a file's, and empty records in the place of none. */
+    static void complete(ApiMessage message) throws Exception {
         if (message instanceof FetchSnapshotResponseData answer) {
             for (FetchSnapshotResponseData.TopicSnapshot topic : answer.topics()) {
                 for (FetchSnapshotResponseData.PartitionSnapshot partition : topic.partitions()) {
                     if (partition.unalignedRecords() == null) {
                         partition.setUnalignedRecords(MemoryRecords.EMPTY);
+                    } else if (partition.unalignedRecords() instanceof UnalignedFileRecords found) {
+                        partition.setUnalignedRecords(new UnalignedMemoryRecords(read(found)));
                     }
                 }
             }
@@ -73,6 +76,14 @@ final class LockstepRecords {
                 default -> records.addObject().put("other", type.name());
             }
         }
+    }
+
+    private static ByteBuffer read(UnalignedFileRecords records) throws Exception {
+        ByteBuffer bytes = ByteBuffer.allocate(records.sizeInBytes());
+        FileChannel channel = LockstepInside.field(records, "channel");
+        long position = LockstepInside.field(records, "position");
+        while (bytes.hasRemaining() && channel.read(bytes, position + bytes.position()) > 0) { }
+        return bytes.flip();
     }
 
     private static String text(ByteBuffer value) {

@@ -1,6 +1,9 @@
 package org.apache.kafka.raft;
 
+import java.nio.file.Path;
+
 import org.apache.kafka.common.record.internal.Records;
+import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.snapshot.SnapshotReader;
 
 /** How a client and its log are used from 4.3 on. */
@@ -9,6 +12,11 @@ final class LockstepLogs {
 
     static RaftLog log(LockstepDisk disk) {
         return (RaftLog) disk.log();
+    }
+
+    /** Makes an empty disk of files; of its log no more than so many batches are read at a time. */
+    static LockstepDisk onFiles(Path folder, int id, Time time, int mostBatches) throws Exception {
+        return new LockstepFiles(folder, id, time, mostBatches);
     }
 
     /** Reads on in a log, as far as one call reads. */

@@ -1,6 +1,9 @@
 package org.apache.kafka.raft;
 
+import java.nio.file.Path;
+
 import org.apache.kafka.common.record.Records;
+import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.snapshot.SnapshotReader;
 
 /** How a client and its log are used in 4.1 and 4.2. */
@@ -9,6 +12,11 @@ final class LockstepLogs {
 
     static MockLog log(LockstepDisk disk) {
         return (MockLog) disk.log();
+    }
+
+    /** Makes an empty disk of files; of its log no more than so many batches are read at a time. */
+    static LockstepDisk onFiles(Path folder, int id, Time time, int mostBatches) {
+        throw new UnsupportedOperationException("kafka-raft has no log on disk before 4.3");
     }
 
     /** Reads on in a log, as far as one call reads. */
