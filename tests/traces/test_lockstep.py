@@ -57,7 +57,7 @@ def test_versions_are_one_table(run: Run, tmp_path: Path) -> None:
     wrong.write_text("\n".join([*text[:30], "Resign by n4"]))
     versions = [word for version in ("4.3.1", "4.1.99", "4.4.0") for word in ("--kafka", version)]
     done = run("lockstep", "quorum", *versions, "--walk", wrong, TRUNCATION, "--json", path, "--quiet")
-    assert done.code == 2
+    assert done.code == 12
     assert [line.strip() for line in done.out.splitlines()] == [
         "|                         | 4.3.1          | 4.1.99   | 4.4.0          |",
         "|-------------------------|----------------|----------|----------------|",
@@ -69,7 +69,7 @@ def test_versions_are_one_table(run: Run, tmp_path: Path) -> None:
         "there is no org.apache.kafka:kafka-raft:jar:4.1.99",
         "3. LastVoterSetIsUsed",
     ]
-    assert [(found["kafka"], found["steps"]) for found in json.loads(path.read_text())] == [
+    assert [(found["kafka"], found["steps"]) for found in json.loads(path.read_text()) if "steps" in found] == [
         ("4.3.1", 13),
         ("4.3.1", 44),
         ("4.4.0", 13),

@@ -73,7 +73,14 @@ class Lockstep:
         The model, with its constants.
     go_on
         Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
+
+    Attributes
+    ----------
+    also
+        The action and the actor of the step that Kafka took at once after the last one, where it did.
     """
+
+    also: tuple[str, object] | None = None
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
         self.protocol = protocol
@@ -112,6 +119,7 @@ class Lockstep:
         differing = tuple(differences(state, cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
+        self.also = None
         for number in range(1, depth + 1):
             offers = Offers(self._menu, state)
             chosen = choose(offers)
@@ -123,6 +131,7 @@ class Lockstep:
             step = alike[which]
             taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
+            self.also = None
             try:
                 states, differing, problem = self._take(state, step, alike)
             except NotUnderWay as missing:
@@ -168,6 +177,7 @@ class Lockstep:
                 target = self._without(final, lost)
                 if not any(differences(target, self.cluster)):
                     self.taken[f"{step.action}, {action} at once"] += 1
+                    self.also = action, step.actor
                     return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
         return (adopted(target, self.cluster),), tuple(differences(target, self.cluster)), problem
