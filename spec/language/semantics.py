@@ -133,12 +133,15 @@ class Semantics:
     def candidates(self, state: State) -> Iterator[Candidate]:
         """Yield every (action, actor, delivered message) of a state, in a fixed order."""
         for key in ordered(state.replicas):
-            me, inbox = state.replicas[key], state.inboxes.get(key, self.network.empty)
-            for action in self.protocol.actions.values():
-                for message in self._delivered(action, me, inbox):
-                    yield Candidate(action, key, message)
+            yield from self.candidates_of(key, state.replicas[key], state.inboxes.get(key, self.network.empty))
         for action in self._environment:
             yield Candidate(action, None, None)
+
+    def candidates_of(self, key: Value, me: Record, inbox: Value) -> Iterator[Candidate]:
+        """Yield every (action, actor, delivered message) of one replica, in a fixed order."""
+        for action in self.protocol.actions.values():
+            for message in self._delivered(action, me, inbox):
+                yield Candidate(action, key, message)
 
     def _delivered(self, action: Action, me: Record, inbox: Value) -> list[Any]:
         """Return the messages on which a replica may take an action; [None] if the action needs no message."""
@@ -256,14 +259,14 @@ class Semantics:
         for action in self._environment:
             for step in self.steps(action, None, None, self.context(state, action, known)):
                 yield Choice(action.name, None, None, step)
-        yield from self.network_choices(state)
-
-    def network_choices(self, state: State) -> Iterator[Choice]:
-        """Yield the steps that the network offers by itself."""
         if self.network.own_actions():
-            for key in ordered(state.inboxes):
-                for name, message, inbox, spends in self.network.own_steps(state.inboxes[key]):
-                    yield Choice(name, key, message, Step(spends=spends), self.same(inbox))
+            for key in ordered(inboxes):
+                yield from self.network_choices(key, inboxes[key])
+
+    def network_choices(self, key: Value, inbox: Value) -> Iterator[Choice]:
+        """Yield the steps that the network offers by itself on the inbox of a replica."""
+        for name, message, after, spends in self.network.own_steps(inbox):
+            yield Choice(name, key, message, Step(spends=spends), self.same(after))
 
     def taken(self, state: State, choice: Choice) -> Transition | None:
         """Return the transition that a choice leads to, or None where it is not enabled."""
@@ -378,6 +381,32 @@ class Semantics:
                     if not self._verdict(prop, known):
                         return False
         return True
+
+    def holds_after(self, prop: Property, before: State, after: State) -> bool:
+        """Return whether a state property is true of a state, given that it was true of the one before.
+
+        Only replicas that a step has changed are looked at, where that is enough.
+        """
+        wide = {"message", "state"} & set(prop.asks) or prop.reads
+        if wide or ("shared" in prop.asks and before.shared != after.shared):
+            return self.holds(prop, after)
+        changed = [key for key, replica in after.replicas.items() if before.replicas.get(key) is not replica]
+        known: dict[str, Value] = {"shared": after.shared}
+        for key in changed if "me" in prop.asks else ():
+            peers = [peer for other, peer in after.replicas.items() if other != key] if "peer" in prop.asks else [None]
+            for peer in peers:
+                for one, other in ((after.replicas[key], peer), (peer, after.replicas[key])):
+                    if self._is_meant(prop, one, other):
+                        known.update(me=one, peer=other)
+                        if not self._verdict(prop, known):
+                            return False
+        return True
+
+    @staticmethod
+    def _is_meant(prop: Property, me: Record | None, peer: Record | None) -> bool:
+        if "peer" in prop.asks:
+            return isinstance(me, prop.kinds("me")) and isinstance(peer, prop.kinds("peer"))
+        return me is not None and isinstance(me, prop.kinds("me"))
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
         """Return whether a step property is true of every replica that a step changes.

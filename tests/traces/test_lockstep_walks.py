@@ -13,7 +13,7 @@ from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.traces.kafka.offers import Offers, Taken
+from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
 
 STEPS = (
@@ -66,7 +66,7 @@ def test_bytes_that_are_no_text_and_a_file_that_is_missing(tmp_path: Path) -> No
 
 
 def offers(known: Semantics, state: State) -> Offers:
-    return Offers(known, state, lambda *_: True)
+    return Offers(Menu(known, lambda *_: True), state)
 
 
 def test_a_drawn_walk_is_taken_again() -> None:

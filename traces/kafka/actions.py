@@ -9,6 +9,7 @@ from kraftcheck.kraft_model.quorum.messages import AdminResponse
 from kraftcheck.kraft_model.quorum.records import Key, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import State, ordered
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.traces.kafka.cluster import KafkaCluster, NotUnderWay, number_of
 from kraftcheck.traces.kafka.comparison import messages_of
@@ -88,7 +89,7 @@ def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: 
         keys = ordered({voter.key for voter in me.voters} | {replica.key for replica in running})
         fitting = [key for key in keys if protocol.begin_removing(me, key, ADMIN)[2] in errors]
     if not fitting:
-        raise NotUnderWay(f"{step.action} by {step.actor}: nothing says who was asked for")
+        raise InputError(f"{step.action} by {step.actor} that is refused is driven with PlainAnswers only")
     return fitting[0]
 
 

@@ -14,7 +14,7 @@ from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
 from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
-from kraftcheck.traces.kafka.offers import Chosen, Offers, Taken
+from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
 
@@ -58,6 +58,10 @@ class Finding(NamedTuple):
     problem: str = ""
 
 
+MOST_STEPS = 5_000
+"""Steps after which what was learnt of the model is forgotten."""
+
+
 class Lockstep:
     """Walks on both sides.
 
@@ -69,15 +73,22 @@ class Lockstep:
         The model, with its constants.
     go_on
         Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
+
+    Attributes
+    ----------
+    also
+        The action and the actor of the step that Kafka took at once after the last one, where it did.
     """
 
+    also: tuple[str, object] | None = None
+
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
-        self.semantics = Semantics(protocol)
         self.protocol = protocol
         self.driver = driver
         self.go_on = go_on
         self.taken: Counter[str] = Counter()
         self.steps = 0
+        self._forget()
         found = protocol.properties.values()
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant"]
@@ -97,6 +108,8 @@ class Lockstep:
         tuple
             The steps taken, and what was found on the way; several where it goes on after a difference.
         """
+        if self.steps - self._forgot > MOST_STEPS:
+            self._forget()
         self.cluster = cluster = KafkaCluster(self.driver, self.protocol)
         state = self.semantics.initial()[0]
         walked: list[Taken] = []
@@ -106,8 +119,9 @@ class Lockstep:
         differing = tuple(differences(state, cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
+        self.also = None
         for number in range(1, depth + 1):
-            offers = Offers(self.semantics, state, is_driven)
+            offers = Offers(self._menu, state)
             chosen = choose(offers)
             if chosen is None:
                 break
@@ -117,6 +131,7 @@ class Lockstep:
             step = alike[which]
             taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
+            self.also = None
             try:
                 states, differing, problem = self._take(state, step, alike)
             except NotUnderWay as missing:
@@ -162,6 +177,7 @@ class Lockstep:
                 target = self._without(final, lost)
                 if not any(differences(target, self.cluster)):
                     self.taken[f"{step.action}, {action} at once"] += 1
+                    self.also = action, step.actor
                     return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
         return (adopted(target, self.cluster),), tuple(differences(target, self.cluster)), problem
@@ -173,10 +189,17 @@ class Lockstep:
         """
         between = messages_of(step.target) - messages_of(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
-        later = Offers(self.semantics, step.target, lambda action, _: action in TIMEOUTS)
-        for offer in later.all:
-            for second in later.outcomes(offer) if offer.actor == step.actor else ():
+        later = Offers(self._timeouts, step.target)
+        for offer in later.of(step.actor):
+            for second in later.outcomes(offer):
                 yield second.action, self._without(second.target, unsent)
+
+    def _forget(self) -> None:
+        """Begin anew with what is remembered of the model, so that memory stays bounded."""
+        self.semantics = Semantics(self.protocol)
+        self._menu = Menu(self.semantics, is_driven)
+        self._timeouts = Menu(self.semantics, lambda action, _: action in TIMEOUTS)
+        self._forgot = self.steps
 
     @staticmethod
     def _without(state: State, messages: list[Record]) -> State:
@@ -187,7 +210,7 @@ class Lockstep:
     def _violated(self, before: State, after: State) -> Iterator[str]:
         """Yield the properties that do not hold in a state, or over the step to it."""
         for prop in self._of_states:
-            if not self.semantics.holds(prop, after):
+            if not self.semantics.holds_after(prop, before, after):
                 yield prop.name
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):

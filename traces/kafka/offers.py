@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from kraftcheck.kraft_model.quorum.records import Nil
+from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.semantics import Choice, Semantics, Transition
@@ -29,31 +31,85 @@ class Offer(NamedTuple):
     choices: tuple[Choice, ...] | None = None
 
 
-class Offers:
-    """What can be driven in a state.
+Sort = tuple[object, ...]
+"""What makes steps alike: the action, the actor's mode, and what its message is about."""
+
+Card = dict[Sort, list[Offer]]
+"""What one replica can be offered, by kind."""
+
+
+class Menu:
+    """What can be driven, for each state of a replica; most replicas stay as they are from step to step.
 
     Parameters
     ----------
     semantics
         The model.
-    state
-        The state.
     driven
         Whether Kafka can be made to take an action, given whether it delivers a message.
     """
 
-    def __init__(self, semantics: Semantics, state: State, driven: Callable[[str, bool], bool]) -> None:
+    def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
+        self.semantics = semantics
+        self._driven = driven
+        self._cards: dict[tuple[Value, Value, Value], Card] = {}
+        actions = semantics.protocol.actions.values()
+        self._alone = [action.name for action in actions if action.kind == "environment" and driven(action.name, False)]
+
+    def card(self, key: Value, state: State) -> Card:
+        """Return what a replica can be offered, or for None what the environment can."""
+        if key is None:
+            return {(name,): [Offer(name, None, None)] for name in self._alone}
+        me = state.replicas[key]
+        inbox = state.inboxes.get(key, self.semantics.network.empty)
+        found = self._cards.get((me, inbox, state.shared))
+        if found is None:
+            found = self._cards[me, inbox, state.shared] = self._made(key, me, inbox)
+        return found
+
+    def _made(self, key: Value, me: Record, inbox: Value) -> Card:
+        mode = me.mode if isinstance(me, Replica) else None
+        card: Card = {}
+        for action, _, message in self.semantics.candidates_of(key, me, inbox):
+            if self._driven(action.name, message is not None):
+                kind = (action.name, mode, *about(message))
+                card.setdefault(kind, []).append(Offer(action.name, key, message))
+        for choice in self.semantics.network_choices(key, inbox):
+            if self._driven(choice.action, True):
+                kind = (choice.action, None, *about(choice.message))
+                card.setdefault(kind, []).append(Offer(choice.action, key, choice.message, (choice,)))
+        return card
+
+
+class Offers:
+    """What can be driven in a state.
+
+    Parameters
+    ----------
+    menu
+        What can be driven in any state.
+    state
+        The state.
+    """
+
+    def __init__(self, menu: Menu, state: State) -> None:
         self.state = state
-        self._semantics = semantics
+        self._semantics = menu.semantics
         self._known: dict[str, Value] = {}
-        self.all: list[Offer] = [
-            Offer(action.name, actor, message)
-            for action, actor, message in semantics.candidates(state)
-            if driven(action.name, message is not None)
-        ]
-        for choice in semantics.network_choices(state):
-            if driven(choice.action, True):
-                self.all.append(Offer(choice.action, choice.actor, choice.message, (choice,)))
+        self._cards: dict[Value, Card] = {key: menu.card(key, state) for key in (*state.replicas, None)}
+
+    @property
+    def all(self) -> list[Offer]:
+        """Every offer."""
+        return [offer for _, alike in self.by_kind() for offer in alike]
+
+    def by_kind(self) -> list[tuple[Sort, list[Offer]]]:
+        """Return the offers, by replica and kind."""
+        return [entry for card in self._cards.values() for entry in card.items()]
+
+    def of(self, actor: Value) -> list[Offer]:
+        """Return the offers to one replica."""
+        return [offer for alike in self._cards[actor].values() for offer in alike]
 
     def outcomes(self, offer: Offer) -> list[Transition]:
         """Return the enabled steps of an offer, in the order of the model."""
@@ -63,9 +119,21 @@ class Offers:
             me = None if offer.actor is None else self.state.replicas[offer.actor]
             given = self._semantics.context(self.state, action, self._known)
             steps = self._semantics.steps(action, me, offer.message, given)
+            if not steps and not action.reads:
+                self._strike(offer)
             choices = tuple(Choice(offer.action, offer.actor, offer.message, step) for step in steps)
         found = (self._semantics.taken(self.state, choice) for choice in choices)
         return [transition for transition in found if transition is not None]
+
+    def _strike(self, offer: Offer) -> None:
+        """Leave out an offer that the replica does not take as long as it stays as it is."""
+        card = self._cards[offer.actor]
+        for kind, alike in card.items():
+            if any(other is offer for other in alike):
+                card[kind] = [other for other in alike if other is not offer]
+                if not card[kind]:
+                    del card[kind]
+                return
 
     def enabled(self) -> Iterator[Transition]:
         """Yield every enabled step."""
@@ -89,3 +157,16 @@ class Taken(NamedTuple):
 def text_of_message(message: Record | None) -> str:
     """Return a message as walk files have it; "" where there is none."""
     return "" if message is None else text_of(message)
+
+
+TOLD = ("pre_vote", "granted", "error")
+PARTS = ("records", "diverging", "snapshot")
+"""Fields of a message that say which branch its handler takes: by their value, or by being there."""
+
+
+@lru_cache(maxsize=1 << 14)
+def about(message: Record | None) -> tuple[object, ...]:
+    """Return what a message is about, without its numbers."""
+    told = tuple(getattr(message, name, None) for name in TOLD)
+    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in PARTS)
+    return type(message).__name__, *told, *parts

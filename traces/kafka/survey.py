@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -9,9 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
+from kraftcheck.traces.kafka.offers import Sort
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
+from kraftcheck.traces.kafka.state_graph import StateGraph
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
 
 CONTINUATIONS = 25
@@ -66,7 +70,7 @@ class Survey:
         self._lockstep = Lockstep(driver, protocol, go_on=about.go_on)
         self._report = report
         self._kinds: dict[Sign, Kind] = {}
-        self._drawn: Counter[tuple[object, ...]] = Counter()
+        self._drawn: Counter[Sort] = Counter()
         self._broken: list[tuple[Step, ...]] = []  # walks up to where Kafka broke a property, the shortest
 
     @property
@@ -105,6 +109,39 @@ class Survey:
             One is not enabled.
         """
         self._walk(GivenWalk(steps), len(steps))
+
+    def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
+        """Make a walk of what somebody chooses who knows where it is.
+
+        Parameters
+        ----------
+        choose
+            Returns what picks the steps, given both sides.
+
+        Raises
+        ------
+        InputError
+            A step cannot be taken.
+        """
+        self._walk(choose(self._lockstep), sys.maxsize)
+
+    def cover(self, graph: StateGraph) -> Cover:
+        """Make walks which together take every labelled step of a state graph.
+
+        Parameters
+        ----------
+        graph
+            The graph of the same model with narrower bounds.
+
+        Returns
+        -------
+        Cover
+            What was taken, and what was not.
+        """
+        made = Cover(graph)
+        while made.goes_on():
+            self.follow(made.walk)
+        return made
 
     def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
         """Make a walk; return its beginning up to what was not found before, or nothing."""

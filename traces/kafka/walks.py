@@ -20,16 +20,12 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.files import replacing
-from kraftcheck.kraft_model.quorum.records import Nil
-from kraftcheck.kraft_model.quorum.state import Replica
-from kraftcheck.spec import Record, State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.offers import Chosen, Offer, Offers, Taken, text_of_message
+from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort, Taken, text_of_message
 
 STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
 MOST_BYTES = 4 << 20
@@ -97,32 +93,34 @@ class RandomWalk:
     seed
         What the choices are drawn from.
     taken
-        How often each kind of step was chosen, on all walks (`kind_of`); it is added to.
+        How often each kind of step was chosen, on all walks; it is added to.
     """
 
-    def __init__(self, seed: str, taken: Counter[tuple[object, ...]]) -> None:
+    def __init__(self, seed: str, taken: Counter[Sort]) -> None:
         self._random = random.Random(seed)
         self._taken = taken
         self._eagerness: dict[str, float] = {}
 
     def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step, or None where there is none."""
-        kinds: dict[tuple[object, ...], list[Offer]] = {}
-        for offer in offers.all:
-            kinds.setdefault(kind_of(offers.state, offer), []).append(offer)
-        weights = {kind: self._weight(kind) for kind in kinds}
-        while kinds:
-            (kind,) = self._random.choices(list(weights), list(weights.values()))
-            alike = kinds[kind]
-            outcomes = offers.outcomes(alike.pop(self._random.randrange(len(alike))))
+        entries = offers.by_kind()
+        weights = [self._weight(kind) for kind, _ in entries]
+        places = range(len(entries))
+        while any(weights):
+            (place,) = self._random.choices(places, weights)
+            kind, alike = entries[place]
+            offer = alike[self._random.randrange(len(alike))]
+            outcomes = offers.outcomes(offer)
             if outcomes:
                 self._taken[kind] += 1
                 return outcomes, self._random.randrange(len(outcomes))
-            if not alike:
-                del kinds[kind], weights[kind]
+            others = [other for other in alike if other is not offer]
+            entries[place] = kind, others
+            if not others:
+                weights[place] = 0.0
         return None
 
-    def _weight(self, kind: tuple[object, ...]) -> float:
+    def _weight(self, kind: Sort) -> float:
         """Deliveries move a quorum on; timeouts, left alone, would only start it anew.
 
         On each walk some of the other actions are as good as left out: so walks differ more from each other (swarm
@@ -138,25 +136,6 @@ class RandomWalk:
 
 EAGERNESS = (0.02, 0.2, 1.0)
 """How likely a walk takes an action that delivers nothing; drawn for each walk and action."""
-
-TOLD = ("pre_vote", "granted", "error")
-PARTS = ("records", "diverging", "snapshot")
-"""Fields of a message that say which branch its handler takes: by their value, or by being there."""
-
-
-def kind_of(state: State, offer: Offer) -> tuple[object, ...]:
-    """Return what makes steps alike: the action, the actor's mode, and what its message is about."""
-    me = state.replicas.get(offer.actor)
-    mode = me.mode if isinstance(me, Replica) else None
-    return offer.action, mode, *about(offer.message)
-
-
-@lru_cache(maxsize=1 << 14)
-def about(message: Record | None) -> tuple[object, ...]:
-    """Return what a message is about, without its numbers."""
-    told = tuple(getattr(message, name, None) for name in TOLD)
-    parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in PARTS)
-    return type(message).__name__, *told, *parts
 
 
 class GivenWalk:

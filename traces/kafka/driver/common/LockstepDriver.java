@@ -647,9 +647,6 @@ public final class LockstepDriver {
             }
             case "add-voter" -> {
                 Replica added = replicas.get(command.path("voter").asInt());
-                if (replica.client.quorum().isLeader()) {
-                    LockstepInside.timeOut(replica.client, added.id, PATIENCE_MS, replica.time.milliseconds());
-                }
                 ask(replica, new AddRaftVoterRequestData().setClusterId(clusterId).setTimeoutMs(PATIENCE_MS)
                     .setVoterId(added.id).setVoterDirectoryId(added.directoryId())
                     .setListeners(added.endpoints().toAddVoterRequest()), byAdmin(id));
