@@ -179,6 +179,6 @@ def _scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
     def choose(lockstep: Lockstep) -> Choose:
         from kraftcheck.traces.kafka.scripts import ScriptedWalk
 
-        return ScriptedWalk(script(semantics=lockstep.semantics), lockstep)
+        return ScriptedWalk(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
 
     return choose

@@ -18,7 +18,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.kafka.cover import Cover, Reason
 from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
 from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
-from kraftcheck.traces.kafka.scripts import ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
+from kraftcheck.traces.kafka.scripts import Script, ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
 from kraftcheck.traces.kafka.state_graph import state_graph
 from kraftcheck.traces.kafka.steps import TIMEOUTS, is_driven
 from kraftcheck.traces.replay.replayer import Replayer
@@ -58,6 +58,10 @@ def smoke() -> BoundConfig:
     return bind(model.protocol, find_config(model, "smoke")[1])
 
 
+def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *more: str) -> ScriptedWalk:
+    return ScriptedWalk(lambda begun: script(what, lockstep.semantics, *more, begun), lockstep)
+
+
 def told(path: Path, after: After | None = None) -> tuple[list[Taken], Beside]:
     (story,) = read_stories(path)
     model, config = scenario_job(story.words)
@@ -65,7 +69,7 @@ def told(path: Path, after: After | None = None) -> tuple[list[Taken], Beside]:
     init = story.words.at or bound.init
     rehearse(story, Semantics(bound.protocol), init)
     beside = Beside(bound, after)
-    walked = beside.walk(lambda lockstep: ScriptedWalk(tell(story, lockstep.semantics, init), lockstep))
+    walked = beside.walk(lambda lockstep: scripted(tell, story, lockstep, init))
     return walked, beside
 
 
@@ -106,7 +110,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
 
     beside.after = at_once
     (story,) = read_stories(path)
-    walked = beside.walk(lambda lockstep: ScriptedWalk(tell(story, lockstep.semantics, "Init"), lockstep))
+    walked = beside.walk(lambda lockstep: scripted(tell, story, lockstep, "Init"))
     assert [(step.action, str(step.actor)) for step in walked] == [("ElectionTimeout", "n1"), ("ElectionTimeout", "n2")]
 
 
@@ -152,7 +156,7 @@ def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
     model = find_model("quorum", fault)
     bound = bind(model.protocol, find_config(model, config)[1])
     (trace,) = read_traces(path, Replayer(bound.protocol), "Init")
-    walked = Beside(bound).walk(lambda lockstep: ScriptedWalk(retell(trace, lockstep.semantics), lockstep))
+    walked = Beside(bound).walk(lambda lockstep: scripted(retell, trace, lockstep))
     assert [step.action for step in walked] == ["ElectionTimeout"]
     with pytest.raises(InputError, match=r"fault.out: diverges from the model at state 2: state 2 does not follow"):
         read_traces(path, Replayer(smoke().protocol), "Init")

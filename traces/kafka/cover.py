@@ -314,6 +314,8 @@ class CoverWalk:
         """Return the next step; None where no new one can be reached, or the walk has left the graph."""
         offered = {offer[:3]: offer for offer in offers.all}
         for take in self._way:
+            if self._lockstep.also == (take.action, take.actor):
+                continue
             transition = follow(self._lockstep.semantics, offers.state, take, f"on the way to {self._graph.init}")
             outcomes = offers.outcomes(offered[transition[:3]])
             return outcomes, outcomes.index(transition)

@@ -116,10 +116,10 @@ class Lockstep:
         findings: list[Finding] = []
         known: set[str] = set()  # violated before
         cluster.start()
+        state = self._begun(state)
         differing = tuple(differences(state, cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
-        self.also = None
         for number in range(1, depth + 1):
             offers = Offers(self._menu, state)
             chosen = choose(offers)
@@ -151,6 +151,17 @@ class Lockstep:
                 break
             state = states[-1]
         return walked, findings
+
+    def _begun(self, state: State) -> State:
+        """Return the state once every process has started: an only voter has elected itself by then."""
+        self.also = None
+        offers = Offers(self._timeouts, state)
+        for offer in offers.all if any(differences(state, self.cluster)) else ():
+            for transition in offers.outcomes(offer):
+                if not any(differences(transition.target, self.cluster)):
+                    self.also = transition.action, transition.actor
+                    return transition.target
+        return state
 
     def _take(
         self, state: State, step: Transition, alike: list[Transition]

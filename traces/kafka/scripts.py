@@ -6,7 +6,7 @@ an urgent step at once, drops answers that it no longer waits for, and its known
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -72,15 +72,15 @@ class ScriptedWalk:
     Parameters
     ----------
     script
-        The script.
+        Returns the script, given the beginning.
     lockstep
         Both sides.
     """
 
-    def __init__(self, script: Script, lockstep: Lockstep) -> None:
-        self._script = script
+    def __init__(self, script: Callable[[Arrived], Script], lockstep: Lockstep) -> None:
+        self._make = script
+        self._script: Script | None = None
         self._lockstep = lockstep
-        self._began = False
 
     def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step, or None at the end.
@@ -92,10 +92,13 @@ class ScriptedWalk:
         """
         arrived = Arrived(offers.state, self._lockstep.also)
         try:
-            place, wanted = self._script.send(arrived) if self._began else next(self._script)
+            if self._script is None:
+                self._script = self._make(arrived)
+                place, wanted = next(self._script)
+            else:
+                place, wanted = self._script.send(arrived)
         except StopIteration:
             return None
-        self._began = True
         for offer in offers.all:
             if offer[:3] == wanted[:3]:
                 outcomes = offers.outcomes(offer)
@@ -149,7 +152,7 @@ def rehearse(story: Story, semantics: Semantics, init: str) -> None:
                 stage.state = transition.target
 
 
-def tell(story: Story, semantics: Semantics, init: str) -> Script:
+def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Script:
     """Return the script of a story that `rehearse` finds possible.
 
     Parameters
@@ -160,6 +163,8 @@ def tell(story: Story, semantics: Semantics, init: str) -> Script:
         The meaning of the model that is driven: what the story names, with Kafka's known differences.
     init
         The start. The steps that lead to it come first.
+    begun
+        The beginning.
 
     Raises
     ------
@@ -167,8 +172,8 @@ def tell(story: Story, semantics: Semantics, init: str) -> Script:
         A command cannot be done beside Kafka, naming the file and the line.
     """
     stage = Stage(semantics)
-    stage.state = semantics.initial()[0]
     ahead = _Ahead()
+    stage.state = ahead.note(begun)
     for number, take in enumerate(way_to(semantics.protocol, init), start=1):
         if not ahead.has(take.action, take.actor):
             with _at(story, story.start, BESIDE):
@@ -290,7 +295,7 @@ def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
     return [Trace(str(path), init, steps) for steps in found.values()]
 
 
-def retell(trace: Trace, semantics: Semantics) -> Script:
+def retell(trace: Trace, semantics: Semantics, begun: Arrived) -> Script:
     """Return the script of a trace.
 
     Parameters
@@ -299,14 +304,16 @@ def retell(trace: Trace, semantics: Semantics) -> Script:
         The trace.
     semantics
         The meaning of the model that is driven: what the trace is of, with Kafka's known differences.
+    begun
+        The beginning.
 
     Raises
     ------
     InputError
         A step cannot be taken beside Kafka, naming the file and the state.
     """
-    state = semantics.initial()[0]
     ahead = _Ahead()
+    state = ahead.note(begun)
     for number, take in enumerate(way_to(semantics.protocol, trace.init), start=1):
         if not ahead.has(take.action, take.actor):
             try:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftcheck.kraft_model.quorum.records import Nil, Voters
 from kraftcheck.kraft_model.quorum.state import Change
 from kraftcheck.spec import State
-from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.traces.kafka.actions import ACTIONS
 from kraftcheck.traces.kafka.cluster import KafkaCluster, number_of
@@ -40,24 +38,6 @@ def _snapshot(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("snapshot", node=number_of(step.actor), offset=offset, epoch=epoch)
 
 
-def _add_voter(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    change = step.target.replicas[step.actor].change
-    if not isinstance(change, Change):
-        raise InputError(f"{step.action} by {step.actor} that is refused is not driven")
-    assert not isinstance(change.voter, Nil)
-    cluster.do("add-voter", node=number_of(step.actor), voter=number_of(change.voter.key.id))
-
-
-def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    record = step.target.replicas[step.actor].log[-1].records[-1]
-    if step.target.replicas[step.actor].log == before.replicas[step.actor].log:
-        raise InputError(f"{step.action} by {step.actor} that is refused is not driven")
-    assert isinstance(record, Voters)
-    (gone,) = before.replicas[step.actor].voters - record.voters
-    voter, directory = number_of(gone.key.id), gone.key.directory
-    cluster.do("remove-voter", node=number_of(step.actor), voter=voter, directory=directory)
-
-
 def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
     assert step.message is not None
     number = cluster.find(canonical(step.message))
@@ -82,8 +62,6 @@ COMMANDS: dict[str, Command] = {
     "RestartLosingUnflushed": _plainly("power-loss"),
     "LoseDisk": _plainly("lose-disk"),
     "TakeSnapshot": _snapshot,
-    "AddVoter": _add_voter,
-    "RemoveVoter": _remove_voter,
     "LoseMessage": _lose,
     **ACTIONS,
 }

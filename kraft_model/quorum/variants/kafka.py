@@ -239,6 +239,8 @@ MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
 """Differences of the test kit, which Kafka itself does not have."""
 
 DIFFERENCES: tuple[type[Quorum], ...] = (
+    *kafka_requests.DIFFERENCES,
+    *kafka_failures.DIFFERENCES,
     RestartsByItsVote,
     PreVotesBeginAnew,
     CaughtUpWithinTheHour,
@@ -249,8 +251,6 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     VotersAreWrittenAgain,
     InvalidVoterKey,
     ResignsWhileAsked,
-    *kafka_failures.DIFFERENCES,
-    *kafka_requests.DIFFERENCES,
 )
 """All known differences; the first goes before the later ones where two change the same."""
 
