@@ -17,6 +17,7 @@ from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import line_to_blame
+from kraftcheck.traces.scenarios.text import Start
 
 
 class Job(NamedTuple):
@@ -80,6 +81,33 @@ def _configuration(model: Model, config: str | None, arguments: argparse.Namespa
     name, content = find_config(model, config)
     settings = getattr(arguments, "set", ())
     return name, override(content, [parse_setting(text, content) for text in settings])
+
+
+def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
+    """Return the model that a scenario starts, and its configuration with what the scenario changes.
+
+    Parameters
+    ----------
+    start
+        What the scenario's `start` says.
+
+    Returns
+    -------
+    tuple
+        The model, its variant chosen; and the configuration, `smoke` unless one is named.
+
+    Raises
+    ------
+    InputError
+        There is no such model, variant, configuration or constant.
+    """
+    model = find_model(start.model, start.variant or None)
+    _, config = find_config(model, start.config or "smoke")
+    settings = dict(start.settings)
+    if start.bounds:
+        bounds = [constant.name for constant in model.protocol.constants.values() if constant.is_bound]
+        settings.update({name: start.bounds for name in bounds if name not in settings})
+    return model, override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
 
 
 def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from kraftcheck.catalogue import Model, everything, find_config, find_model
-from kraftcheck.jobs import blaming
+from kraftcheck.commands._driving import DEPTH, Driven, drive
+from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.options import add, count
+from kraftcheck.reporting.cover import as_json as cover_as_json
+from kraftcheck.reporting.cover import counts
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.lockstep import as_json, exit_code, told
+from kraftcheck.reporting.lockstep import as_json, exit_code
+from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.reporting.progress import Meter
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.process import Driver, DriverDied
-from kraftcheck.traces.kafka.walks import WalkFile, read_walk
+from kraftcheck.traces.kafka.process import DriverDied
 
-DEFAULT = "lockstep"
-"""The configuration that is taken where none is named: everything is enabled in it."""
+VIOLATED = 12
+"""The exit code where Kafka violates a property."""
 
 NEWEST = "4.3.1"
 """The version of Kafka that is driven where none is named."""
@@ -39,81 +35,30 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", help="quorum")
     add(parser, "--config", "--set", "--variant")
     what = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
-    parser.add_argument("--kafka", default=NEWEST, metavar="VERSION|DIR", help=what)
+    what += "; repeatable: then what each walk shows on each version is one table"
+    parser.add_argument("--kafka", action="append", metavar="VERSION|DIR", help=what)
     what = "keep Kafka's log and quorum-state in temporary files, rather than its tests' log in memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=what)
     walks = parser.add_argument_group("walks")
-    for option, default, what in (("--runs", 100, "walks"), ("--depth", 100, "steps of a walk")):
-        walks.add_argument(option, type=count, default=default, metavar="N", help=f"{what} (default: {default})")
+    walks.add_argument("--runs", type=count, default=100, metavar="N", help="walks (default: 100)")
+    what = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
+    walks.add_argument("--depth", type=count, metavar="N", help=what)
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
-    walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help="take these walks instead of random ones")
-    what = "show a known difference (docs/kafka.md), which the model else does as Kafka does (repeatable)"
+    what = "take these walks instead of random ones: of walk files, scenarios, or traces (as replay reads them)"
+    walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
+    what = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
+    walks.add_argument("--cover", action="store_true", help=what)
+    what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
+    walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
+    what = "show this known difference, which the model else does as Kafka does (repeatable)"
     walks.add_argument("--without", action="append", default=[], metavar="NAME", help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
     files.add_argument("--out", type=Path, metavar="DIR", help=what)
+    what = "write which lines and branches of Kafka's Raft client the walks reached, by class (with JaCoCo)"
+    files.add_argument("--reach", type=Path, metavar="FILE", help=what)
     add(files, "--json", "--quiet")
-
-
-class _Task(NamedTuple):
-    """Walks to make through one model.
-
-    Attributes
-    ----------
-    file
-        The walk, without steps where they are drawn.
-    config
-        The constants.
-    path
-        Where the walk was read from; None where steps are drawn.
-    """
-
-    file: WalkFile
-    config: ModelConfig
-    path: Path | None = None
-
-
-def _tasks(arguments: argparse.Namespace) -> Iterator[_Task]:
-    """Yield what is to be done: the walks of files, or random ones."""
-    for path in arguments.walk or ():
-        file = read_walk(path)
-        with _naming(path):
-            model = _quorum(file.model, file.variant or None)
-            config = everything(model.protocol)
-            config = override(config, [parse_setting(text, config) for text in file.settings])
-            bind(model.protocol, config)  # a mistake is told before Java is started
-            yield _Task(file, config, path)
-    if not arguments.walk:
-        model = _quorum(arguments.model, arguments.variant)
-        config = find_config(model, arguments.config or DEFAULT)[1]
-        config = override(config, [parse_setting(text, config) for text in arguments.set])
-        values = bind(model.protocol, config).protocol.constant_values()
-        usual = {name: declared.default for name, declared in model.protocol.constants.items()}
-        settings = tuple(f"{name} = {text_of(value)}" for name, value in values.items() if value != usual[name])
-        without = tuple(arguments.without)
-        yield _Task(WalkFile(arguments.model, arguments.variant or "", settings, arguments.go_on, (), without), config)
-
-
-def _quorum(name: str, variant: str | None) -> Model:
-    """Return a model that can be driven."""
-    from kraftcheck.kraft_model.quorum import Quorum
-
-    model = find_model(name, variant)
-    if not issubclass(model.protocol, Quorum):
-        raise InputError(f"{name}: lockstep drives the model quorum and its variants only")
-    return model
-
-
-@contextmanager
-def _naming(path: Path | None) -> Iterator[None]:
-    """Say which file bad input is in."""
-    try:
-        yield
-    except InputError as error:
-        if path is None or isinstance(error, DriverDied) or str(error).startswith(str(path)):
-            raise
-        raise InputError(f"{path}: {error}") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -134,38 +79,55 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
-    from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
-    from kraftcheck.traces.kafka.jars import classpath
-    from kraftcheck.traces.kafka.survey import Survey
+    from kraftcheck.traces.kafka.cover import Reason
 
-    require_writable(arguments, "json")
-    surveys: list[Survey] = []
-    tasks = list(_tasks(arguments))
-    path = classpath(arguments.kafka, disk=arguments.disk)
-    driving = Driver(path.java, path.text, path.options, disk=arguments.disk)
-    with driving as driver, Meter("walks", quiet=arguments.quiet) as meter:
-        for task in tasks:
-            model = _quorum(task.file.model, task.file.variant or None)
-            assert issubclass(model.protocol, Quorum)
-            driven = as_kafka(model.protocol, disk=arguments.disk, without=task.file.without)
-            protocol = bind(driven, task.config).protocol
-            assert isinstance(protocol, Quorum)
-            survey = Survey(driver, protocol, task.file, report=meter.add)
-            surveys.append(survey)
-            with blaming(model), _naming(task.path), suppress(DriverDied):
-                if task.file.steps:
-                    survey.take(task.file.steps)
-                else:
-                    survey.draw(arguments.runs, arguments.depth, str(arguments.seed))
-            found = survey.kinds()
-            if arguments.out:
-                found = survey.write(arguments.out)
-            print_lines(told(survey, found, path.version, quiet=arguments.quiet))
-            if driver.died:
-                break
-    if arguments.json:
-        write_json(arguments.json, [as_json(survey, path.version) for survey in surveys])
-    if driver.died:
-        raise driver.died
-    return exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
+    require_writable(arguments, "json", "reach")
+    arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
+    if arguments.reach and len(versions) > 1:
+        raise InputError("--reach: expected one version of Kafka, found several")
+    asked = list(tasks(arguments))
+    with Meter("walks", quiet=arguments.quiet) as meter:
+        driven = [drive(kafka, asked, arguments, meter) for kafka in versions]
+    if len(versions) > 1:
+        print("\n".join(table([_row(task) for task in asked], {one.version: _column(one, asked) for one in driven})))
+    made = [one for kafka in driven for one in kafka.made]
+    problems = [one.problem for one in made if one.problem is not None]
+    if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
+        _write(driven, arguments)
+        raise problems[-1]
+    _write(driven, arguments)
+    findings = [finding for one in made if one.survey is not None for finding in one.survey.findings()]
+    code = exit_code(Counter(finding.verdict for finding in findings))
+    if problems and code != VIOLATED:
+        return 2
+    return code or int(any(counts(one.cover)[Reason.MISSING] for one in made if one.cover is not None))
+
+
+def _write(driven: Sequence[Driven], arguments: argparse.Namespace) -> None:
+    """Write `--json`, if anything was found out."""
+    documents = []
+    for version, made in driven:
+        for survey, cover, problem in made:
+            document = {} if survey is None else as_json(survey, version)
+            document |= {} if cover is None else {"cover": cover_as_json(cover)}
+            document |= {} if problem is None else {"kafka": version, "error": str(problem)}
+            documents.append(document)
+    if arguments.json and any(one.survey is not None for kafka in driven for one in kafka.made):
+        write_json(arguments.json, documents)
+
+
+def _row(task: Task) -> str:
+    """Return what a row of the table is called."""
+    return task.name if task.path is None else task.path.stem
+
+
+def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
+    """Return a column of the table: what each task showed, and why it went no further."""
+    if driven.made and driven.made[0].survey is None:
+        return [Cell("none", str(driven.made[0].problem))] * len(asked)
+    cells = []
+    for survey, _, problem in driven.made:
+        assert survey is not None
+        why = "" if problem is None else str(problem).partition("; enabled are")[0]
+        cells.append(cell([kind.first for kind in survey.kinds()], why))
+    return cells + [Cell("-")] * (len(asked) - len(cells))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import camel_case
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value
@@ -91,11 +92,24 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
     states = semantics.initial()
     if init == "Init":
         return states
-    method = start_names(semantics.protocol)[init]
     state = states[0]
-    for number, chosen in enumerate(getattr(semantics.protocol, method)(), start=1):
+    for number, chosen in enumerate(way_to(semantics.protocol, init), start=1):
         state = follow(semantics, state, chosen, f"step {number} of {init}").target
     return [state]
+
+
+def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
+    """Yield the steps from the first initial state to a named start; none where it is "Init".
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    init
+        "Init" or the name of a scenario.
+    """
+    if init != "Init":
+        yield from getattr(protocol, start_names(protocol)[init])()
 
 
 def follow(semantics: Semantics, state: State, chosen: Take, where: str = "the step") -> Transition:

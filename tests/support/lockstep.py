@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from kraftcheck.catalogue import find_config, find_model
@@ -14,6 +15,7 @@ from kraftcheck.traces.kafka.cluster import KafkaCluster
 from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
 from kraftcheck.traces.kafka.offers import Chosen, Offers
 from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.walks import RandomWalk
 
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
 
@@ -57,3 +59,17 @@ def _next(steps: Iterator[str], offers: Offers) -> Chosen | None:
     ]
     assert len(fitting) >= int(place or 1), (step, sorted({f"{offer.action} {offer.actor}" for offer in offers.all}))
     return fitting[int(place or 1) - 1]
+
+
+SELDOM = {"ElectionTimeout", "FetchTimeout", "PreVoteTimeout", "ResignedTimeout", "Resign", "Restart", "LoseMessage"}
+
+
+class Preferring(RandomWalk):
+    """Draws some actions more often than others, and what begins anew seldom."""
+
+    def __init__(self, seed: str, wanted: set[str]) -> None:
+        super().__init__(seed, Counter())
+        self._wanted = wanted
+
+    def _weight(self, kind: tuple[object, ...]) -> float:
+        return super()._weight(kind) * (20 if kind[0] in self._wanted else 0.15 if kind[0] in SELDOM else 1)

@@ -8,9 +8,9 @@ import pytest
 
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.lockstep import LockstepVerdict
+from kraftcheck.traces.kafka.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.process import Driver
-from tests.support.lockstep import bound, drive
+from tests.support.lockstep import Preferring, bound, drive
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -124,3 +124,21 @@ def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> Non
     assert not findings
     (finding,), _ = drive(driver, bound(settings, known=False), asks + "HandleVoteRequest n3<n1")
     assert finding.verdict is LockstepVerdict.DIFFERS
+
+
+@pytest.mark.parametrize(
+    ("settings", "actions"),
+    [
+        ({"MaxCrashes": 1, "MaxCuts": 3, "MaxExpirations": 5}, "Crash Cut Heal CheckQuorum ExpireOperation"),
+        ({"MaxMovedEndpoints": 4, "MaxUpdateVoters": 9}, "MoveEndpoint SendUpdateVoter HandleUpdateVoterResponse"),
+        ({"PlainAnswers": "TRUE", "MaxDescriptions": 9, "MaxRefusals": 9}, "DescribeQuorum ReadAnswer AddVoter"),
+        ({"MaxLostDisks": 3, "AutoJoin": "TRUE"}, "LoseDisk Join HandleRemoveVoterRequest HandleJoinResponse"),
+    ],
+)
+def test_random_walks_agree(settings: dict[str, object], actions: str, driver: Driver) -> None:
+    wanted = set(actions.split())
+    lockstep = Lockstep(driver, bound({"BootstrapServers": "{n1,n2}", "MaxRestarts": 2, **settings}))
+    for number in range(25):
+        _, findings = lockstep.walk(Preferring(f"actions/{number}", wanted), 80)
+        assert not [found for found in findings if found.verdict is not LockstepVerdict.VIOLATES]
+    assert wanted <= set(lockstep.taken)

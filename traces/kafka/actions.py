@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftcheck.spec import State
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.messages import AdminResponse
+from kraftcheck.kraft_model.quorum.records import Key, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.state import Replica
+from kraftcheck.spec import State, ordered
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.traces.kafka.cluster import KafkaCluster, NotUnderWay, number_of
+from kraftcheck.traces.kafka.comparison import messages_of
 
 Command = Callable[[KafkaCluster, State, Transition], None]
 
@@ -31,11 +37,78 @@ def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transiti
     cluster.do("ask-bootstrap", node=number_of(step.actor), server=number_of(server))
 
 
+def _plainly(command: str) -> Command:
+    def do(cluster: KafkaCluster, _: State, step: Transition) -> None:
+        cluster.do(command, node=number_of(step.actor))
+
+    return do
+
+
+def _nothing(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    """What is sent over a cut link waits: the model does not deliver it."""
+
+
+def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    """Where an equal request is under way already, another one would change nothing."""
+    for message in messages_of(step.target) - messages_of(before):
+        cluster.do("repeat-begin", node=number_of(step.actor), voter=number_of(message.dest))  # type: ignore[attr-defined]
+
+
+# Voter changes. A step says what was asked by what becomes of it: by the change, or by the answer.
+
+
+def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    change = step.target.replicas[step.actor].change
+    if change != before.replicas[step.actor].change and not isinstance(change, Nil):
+        asked = change.voter.key
+    else:
+        asked = _refused(cluster, before, step, Operation.ADD_VOTER)
+    cluster.do("add-voter", node=number_of(step.actor), voter=number_of(asked.id))
+
+
+def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    me, after = before.replicas[step.actor], step.target.replicas[step.actor]
+    if len(after.log) > len(me.log):
+        (asked,) = (voter.key for voter in me.voters - after.log[-1].records[-1].voters)
+    else:
+        asked = _refused(cluster, before, step, Operation.REMOVE_VOTER)
+    cluster.do("remove-voter", node=number_of(step.actor), voter=number_of(asked.id), directory=asked.directory)
+
+
+def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
+    """Return one of the replicas for which a request would be answered so."""
+    me: Replica = before.replicas[step.actor]
+    protocol = cluster.protocol
+    known, now = messages_of(before), messages_of(step.target)
+    answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
+    errors = {answer.error for answer in answers if answer.source == me.id}
+    running = [r for r in before.replicas.values() if isinstance(r, Replica) and r.id not in protocol.brokers]
+    if operation is Operation.ADD_VOTER:
+        fitting = [r.key for r in running if protocol.begin_adding(me, Voter(r.key, r.endpoint), ADMIN)[2] in errors]
+    else:
+        keys = ordered({voter.key for voter in me.voters} | {replica.key for replica in running})
+        fitting = [key for key in keys if protocol.begin_removing(me, key, ADMIN)[2] in errors]
+    if not fitting:
+        raise InputError(f"{step.action} by {step.actor} that is refused is driven with PlainAnswers only")
+    return fitting[0]
+
+
 ACTIONS: dict[str, Command] = {
     "SendUpdateVoter": _update_period,
     "Join": _update_period,
     "Upgrade": _upgrade(1),
     "Downgrade": _upgrade(0),
     "FetchFromBootstrapServer": _fetch_from_bootstrap_server,
+    "Crash": _plainly("stop"),
+    "Cut": _nothing,
+    "Heal": _nothing,
+    "CheckQuorum": _plainly("check-quorum"),
+    "RepeatBeginQuorumEpoch": _repeat_begin_quorum_epoch,
+    "ExpireOperation": _plainly("expire-operation"),
+    "MoveEndpoint": _plainly("move-endpoint"),
+    "ChangeSoftware": _plainly("change-software"),
+    "DescribeQuorum": _plainly("describe"),
+    "AddVoter": _add_voter,
+    "RemoveVoter": _remove_voter,
 }
 """By action."""

@@ -93,6 +93,8 @@ class KafkaCluster:
 
     Attributes
     ----------
+    protocol
+        The model.
     replicas
         By host.
     under_way
@@ -101,7 +103,7 @@ class KafkaCluster:
 
     def __init__(self, driver: Driver, protocol: Quorum) -> None:
         self._driver = driver
-        self._protocol = protocol
+        self.protocol = protocol
         self._hosts = {number_of(host): host for host in protocol.hosts} | {0: ADMIN}
         self._book = LogBook(self._hosts)
         self._reader = MessageReader(self._hosts, self._book, lambda node: self.replicas[self._hosts[node]].epoch)
@@ -113,7 +115,7 @@ class KafkaCluster:
 
     def start(self) -> None:
         """Format the disks and start every process."""
-        p = self._protocol
+        p = self.protocol
         self._take(
             self._driver.ask(
                 "cluster", nodes=numbers(p.hosts), voters=numbers(p.initial_voters), brokers=numbers(p.brokers),
@@ -207,7 +209,7 @@ class KafkaCluster:
     def _sent(self, found: Json) -> int | None:
         """Note a message; return its number where the model leaves it out."""
         number: int = found["id"]
-        p = self._protocol
+        p = self.protocol
         if found["answer"]:
             self._answers.add(number)
         if is_silent(found, plain_answers=p.plain_answers):

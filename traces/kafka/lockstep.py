@@ -73,7 +73,14 @@ class Lockstep:
         The model, with its constants.
     go_on
         Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
+
+    Attributes
+    ----------
+    also
+        The action and the actor of the step that Kafka took at once after the last one, where it did.
     """
+
+    also: tuple[str, object] | None = None
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
         self.protocol = protocol
@@ -109,6 +116,7 @@ class Lockstep:
         findings: list[Finding] = []
         known: set[str] = set()  # violated before
         cluster.start()
+        state = self._begun(state)
         differing = tuple(differences(state, cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
@@ -123,6 +131,7 @@ class Lockstep:
             step = alike[which]
             taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
+            self.also = None
             try:
                 states, differing, problem = self._take(state, step, alike)
             except NotUnderWay as missing:
@@ -142,6 +151,17 @@ class Lockstep:
                 break
             state = states[-1]
         return walked, findings
+
+    def _begun(self, state: State) -> State:
+        """Return the state once every process has started: an only voter has elected itself by then."""
+        self.also = None
+        offers = Offers(self._timeouts, state)
+        for offer in offers.all if any(differences(state, self.cluster)) else ():
+            for transition in offers.outcomes(offer):
+                if not any(differences(transition.target, self.cluster)):
+                    self.also = transition.action, transition.actor
+                    return transition.target
+        return state
 
     def _take(
         self, state: State, step: Transition, alike: list[Transition]
@@ -168,6 +188,7 @@ class Lockstep:
                 target = self._without(final, lost)
                 if not any(differences(target, self.cluster)):
                     self.taken[f"{step.action}, {action} at once"] += 1
+                    self.also = action, step.actor
                     return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
         return (adopted(target, self.cluster),), tuple(differences(target, self.cluster)), problem

@@ -14,6 +14,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    DescribeQuorumResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
@@ -66,9 +67,14 @@ def directory_of(text: str) -> int:
 
 
 def canonical(message: Record) -> Record:
-    """Return a message without what Kafka leaves to chance: the order of candidates that have fetched equally far."""
+    """Return a message without what Kafka leaves to chance, or does not say.
+
+    These are the order of candidates that have fetched equally far, and the voter set that is committed.
+    """
     if isinstance(message, EndQuorumEpochRequest):
         return message.but(preferred=tuple(ordered(message.preferred)))
+    if isinstance(message, DescribeQuorumResponse):
+        return message.but(committed=frozenset())
     return message
 
 
@@ -244,6 +250,26 @@ class MessageReader:
 
     def _remove_raft_voter_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
         return AdminResponse(Operation.REMOVE_VOTER, error(found["data"]), source, dest)
+
+    def _update_features_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        return AdminResponse(Operation.UPDATE_FEATURES, error(found["data"]), source, dest)
+
+    def _describe_quorum_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record | None:
+        part = partition(found["data"])
+        if part is None:
+            return None
+        problem = error(part)
+        ports = {node["nodeId"]: node["listeners"][0]["port"] for node in found["data"]["nodes"] if node["listeners"]}
+        keys = {
+            kind: [(one["replicaId"], self._key(one["replicaId"], one["replicaDirectoryId"])) for one in part[kind]]
+            for kind in ("currentVoters", "observers")
+        }
+        voters = frozenset(Voter(key, ports.get(node, FIRST_PORT) - FIRST_PORT) for node, key in keys["currentVoters"])
+        observers = frozenset(key for _, key in keys["observers"] if key.id != source)
+        high = self._count(found, part["highWatermark"])
+        return DescribeQuorumResponse(
+            problem, self._epochs(found["from"]), high, voters, frozenset(), observers, source, dest
+        )
 
     def _update_raft_voter_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record:
         data = found["data"]

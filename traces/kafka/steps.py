@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftcheck.kraft_model.quorum.records import Nil, Voters
 from kraftcheck.kraft_model.quorum.state import Change
 from kraftcheck.spec import State
 from kraftcheck.spec.language.semantics import Transition
@@ -39,21 +38,6 @@ def _snapshot(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("snapshot", node=number_of(step.actor), offset=offset, epoch=epoch)
 
 
-def _add_voter(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    change = step.target.replicas[step.actor].change
-    assert isinstance(change, Change)
-    assert not isinstance(change.voter, Nil)
-    cluster.do("add-voter", node=number_of(step.actor), voter=number_of(change.voter.key.id))
-
-
-def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    record = step.target.replicas[step.actor].log[-1].records[-1]
-    assert isinstance(record, Voters)
-    (gone,) = before.replicas[step.actor].voters - record.voters
-    voter, directory = number_of(gone.key.id), gone.key.directory
-    cluster.do("remove-voter", node=number_of(step.actor), voter=voter, directory=directory)
-
-
 def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
     assert step.message is not None
     number = cluster.find(canonical(step.message))
@@ -78,8 +62,6 @@ COMMANDS: dict[str, Command] = {
     "RestartLosingUnflushed": _plainly("power-loss"),
     "LoseDisk": _plainly("lose-disk"),
     "TakeSnapshot": _snapshot,
-    "AddVoter": _add_voter,
-    "RemoveVoter": _remove_voter,
     "LoseMessage": _lose,
     **ACTIONS,
 }

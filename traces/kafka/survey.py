@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -9,10 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.offers import Sort
+from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
+from kraftcheck.traces.kafka.state_graph import StateGraph
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
 
 CONTINUATIONS = 25
@@ -103,9 +107,54 @@ class Survey:
         Raises
         ------
         InputError
-            One is not enabled.
+            One is not enabled; what the steps before it showed is kept.
         """
-        self._walk(GivenWalk(steps), len(steps))
+        given = GivenWalk(steps)
+        problems: list[InputError] = []
+
+        def choose(offers: Offers) -> Chosen | None:
+            try:
+                return given(offers)
+            except InputError as problem:
+                problems.append(problem)
+                return None
+
+        self._walk(choose, len(steps))
+        for problem in problems:
+            raise problem
+
+    def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
+        """Make a walk of what somebody chooses who knows where it is.
+
+        Parameters
+        ----------
+        choose
+            Returns what picks the steps, given both sides.
+
+        Raises
+        ------
+        InputError
+            A step cannot be taken.
+        """
+        self._walk(choose(self._lockstep), sys.maxsize)
+
+    def cover(self, graph: StateGraph) -> Cover:
+        """Make walks which together take every labelled step of a state graph.
+
+        Parameters
+        ----------
+        graph
+            The graph of the same model with narrower bounds.
+
+        Returns
+        -------
+        Cover
+            What was taken, and what was not.
+        """
+        made = Cover(graph)
+        while made.goes_on():
+            self.follow(made.walk)
+        return made
 
     def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
         """Make a walk; return its beginning up to what was not found before, or nothing."""

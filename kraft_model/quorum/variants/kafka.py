@@ -241,6 +241,8 @@ MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
 """Differences of the test kit, which Kafka itself does not have."""
 
 DIFFERENCES: tuple[type[Quorum], ...] = (
+    *kafka_requests.DIFFERENCES,
+    *kafka_failures.DIFFERENCES,
     RestartsByItsVote,
     PreVotesBeginAnew,
     CaughtUpWithinTheHour,
@@ -251,8 +253,6 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     VotersAreWrittenAgain,
     InvalidVoterKey,
     ResignsWhileAsked,
-    *kafka_failures.DIFFERENCES,
-    *kafka_requests.DIFFERENCES,
 )
 """All known differences; the first goes before the later ones where two change the same."""
 
@@ -289,7 +289,7 @@ def as_kafka(protocol: type[Quorum], *, disk: bool = False, without: Collection[
     known = known_differences(disk=disk)
     for name in without:
         if name not in known:
-            raise InputError(unknown("known difference", name, known))
+            raise InputError(unknown("difference", name, known))
     parts = [part for name, part in known.items() if name not in without and not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})

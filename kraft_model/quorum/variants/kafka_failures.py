@@ -8,12 +8,11 @@ from kraftcheck.kraft_model.quorum.log import majority_is_lost
 from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
     VoteResponse,
 )
 from kraftcheck.kraft_model.quorum.records import Error, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Replica, Shared
-from kraftcheck.kraft_model.quorum.transitions import stopped, voter_of_id
+from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.spec import ModelValue, Steps
 
 TRANSITIONS = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
@@ -36,25 +35,6 @@ class VotersAreAskedAgain(Quorum):
                 yield step.send(*(request for request in again if request.dest == response.source))  # type: ignore[attr-defined]
             else:
                 yield step
-
-
-class LeaderWithoutEndpointsKills(Quorum):
-    """A replica dies of EndQuorumEpoch from a leader that it has not heard of and that is not in its voter set.
-
-    The request does not tell the leader's endpoints, and `KafkaRaftClient.transitionToFollower` throws "Unknown leader
-    endpoints". So does a new controller, or one with a new disk, when a leader resigns. All versions.
-    """
-
-    def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
-        plain = self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source)
-        if plain or self.is_stale(me, request.epoch) or voter_of_id(me, request.source):
-            yield from super().handle_end_quorum_epoch_request(me, request, shared)
-        elif request.epoch > me.epoch or isinstance(me.leader, Nil):
-            yield self.taken(me, stopped(me), starts=True)
-        elif me.mode is Mode.UNATTACHED:
-            yield self.taken(me, me, *self.acknowledgement(EndQuorumEpochResponse, me, request, Error.NONE))
-        else:
-            yield from super().handle_end_quorum_epoch_request(me, request, shared)
 
 
 class InconsistentLeaderKills(Quorum):
@@ -97,5 +77,5 @@ class InconsistentLeaderKills(Quorum):
             yield self.taken(me, stopped(me), starts=True)
 
 
-DIFFERENCES: tuple[type[Quorum], ...] = (VotersAreAskedAgain, LeaderWithoutEndpointsKills, InconsistentLeaderKills)
+DIFFERENCES: tuple[type[Quorum], ...] = (VotersAreAskedAgain, InconsistentLeaderKills)
 """All of these; the first goes before the later ones where two change the same."""

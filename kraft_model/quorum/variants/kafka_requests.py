@@ -19,7 +19,17 @@ from kraftcheck.kraft_model.quorum.messages import (
     UpdateVoterRequest,
     UpdateVoterResponse,
 )
-from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Error, Key, Mode, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
+    Error,
+    Key,
+    KRaftVersion,
+    Mode,
+    Nil,
+    Operation,
+    Voter,
+    Voters,
+)
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.kraft_model.quorum.variants.readings import UpdateVoterAnsweredAtOnce
@@ -188,6 +198,17 @@ class JoinersAnsweredWhenAppended(Quorum):
         return [] if client == me.id else super().answer(me, operation, error, client)
 
 
+class VersionIsWrittenAgain(Quorum):
+    """A new leader whose endpoints have changed writes a KRaftVersionRecord again, beside the VotersRecord.
+
+    `LeaderState.appendStartOfEpochControlRecords`. All versions.
+    """
+
+    def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
+        found = super().first_records(me)
+        return found if len(found) != 1 else (KRaftVersion(me.version), *found)
+
+
 class OnlyVoterIsNotFound(Quorum):
     """RemoveVoter of the only voter is refused with VOTER_NOT_FOUND, not INVALID_REQUEST.
 
@@ -231,6 +252,7 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     UpdateVoterWithoutError,
     UpgradesAtOnce,
     JoinersAnsweredWhenAppended,
+    VersionIsWrittenAgain,
     OnlyVoterIsNotFound,
     VoteIsNotedOnce,
     AsksForTheSnapshotAgain,

@@ -29,15 +29,20 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.errors.InvalidUpdateVersionException;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.memory.MemoryPool;
 import org.apache.kafka.common.message.AddRaftVoterRequestData;
 import org.apache.kafka.common.message.ApiVersionsResponseData;
 import org.apache.kafka.common.message.FetchResponseData;
+import org.apache.kafka.common.message.UpdateFeaturesResponseData;
 import org.apache.kafka.common.message.VotersRecord;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.requests.DescribeQuorumRequest;
+import org.apache.kafka.raft.errors.NotLeaderException;
 import org.apache.kafka.raft.internals.EpochElection;
 import org.apache.kafka.raft.internals.KRaftControlRecordStateMachine;
 import org.apache.kafka.raft.internals.StringSerde;
@@ -524,6 +529,28 @@ public final class LockstepDriver {
         to.settle();
     }
 
+    /** A request of an administrator. */
+    private static Message byAdmin(int to) {
+        Message message = new Message();
+        message.from = 0;
+        message.to = to;
+        return message;
+    }
+
+    /** The controller on top of the client would answer; it passes on what the client throws. */
+    private void upgrade(Replica leader, KRaftVersion wanted) throws Exception {
+        Errors error = Errors.NONE;
+        try {
+            leader.client.upgradeKRaftVersion(leader.client.quorum().epoch(), wanted, false);
+        } catch (NotLeaderException refused) {
+            error = Errors.NOT_LEADER_OR_FOLLOWER;
+        } catch (InvalidUpdateVersionException refused) {
+            error = Errors.INVALID_UPDATE_VERSION;
+        }
+        answer(byAdmin(leader.id), new UpdateFeaturesResponseData().setErrorCode(error.code()));
+        leader.settle();
+    }
+
     private void stale(ArrayNode found) throws Exception {
         for (Message message : underWay.values()) {
             if (message.answer && message.request != null) {
@@ -563,11 +590,35 @@ public final class LockstepDriver {
                 replica.due = replica.client.quorum().followerStateOrThrow();
                 replica.settle();
             }
-            case "upgrade" -> {
-                KRaftVersion wanted = KRaftVersion.fromFeatureLevel((short) command.path("version").asInt());
-                replica.client.upgradeKRaftVersion(replica.client.quorum().epoch(), wanted, false);
+            case "upgrade" -> upgrade(replica, KRaftVersion.fromFeatureLevel((short) command.path("version").asInt()));
+            case "stop" -> replica.dead = true;
+            case "check-quorum" -> {
+                LockstepInside.expire(replica.client.quorum().leaderStateOrThrow(), "checkQuorumTimer");
                 replica.settle();
             }
+            case "repeat-begin" -> {
+                int voter = command.path("voter").asInt();
+                long now = replica.time.milliseconds();
+                LockstepInside.timeOut(replica.client, voter, PATIENCE_MS, now);
+                var before = LockstepInside.forget(replica.client.quorum().leaderStateOrThrow(), voter, now);
+                replica.settle();
+                LockstepInside.remember(before);
+            }
+            case "expire-operation" -> {
+                LockstepInside.expireOperation(replica.client, PATIENCE_MS, replica.time.milliseconds());
+                replica.settle();
+            }
+            case "move-endpoint" -> {
+                replica.endpoint += 1;
+                replica.disk.reopen(true);
+                replica.start();
+            }
+            case "change-software" -> {
+                replica.software = 1 - replica.software;
+                replica.disk.reopen(true);
+                replica.start();
+            }
+            case "describe" -> ask(replica, DescribeQuorumRequest.singletonRequest(LockstepDisk.PARTITION), byAdmin(id));
             case "resign" -> {
                 replica.client.resign(replica.client.quorum().epoch());
                 replica.settle();
@@ -596,20 +647,14 @@ public final class LockstepDriver {
             }
             case "add-voter" -> {
                 Replica added = replicas.get(command.path("voter").asInt());
-                Message message = new Message();
-                message.from = 0;
-                message.to = id;
                 ask(replica, new AddRaftVoterRequestData().setClusterId(clusterId).setTimeoutMs(PATIENCE_MS)
                     .setVoterId(added.id).setVoterDirectoryId(added.directoryId())
-                    .setListeners(added.endpoints().toAddVoterRequest()), message);
+                    .setListeners(added.endpoints().toAddVoterRequest()), byAdmin(id));
             }
             case "remove-voter" -> {
-                Message message = new Message();
-                message.from = 0;
-                message.to = id;
                 ask(replica, RaftUtil.removeVoterRequest(clusterId, ReplicaKey.of(
                     command.path("voter").asInt(), new Uuid(command.path("voter").asInt(), command.path("directory").asInt()))),
-                    message);
+                    byAdmin(id));
             }
             default -> throw new IllegalArgumentException("unknown command: " + command);
         }

@@ -123,13 +123,44 @@ final class LockstepInside {
         return found;
     }
 
-    /** Lets a request time out. */
-    static void timeOut(KafkaRaftClient<?> client, long correlation, long patience, long now) throws Exception {
-        for (Object connection : connections(client)) {
-            OptionalLong id = field(connection, "inFlightCorrelationId");
-            if (id.isPresent() && id.getAsLong() == correlation) {
-                set(connection, "lastSendTimeMs", now - patience);
-            }
+    /** Lets what a client has asked a node time out. */
+    static void timeOut(KafkaRaftClient<?> client, int node, long patience, long now) throws Exception {
+        Map<String, Object> found = field(field(client, "requestManager"), "connections");
+        Object connection = found.get(Integer.toString(node));
+        if (connection != null && waits(connection)) {
+            set(connection, "lastSendTimeMs", now - patience);
+        }
+    }
+
+    /** Makes a leader find that one voter, and no other, has not fetched for so long that it repeats BeginQuorumEpoch. */
+    static Map<LeaderState.ReplicaState, Long> forget(LeaderState<?> leader, int voter, long now) throws Exception {
+        int patience = field(leader, "beginQuorumEpochTimeoutMs");
+        Map<Integer, LeaderState.ReplicaState> states = field(leader, "voterStates");
+        Map<LeaderState.ReplicaState, Long> before = new HashMap<>();
+        for (Map.Entry<Integer, LeaderState.ReplicaState> entry : states.entrySet()) {
+            before.put(entry.getValue(), field(entry.getValue(), "lastFetchTimestamp"));
+            set(entry.getValue(), "lastFetchTimestamp", entry.getKey() == voter ? now - patience : now);
+        }
+        expire(leader, "beginQuorumEpochTimer");
+        return before;
+    }
+
+    static void remember(Map<LeaderState.ReplicaState, Long> before) throws Exception {
+        for (Map.Entry<LeaderState.ReplicaState, Long> entry : before.entrySet()) {
+            set(entry.getKey(), "lastFetchTimestamp", entry.getValue());
+        }
+    }
+
+    /** Makes the voter change that a leader handles time out, and its question to the new voter too. */
+    static void expireOperation(KafkaRaftClient<?> client, long patience, long now) throws Exception {
+        LeaderState<?> leader = client.quorum().leaderStateOrThrow();
+        Optional<AddVoterHandlerState> adding = adding(leader);
+        if (adding.isPresent()) {
+            expire(adding.get(), "timeout");
+            timeOut(client, adding.get().voterKey().id(), patience, now);
+        }
+        if (removing(leader).isPresent()) {
+            expire(removing(leader).get(), "timeout");
         }
     }
 }

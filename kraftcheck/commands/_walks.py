@@ -1,0 +1,186 @@
+"""The walks that `lockstep` is asked for: random ones, those of files, or a cover."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftcheck.catalogue import Model, everything, find_config, find_model
+from kraftcheck.jobs import lenient_job, scenario_job
+from kraftcheck.reporting.lines import print_warnings
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
+from kraftcheck.spec.display import text_of
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.kafka.process import DriverDied
+from kraftcheck.traces.kafka.walks import WalkFile, read_walk
+
+if TYPE_CHECKING:
+    from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
+    from kraftcheck.traces.kafka.scripts import Script
+
+DEFAULT = "lockstep"
+"""The configuration that is taken where none is named: everything is enabled in it."""
+
+ROOM = 1000
+"""How much wider the bounds of the model that is driven are than those of the state graph that is covered."""
+
+
+class Task(NamedTuple):
+    """Walks to make through one model.
+
+    Attributes
+    ----------
+    name
+        What the walks are called: the file and the line where they stand in one.
+    file
+        What is walked through. It has the steps where they are known beforehand.
+    config
+        The constants.
+    choose
+        Returns what picks the steps, given both sides; None where `file` has them, or they are drawn.
+    path
+        The walk file of which the errors do not say which it is; None where there is none.
+    covered
+        The constants of the model whose state graph is covered, None where there is none; `config` has wider bounds.
+    """
+
+    name: str
+    file: WalkFile
+    config: ModelConfig
+    choose: Callable[[Lockstep], Choose] | None = None
+    covered: ModelConfig | None = None
+    path: Path | None = None
+
+
+def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
+    """Yield what is to be done.
+
+    Parameters
+    ----------
+    arguments
+        What was read from the command line.
+
+    Raises
+    ------
+    InputError
+        A file is not what it should be.
+    """
+    from kraftcheck.traces.kafka.scripts import kind_of
+
+    if arguments.cover and arguments.walk:
+        raise InputError("--cover: expected no --walk beside it")
+    if not arguments.walk:
+        yield _drawn(arguments)
+    for path in arguments.walk or ():
+        yield from {"walk": _given, "scenario": _told, "trace": _retold}[kind_of(path)](path, arguments)
+
+
+def _drawn(arguments: argparse.Namespace) -> Task:
+    model = quorum(arguments.model, arguments.variant)
+    config = find_config(model, arguments.config or ("smoke" if arguments.cover else DEFAULT))[1]
+    config = override(config, [parse_setting(text, config) for text in arguments.set])
+    wider = _with_room(model, config) if arguments.cover else config
+    about = _about(arguments.model, arguments.variant, bind(model.protocol, wider).protocol, arguments)
+    return Task("random walks", about, wider, covered=config if arguments.cover else None)
+
+
+def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
+    """Return a configuration with wider bounds: Kafka takes an urgent step also where nothing is left of its bound."""
+    protocol = bind(model.protocol, config).protocol
+    limits = {constant.name: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
+    bounds = [constant.name for constant in protocol.constants.values() if constant.is_bound and limits[constant.name]]
+    return override(config, [parse_setting(f"{name}={limits[name] + ROOM}", config) for name in bounds])
+
+
+def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
+    usual = {name: declared.default for name, declared in protocol.constants.items()}
+    values = protocol.constant_values().items()
+    settings = tuple(f"{name} = {text_of(value)}" for name, value in values if value != usual[name])
+    return WalkFile(model, variant or "", settings, arguments.go_on, (), tuple(arguments.without))
+
+
+def quorum(name: str, variant: str | None) -> Model:
+    """Return a model that can be driven.
+
+    Raises
+    ------
+    InputError
+        It is another one.
+    """
+    from kraftcheck.kraft_model.quorum import Quorum
+
+    model = find_model(name, variant)
+    if not issubclass(model.protocol, Quorum):
+        raise InputError(f"{name}: lockstep drives the model quorum and its variants only")
+    return model
+
+
+@contextmanager
+def naming(path: Path | str | None) -> Iterator[None]:
+    """Say which file bad input is in."""
+    try:
+        yield
+    except InputError as error:
+        if path is None or isinstance(error, DriverDied) or str(error).startswith(str(path)):
+            raise
+        raise InputError(f"{path}: {error}") from None
+
+
+def _given(path: Path, _: argparse.Namespace) -> Iterator[Task]:
+    file = read_walk(path)
+    with naming(path):
+        model = quorum(file.model, file.variant or None)
+        config = everything(model.protocol)
+        config = override(config, [parse_setting(text, config) for text in file.settings])
+        bind(model.protocol, config)  # a mistake is told before Java is started
+    yield Task(str(path), file, config, path=path)
+
+
+def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+    """Yield the stories of a scenario, which the model alone can do."""
+    from kraftcheck.spec.language.semantics import Semantics
+    from kraftcheck.traces.kafka.scripts import rehearse, tell
+    from kraftcheck.traces.scenarios.text import read_stories
+
+    for story in read_stories(path):
+        name = f"{path}:{story.start.line}:1"
+        with naming(name):
+            model, config = scenario_job(story.words)
+            quorum(story.words.model, story.words.variant or None)
+            bound = bind(model.protocol, config)
+            about = _about(story.words.model, story.words.variant, bound.protocol, arguments)
+        init = story.words.at or bound.init
+        rehearse(story, Semantics(bound.protocol), init)
+        yield Task(name, about, config, _scripted(partial(tell, story, init=init)))
+
+
+def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+    """Yield the traces of a file, which the model or its variant can do."""
+    from kraftcheck.traces.kafka.scripts import read_traces, retell
+    from kraftcheck.traces.replay.replayer import Replayer
+
+    model = quorum(arguments.model, arguments.variant)
+    arguments.config = arguments.config or model.own_configuration
+    job, warnings = lenient_job(model, arguments)
+    print_warnings(warnings)
+    config = find_config(model, arguments.config)[1]
+    config = override(config, [parse_setting(text, config) for text in arguments.set])
+    replayer = Replayer(job.protocol, init=job.options.init, symmetry=job.options.symmetry)
+    for number, trace in enumerate(read_traces(path, replayer, job.options.init), start=1):
+        about = _about(arguments.model, arguments.variant, job.protocol, arguments)
+        yield Task(f"{path}, trace {number}", about, config, _scripted(partial(retell, trace)))
+
+
+def _scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
+    def choose(lockstep: Lockstep) -> Choose:
+        from kraftcheck.traces.kafka.scripts import ScriptedWalk
+
+        return ScriptedWalk(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
+
+    return choose

@@ -1,0 +1,236 @@
+"""Scenarios and traces as walks, and the cover of a state graph, without Kafka: the model plays its part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.jobs import scenario_job
+from kraftcheck.spec import State
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.traces.kafka.cover import Cover, Reason
+from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
+from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
+from kraftcheck.traces.kafka.scripts import Script, ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
+from kraftcheck.traces.kafka.state_graph import state_graph
+from kraftcheck.traces.kafka.steps import TIMEOUTS, is_driven
+from kraftcheck.traces.replay.replayer import Replayer
+from kraftcheck.traces.scenarios.text import ScenarioError, read_stories
+from tests.support.command_line import Run
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+After = Callable[[Taken, State], State]
+"""What Kafka makes of a step: the state afterwards, given the model's."""
+
+
+class Beside:
+    """Stands for both sides: Kafka does what the model does, but for what `after` changes."""
+
+    def __init__(self, bound: BoundConfig, after: After | None = None) -> None:
+        self.protocol = bound.protocol
+        self.semantics = Semantics(bound.protocol)
+        self.also: tuple[str, object] | None = None
+        self.after: After = after or (lambda _, state: state)
+
+    def walk(self, choose: Callable[[Lockstep], Choose]) -> list[Taken]:
+        menu = Menu(self.semantics, is_driven)
+        picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[Taken]()
+        while True:
+            chosen = picks(Offers(menu, state))
+            if chosen is None:
+                return walked
+            outcomes, which = chosen
+            step = outcomes[which]
+            walked.append(Taken(step.action, step.actor, step.message, which + 1))
+            self.also = None
+            state = self.after(walked[-1], step.target)
+
+
+def smoke() -> BoundConfig:
+    model = find_model("quorum")
+    return bind(model.protocol, find_config(model, "smoke")[1])
+
+
+def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *more: str) -> ScriptedWalk:
+    return ScriptedWalk(lambda begun: script(what, lockstep.semantics, *more, begun), lockstep)
+
+
+def told(path: Path, after: After | None = None) -> tuple[list[Taken], Beside]:
+    (story,) = read_stories(path)
+    model, config = scenario_job(story.words)
+    bound = bind(model.protocol, config)
+    init = story.words.at or bound.init
+    rehearse(story, Semantics(bound.protocol), init)
+    beside = Beside(bound, after)
+    walked = beside.walk(lambda lockstep: scripted(tell, story, lockstep, init))
+    return walked, beside
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "story.txt"
+    path.write_text(text)
+    return path
+
+
+START = "start quorum bounds=9 Hosts={n1, n2} InitialVoters={n1, n2}\n"
+
+
+def test_a_scenario_is_a_walk() -> None:
+    walked, _ = told(SCENARIOS / "quorum-election.txt")
+    assert [(step.action, str(step.actor)) for step in walked[:3]] == [
+        ("ElectionTimeout", "n1"), ("HandleVoteRequest", "n2"), ("HandleVoteRequest", "n3"),
+    ]  # fmt: skip
+    assert len(walked) == 30
+
+
+def test_a_named_start_is_walked_to() -> None:
+    walked, _ = told(SCENARIOS / "quorum-restart.txt")
+    assert walked[0].action == "ElectionTimeout"
+    assert len(walked) > 20
+
+
+def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -> None:
+    path = written(tmp_path, START + "ElectionTimeout by n1\nElectionTimeout by n2\nPreVoteTimeout by n1\n----\n")
+    whole, beside = told(path)
+    assert [step.action for step in whole] == ["ElectionTimeout", "ElectionTimeout", "PreVoteTimeout"]
+    beside = Beside(smoke())
+
+    def at_once(taken: Taken, state: State) -> State:
+        if taken.action == "ElectionTimeout" and str(taken.actor) == "n1":
+            beside.also = "PreVoteTimeout", taken.actor
+            return next(t.target for t in beside.semantics.transitions(state) if t.action == "PreVoteTimeout")
+        return state
+
+    beside.after = at_once
+    (story,) = read_stories(path)
+    walked = beside.walk(lambda lockstep: scripted(tell, story, lockstep, "Init"))
+    assert [(step.action, str(step.actor)) for step in walked] == [("ElectionTimeout", "n1"), ("ElectionTimeout", "n2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ElectionTimeout by n1\n----\n", "story.txt:1:1: expected `start` first, found 'ElectionTimeout by n1'"),
+        ("# Nothing.\n", "story.txt:1:1: expected `start MODEL`, found no command"),
+        (START, "line 1: expected ---- after the commands"),
+        (START + "Resign by n1\n----\n", "story.txt:2:1: Resign by n1: no such step; me.mode is not Mode.LEADER"),
+        (START + "leave\n----\n", "story.txt:2:1: leave: unknown command leave"),
+        (START + "Leave by\n----\n", "story.txt:2:1: Leave by: unknown action Leave"),
+        (START + 'show "n1\n----\n', 'story.txt:2:1: show "n1: no closing quotation'),
+        ("start quorum -> n1.epoch=3\n----\n", "story.txt:1:1: start quorum -> n1.epoch=3: no initial state is such"),
+    ],
+)
+def test_a_scenario_that_cannot_be_walked(text: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        told(written(tmp_path, text))
+    assert problem in str(caught.value)
+
+
+def test_a_step_that_kafka_cannot_be_made_to_take(tmp_path: Path) -> None:
+    path = written(tmp_path, START + "ElectionTimeout by n1\nDuplicateMessage by n2\n----\n")
+    with pytest.raises(InputError, match=r"story.txt:3:1: DuplicateMessage is not driven: Kafka's channels are TCP"):
+        told(path)
+
+
+def test_what_the_model_alone_can_do(tmp_path: Path) -> None:
+    def loses(_: Taken, state: State) -> State:
+        return state.but(inboxes=state.inboxes.without(next(iter(state.inboxes))))
+
+    path = written(tmp_path, START + "ElectionTimeout by n1\nHandleVoteRequest by n2\n----\n")
+    with pytest.raises(ScenarioError, match=r"story.txt:3:1: HandleVoteRequest by n2, which the model alone can do; b"):
+        told(path, loses)
+
+
+def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
+    path, fault = tmp_path / "fault.out", "pre-vote-raises-epoch"
+    config = f"fault.{fault}"
+    done = run("check", "quorum", "--variant", fault, "--config", config, "--engine", "reference", "--trace", path)
+    assert done.code == 12
+    model = find_model("quorum", fault)
+    bound = bind(model.protocol, find_config(model, config)[1])
+    (trace,) = read_traces(path, Replayer(bound.protocol), "Init")
+    walked = Beside(bound).walk(lambda lockstep: scripted(retell, trace, lockstep))
+    assert [step.action for step in walked] == ["ElectionTimeout"]
+    with pytest.raises(InputError, match=r"fault.out: diverges from the model at state 2: state 2 does not follow"):
+        read_traces(path, Replayer(smoke().protocol), "Init")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("# A walk.\nmodel quorum\n", "walk"),
+        ("ElectionTimeout by n1\n", "walk"),
+        ("# A story.\n\nstart quorum\n----\n", "scenario"),
+        ("TLC2 Version 2.19 of 08 August 2024\n", "trace"),
+        ("---- MODULE Trace ----\n", "trace"),
+        ('{"action": []}', "trace"),
+    ],
+)
+def test_a_file_is_known_by_how_it_begins(text: str, kind: str, tmp_path: Path) -> None:
+    assert kind_of(written(tmp_path, text)) == kind
+
+
+# The cover
+
+
+def covered(beside: Beside, depth: int | None = None) -> Cover:
+    cover = Cover(state_graph(Semantics(smoke().protocol), "Init", depth))
+    while cover.goes_on():
+        beside.walk(cover.walk)
+    return cover
+
+
+def reasons(cover: Cover) -> Counter[Reason]:
+    return Counter(reason for _, reason, _ in cover.untaken())
+
+
+def test_every_step_is_taken_where_kafka_follows() -> None:
+    cover = covered(Beside(smoke()))
+    assert (len(cover.graph.states), cover.graph.size, cover.taken) == (501, 1_076, 1_076)
+    assert reasons(cover) == {}
+    assert 30 < cover.walks < 400
+
+
+def test_a_part_is_covered_to_a_depth() -> None:
+    cover = covered(Beside(smoke()), 5)
+    assert not cover.graph.is_whole
+    assert cover.taken == cover.graph.size < 200
+
+
+def test_an_urgent_step_is_told_from_what_is_missing() -> None:
+    beside = Beside(smoke())
+
+    def at_once(taken: Taken, state: State) -> State:
+        if taken.action != "HandleBeginQuorumEpochRequest":
+            return state
+        found = [t for t in beside.semantics.transitions(state) if t.action in TIMEOUTS and t.actor == taken.actor]
+        beside.also = (found[0].action, found[0].actor) if found else None
+        return found[0].target if found else state
+
+    beside.after = at_once
+    found = reasons(covered(beside))
+    assert set(found) == {Reason.POSTPONED}
+    assert found[Reason.POSTPONED] > 50
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("VoteResponse", Reason.STALE), ("VoteRequest", Reason.MISSING)])
+def test_a_message_that_kafka_drops(kind: str, reason: Reason) -> None:
+    def drops(_: Taken, state: State) -> State:
+        """Lose what the second replica is sent of a kind."""
+        second = sorted(state.replicas, key=str)[1]
+        inbox = state.inboxes.get(second, ())
+        for message in [found for found in inbox if type(found).__name__ == kind]:
+            inbox = inbox.without(message)
+        rest = state.inboxes.without(second)
+        return state.but(inboxes=rest.put(second, inbox) if inbox else rest)
+
+    found = reasons(covered(Beside(smoke(), drops)))
+    assert found[reason] > 0
+    assert set(found) == {reason}

@@ -1,0 +1,404 @@
+"""A cover: walks which together take every labelled step of a bounded model's state graph.
+
+Each walk takes steps that no walk has taken, goes by a shortest way to the next one where there is none, and ends
+where none is left. Kafka does not always follow: it takes an urgent step at once where the model may wait, and it drops
+answers that it no longer waits for. So a walk keeps the model's state, which has all messages, beside the one that
+Kafka agrees with. What Kafka refuses several times is counted under a rule.
+
+References
+----------
+R. Korf, "Real-Time Heuristic Search" (1990), for the way to the next step: distances are lower bounds, which are
+mended where a walk finds them too low.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator
+from enum import StrEnum
+
+from kraftcheck.kraft_model.quorum.messages import FetchRequest
+from kraftcheck.spec import State
+from kraftcheck.spec.language.starts import follow, way_to
+from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
+from kraftcheck.traces.kafka.offers import Chosen, Offers
+from kraftcheck.traces.kafka.state_graph import Edge, StateGraph
+
+TRIES = 4
+"""How often Kafka must refuse a step before it is given up."""
+
+MOST_FRUITLESS = 10 * TRIES
+"""Walks one after the other that find nothing new, after which no more are begun."""
+
+NETWORK = ("LoseMessage", "DuplicateMessage")
+"""Steps of the network, which are about messages too."""
+
+Place = tuple[int, int]
+"""A labelled step: the number of its state, and its place among the steps there."""
+
+
+class Reason(StrEnum):
+    """Why a labelled step is not taken."""
+
+    POSTPONED = "an urgent step postponed"
+    """Kafka takes a timeout at once where the model may do something else first."""
+    STALE = "a stale answer taken"
+    """Kafka drops the message, an answer that it no longer waits for; in the model it has an effect."""
+    UNSENT = "a request that Kafka, taking an urgent step, does not send"
+    """In the model a follower has fetched before it takes that step."""
+    OUTCOME = "another outcome"
+    """Kafka takes the action with another of its outcomes."""
+    NOT_DRIVEN = "not driven"
+    """Kafka cannot be made to take the action: see `steps.NOT_DRIVEN`."""
+    DIFFERS = "behind a difference"
+    """A walk ended with a finding before it."""
+    LEFT = "the walk left the graph"
+    """Kafka's state is none of the graph, and the walk has gone on from it: a rule of known differences."""
+    MISSING = "missing"
+    """Nothing explains it."""
+
+
+class Cover:
+    """The labelled steps of a state graph, taken and to be taken.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+
+    Attributes
+    ----------
+    walks
+        How many walks were begun.
+    taken
+        How many labelled steps were taken.
+    far
+        More steps than any way has.
+    """
+
+    def __init__(self, graph: StateGraph) -> None:
+        self.graph = graph
+        self.walks = self.taken = 0
+        self._taken = [bytearray(len(edges)) for edges in graph.edges]
+        self._left = [len(edges) for edges in graph.edges]
+        self._barred: dict[Place, Reason] = {}
+        self._refused: Counter[tuple[Place, Reason]] = Counter()
+        self._leads: dict[Place, tuple[Reason, int | None]] = {}  # where Kafka goes instead; None: out of the graph
+        self._closed = set[Place]()  # taken, and given up as a part of a way
+        self._walk: CoverWalk | None = None
+        self._fruitless = self._learnt = 0
+        self.far = 2 * graph.depth + 10
+        self._distances = [0] * len(graph.states)
+        for node, edges in enumerate(graph.edges):
+            for number, edge in enumerate(edges):
+                if not edge.is_driven:
+                    self._bar((node, number), Reason.NOT_DRIVEN)
+
+    def goes_on(self) -> bool:
+        """Whether a step is left that a walk can reach."""
+        self._end_walk()
+        if self._fruitless == MOST_FRUITLESS:
+            return False
+        if not self._settle(0):
+            self._distances = [0] * len(self.graph.states)  # a way that was learnt can have made one shorter
+        return self._settle(0)
+
+    def walk(self, lockstep: Lockstep) -> Choose:
+        """Return what picks the steps of the next walk, given both sides."""
+        self.walks += 1
+        self._walk = CoverWalk(self, lockstep)
+        return self._walk
+
+    def _end_walk(self) -> None:
+        """Note a last step on which both sides differ, and whether a walk found anything new."""
+        if self._walk is None:
+            return
+        if self._walk.last is not None:
+            self.take(self._walk.last)
+            self._leads[self._walk.last] = Reason.DIFFERS, None
+        self._fruitless = self._fruitless + 1 if self.learnt == self._learnt else 0
+        self._learnt = self.learnt
+        self._walk = None
+
+    @property
+    def learnt(self) -> int:
+        """A number that grows with whatever is found out."""
+        return self.taken + len(self._barred) + len(self._leads) + len(self._closed)
+
+    # Noting
+
+    def take(self, place: Place) -> None:
+        """Note that a step was taken."""
+        node, number = place
+        if not self._taken[node][number]:
+            self._taken[node][number] = 1
+            self.taken += 1
+            self._left[node] -= self._barred.pop(place, None) is None
+
+    def refuse(self, place: Place, reason: Reason, leads: int | None = None) -> None:
+        """Note that Kafka did not take a step, or did not go where the model goes.
+
+        Parameters
+        ----------
+        place
+            The step.
+        reason
+            Why.
+        leads
+            The state to which Kafka went instead.
+        """
+        self._refused[place, reason] += 1
+        if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
+            return
+        if reason in (Reason.POSTPONED, Reason.LEFT):
+            self._leads[place] = reason, leads
+        elif not self._taken[place[0]][place[1]]:
+            self._bar(place, reason)
+        else:
+            self._closed.add(place)
+
+    def _bar(self, place: Place, reason: Reason) -> None:
+        if place not in self._barred:
+            self._barred[place] = reason
+            self._left[place[0]] -= 1
+
+    # Choosing
+
+    def next(self, nodes: Iterable[int], offered: Container[tuple[object, ...]]) -> Place | None:
+        """Return which step to take: a new one, or the first on the way to one; None where no way leads to one.
+
+        Parameters
+        ----------
+        nodes
+            The states in which both sides are.
+        offered
+            Action, actor and message of what can be taken.
+        """
+        fresh: list[tuple[int, Place]] = []
+        ways: list[tuple[int, Place]] = []
+        gone: list[tuple[int, Place]] = []
+        for node in nodes:
+            for number, edge in enumerate(self.graph.edges[node]):
+                place, target = (node, number), self._target(node, number)
+                is_left = not self._taken[node][number] and place not in self._barred
+                if edge.label[:3] not in offered:
+                    if is_left:
+                        self.refuse(place, why_gone(edge))
+                    elif target is not None:
+                        gone.append((self._distances[target], place))
+                elif is_left:
+                    onward = 0 if target in (node, None) else 1 if self._left[target or 0] else 2
+                    fresh.append((onward, place))
+                elif target not in (node, None) and not self._is_closed(place) and self._settle(target or 0):
+                    ways.append((self._distances[target or 0], place))
+        distance, best = min(fresh or ways, default=(self.far, None))
+        for nearer, place in () if fresh else gone:
+            if nearer < distance:
+                self.refuse(place, why_gone(self.graph.edges[place[0]][place[1]]))
+        return best
+
+    def _is_closed(self, place: Place) -> bool:
+        """Whether no way leads through a step."""
+        return place in self._barred or place in self._closed
+
+    def _target(self, node: int, number: int) -> int | None:
+        found = self._leads.get((node, number))
+        return self.graph.edges[node][number].target if found is None else found[1]
+
+    def _successors(self, node: int) -> Iterator[int]:
+        for number in range(len(self.graph.edges[node])):
+            target = self._target(node, number)
+            if target is not None and not self._is_closed((node, number)):
+                yield target
+
+    def _settle(self, start: int) -> bool:
+        """Mend distances until the way down from a state ends at a step that is left; return whether one does."""
+        way = [start]
+        while self._distances[start] < self.far:
+            node = way[-1]
+            if self._left[node] > 0:
+                return True
+            nearest = min(self._successors(node), key=self._distances.__getitem__, default=None)
+            distance = self.far if nearest is None else min(self.far, 1 + self._distances[nearest])
+            if distance > self._distances[node]:
+                self._distances[node] = distance
+                if len(way) > 1:
+                    way.pop()
+            else:
+                assert nearest is not None
+                way.append(nearest)
+        return False
+
+    # What is not taken
+
+    def untaken(self) -> Iterator[tuple[Edge, Reason, bool]]:
+        """Yield the labelled steps that no walk took, with the reason, and whether it is the step's own.
+
+        A step out of a state that is reached only behind such a step has the same reason.
+        """
+        behind = self._behind()
+        for node, edges in enumerate(self.graph.edges):
+            for number, edge in enumerate(edges):
+                if not self._taken[node][number]:
+                    own = self._barred.get((node, number))
+                    yield edge, own or behind.get(node, Reason.MISSING), own is not None
+
+    def _behind(self) -> dict[int, Reason]:
+        """Return the states that no walk can reach, each with the reason."""
+        reached = self._reachable({0})
+        found: dict[int, Reason] = {}
+        for node in sorted(reached):
+            for number, edge in enumerate(self.graph.edges[node]):
+                if edge.target in reached or edge.target in found:
+                    continue
+                if self._is_closed((node, number)):
+                    found[edge.target] = self._barred.get((node, number), Reason.STALE)
+                elif (node, number) in self._leads:
+                    found[edge.target] = self._leads[node, number][0]
+        waiting = deque(found)
+        while waiting:
+            node = waiting.popleft()
+            for edge in self.graph.edges[node]:
+                if edge.target not in reached and edge.target not in found:
+                    found[edge.target] = found[node]
+                    waiting.append(edge.target)
+        return found
+
+    def _reachable(self, reached: set[int]) -> set[int]:
+        waiting = deque(reached)
+        while waiting:
+            for target in self._successors(waiting.popleft()):
+                if target not in reached:
+                    reached.add(target)
+                    waiting.append(target)
+        return reached
+
+
+def why_gone(edge: Edge) -> Reason:
+    """Return why the message of a step is not under way in Kafka."""
+    message = edge.label.message
+    if isinstance(message, FetchRequest):
+        return Reason.UNSENT
+    return Reason.STALE if type(message).__name__.endswith("Response") else Reason.MISSING
+
+
+class CoverWalk:
+    """Picks the steps of one walk of a cover.
+
+    Where Kafka has dropped messages that the model still has, both sides are in several states of the graph at once:
+    with and without each of these messages.
+
+    Parameters
+    ----------
+    cover
+        The cover.
+    lockstep
+        Both sides.
+
+    Attributes
+    ----------
+    last
+        The last step chosen, before it is known where it led.
+    """
+
+    def __init__(self, cover: Cover, lockstep: Lockstep) -> None:
+        self.last: Place | None = None
+        self._cover = cover
+        self._graph = cover.graph
+        self._lockstep = lockstep
+        self._way = way_to(lockstep.protocol, cover.graph.init)
+        self._nodes: list[int] | None = None
+        self._idle = self._learnt = 0
+
+    def __call__(self, offers: Offers) -> Chosen | None:
+        """Return the next step; None where no new one can be reached, or the walk has left the graph."""
+        offered = {offer[:3]: offer for offer in offers.all}
+        for take in self._way:
+            if self._lockstep.also == (take.action, take.actor):
+                continue
+            transition = follow(self._lockstep.semantics, offers.state, take, f"on the way to {self._graph.init}")
+            outcomes = offers.outcomes(offered[transition[:3]])
+            return outcomes, outcomes.index(transition)
+        if self._nodes is None:
+            reached = [0] if self._is_at(0, offers.state) else []
+        else:
+            assert self.last is not None
+            reached = self._arrived(*self.last, offers.state)
+        self._nodes = self._equal(reached, offers.state)
+        self._idle = self._idle + 1 if self._cover.learnt == self._learnt else 0
+        self._learnt = self._cover.learnt
+        if self._idle > self._cover.far:  # what it goes for cannot be had
+            self.last = None
+            return None
+        self.last = self._cover.next(self._nodes, offered)
+        if self.last is None:
+            return None
+        node, number = self.last
+        label = self._graph.edges[node][number].label
+        return offers.outcomes(offered[label[:3]]), label.outcome - 1
+
+    def _arrived(self, node: int, number: int, state: State) -> list[int]:
+        """Note the last step, in each state in which it was taken, and return where it led in the graph."""
+        label = self._graph.edges[node][number].label
+        reached: list[int] = []
+        for other in self._nodes or ():
+            places = [place for place, edge in enumerate(self._graph.edges[other]) if edge.label == label]
+            reached += [target for place in places for target in self._from(other, place, state)]
+        if not reached:
+            self._cover.take((node, number))
+            also = self._lockstep.also
+            self._cover.refuse((node, number), Reason.LEFT if also is None else Reason.POSTPONED)
+        return reached
+
+    def _from(self, node: int, number: int, state: State) -> Iterator[int]:
+        """Yield where a step from one state led: to its target, to that of another outcome, or one step further."""
+        cover, edges, also = self._cover, self._graph.edges, self._lockstep.also
+        label = edges[node][number].label
+        others = [other for other, edge in enumerate(edges[node]) if edge.label[:3] == label[:3] and other != number]
+        for other in (number, *others):
+            target = edges[node][other].target
+            for then, edge in enumerate(edges[target]) if also is not None else ():
+                if (edge.label.action, edge.label.actor) == also and self._is_at(edge.target, state):
+                    cover.take((node, other))
+                    cover.take((target, then))
+                    cover.refuse((node, number), Reason.POSTPONED, edge.target)
+                    yield edge.target
+                    return
+            if also is None and self._is_at(target, state):
+                if other != number:
+                    cover.refuse((node, number), Reason.OUTCOME)
+                cover.take((node, other))
+                yield target
+                return
+
+    def _equal(self, reached: list[int], state: State) -> list[int]:
+        """Return states that are one for Kafka, and note the steps between them: answers dropped without effect."""
+        found = dict.fromkeys(reached)
+        exact = self._graph.numbers.get(state)
+        if reached and exact is not None:
+            found[exact] = None
+        waiting = list(found)
+        while waiting:
+            node = waiting.pop()
+            for number, edge in enumerate(self._graph.edges[node]):
+                if self._is_dropped(edge, state) and edge.target != node and self._is_at(edge.target, state):
+                    self._cover.take((node, number))
+                    if edge.target not in found:
+                        found[edge.target] = None
+                        waiting.append(edge.target)
+        return list(found)
+
+    @staticmethod
+    def _is_dropped(edge: Edge, state: State) -> bool:
+        """Whether a step delivers an answer that is not under way any more."""
+        is_answer = edge.label.action not in NETWORK and why_gone(edge) is Reason.STALE
+        return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
+
+    def _is_at(self, node: int, state: State) -> bool:
+        """Whether a state is one of the graph, but for messages that Kafka has dropped or not sent."""
+        expected = self._graph.states[node]
+        if state == expected:
+            return True
+        if (state.replicas, state.shared, state.spent) != (expected.replicas, expected.shared, expected.spent):
+            return False
+        return all(set(inbox) <= set(expected.inboxes.get(dest, ())) for dest, inbox in state.inboxes.items())

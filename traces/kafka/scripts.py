@@ -1,0 +1,335 @@
+"""Walks that somebody has told: the stories of a scenario, and the traces of a file.
+
+A script says the next step when it hears where the last one led, for beside Kafka that can be elsewhere: Kafka takes
+an urgent step at once, drops answers that it no longer waits for, and its known differences are in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import follow, way_to
+from kraftcheck.spec.language.state import State
+from kraftcheck.traces.kafka.lockstep import Lockstep
+from kraftcheck.traces.kafka.offers import Chosen, Offers, Taken
+from kraftcheck.traces.kafka.state_graph import labelled
+from kraftcheck.traces.kafka.steps import NOT_DRIVEN
+from kraftcheck.traces.kafka.walks import STEP, Step
+from kraftcheck.traces.parsing.lines import Source
+from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
+from kraftcheck.traces.scenarios.stage import Stage
+from kraftcheck.traces.scenarios.text import Command, ScenarioError, Story
+
+BEGINNING = 2**16
+"""Bytes that tell what a file holds."""
+
+BESIDE = ", which the model alone can do; beside Kafka"
+
+WORDS_OF_WALKS = ("model", "variant", "set", "go")
+
+
+class Wanted(NamedTuple):
+    """The next step of a script.
+
+    Attributes
+    ----------
+    place
+        Where it stands: the file and the line or state.
+    transition
+        The step.
+    """
+
+    place: str
+    transition: Transition
+
+
+class Arrived(NamedTuple):
+    """What became of a step.
+
+    Attributes
+    ----------
+    state
+        The state after it.
+    also
+        The action and the actor of the step that Kafka took at once after it, where it did.
+    """
+
+    state: State
+    also: tuple[str, object] | None = None
+
+
+Script = Generator[Wanted, Arrived, None]
+
+
+class ScriptedWalk:
+    """Takes the steps of a script.
+
+    Parameters
+    ----------
+    script
+        Returns the script, given the beginning.
+    lockstep
+        Both sides.
+    """
+
+    def __init__(self, script: Callable[[Arrived], Script], lockstep: Lockstep) -> None:
+        self._make = script
+        self._script: Script | None = None
+        self._lockstep = lockstep
+
+    def __call__(self, offers: Offers) -> Chosen | None:
+        """Return the next step, or None at the end.
+
+        Raises
+        ------
+        InputError
+            It cannot be taken, or Kafka cannot be made to take it.
+        """
+        arrived = Arrived(offers.state, self._lockstep.also)
+        try:
+            if self._script is None:
+                self._script = self._make(arrived)
+                place, wanted = next(self._script)
+            else:
+                place, wanted = self._script.send(arrived)
+        except StopIteration:
+            return None
+        for offer in offers.all:
+            if offer[:3] == wanted[:3]:
+                outcomes = offers.outcomes(offer)
+                return outcomes, outcomes.index(wanted)
+        reason = NOT_DRIVEN.get(wanted.action, "no command makes Kafka take it")
+        raise InputError(f"{place}: {wanted.action} is not driven: {reason}")
+
+
+def kind_of(path: Path) -> str:
+    """Return what a file with a walk is: "walk", "scenario" or "trace".
+
+    Raises
+    ------
+    TraceError
+        It cannot be read.
+    """
+    lines = map(str.strip, Source(path).beginning(BEGINNING).splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    word = first.partition(" ")[0]
+    if word == "start":
+        return "scenario"
+    return "walk" if word in WORDS_OF_WALKS or STEP.fullmatch(first) else "trace"
+
+
+# Scenarios
+
+
+def rehearse(story: Story, semantics: Semantics, init: str) -> None:
+    """Go through a story with the model alone.
+
+    Parameters
+    ----------
+    story
+        The story.
+    semantics
+        The meaning of the model that it names.
+    init
+        The start.
+
+    Raises
+    ------
+    ScenarioError
+        A command cannot be done, naming the file and the line.
+    """
+    stage = Stage(semantics)
+    with _at(story, story.start):
+        stage.begin(init, story.words.then)
+    for command in story.commands:
+        with _at(story, command):
+            for transition in stage.steps(command.verb, command.rest):
+                stage.state = transition.target
+
+
+def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Script:
+    """Return the script of a story that `rehearse` finds possible.
+
+    Parameters
+    ----------
+    story
+        The story.
+    semantics
+        The meaning of the model that is driven: what the story names, with Kafka's known differences.
+    init
+        The start. The steps that lead to it come first.
+    begun
+        The beginning.
+
+    Raises
+    ------
+    ScenarioError
+        A command cannot be done beside Kafka, naming the file and the line.
+    """
+    stage = Stage(semantics)
+    ahead = _Ahead()
+    stage.state = ahead.note(begun)
+    for number, take in enumerate(way_to(semantics.protocol, init), start=1):
+        if not ahead.has(take.action, take.actor):
+            with _at(story, story.start, BESIDE):
+                transition = follow(semantics, stage.state, take, f"step {number} of {init}")
+                stage.state = ahead.note((yield Wanted(_place(story, story.start), transition)))
+    for command in story.commands:
+        words = [command.verb, *command.rest]
+        words = words[1:] if words[0] == "briefly" else words
+        actor = stage.replica(words[2]) if words[1:2] == ["by"] and len(words) > 2 else None
+        if not ahead.has(words[0], actor):
+            with _at(story, command, BESIDE):
+                for transition in stage.steps(command.verb, command.rest):
+                    stage.state = ahead.note((yield Wanted(_place(story, command), transition)))
+
+
+class _Ahead:
+    """The steps that Kafka took at once, which a script asks for later."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[str, object]] = []
+
+    def note(self, arrived: Arrived) -> State:
+        """Note what became of a step; return the state after it."""
+        if arrived.also is not None:
+            self._taken.append(arrived.also)
+        return arrived.state
+
+    def has(self, action: str, actor: object) -> bool:
+        """Whether Kafka has taken a step already; if so, this is the step."""
+        if (action, actor) not in self._taken:
+            return False
+        self._taken.remove((action, actor))
+        return True
+
+
+def _place(story: Story, command: Command) -> str:
+    return f"{story.file}:{command.line}:1"
+
+
+@contextmanager
+def _at(story: Story, command: Command, beside: str = "") -> Iterator[None]:
+    """Say of what goes wrong at which command it does."""
+    try:
+        yield
+    except (ScenarioError, ProtocolError) as error:
+        raise ScenarioError(f"{_place(story, command)}: {command.text}{beside}: {error}") from error
+
+
+# Traces
+
+
+class Retold(NamedTuple):
+    """A step of a trace.
+
+    Attributes
+    ----------
+    number
+        The number of the state that it leads to.
+    step
+        The step.
+    """
+
+    number: int
+    step: Taken
+
+
+class Trace(NamedTuple):
+    """A trace of a model or its variant, as steps.
+
+    Attributes
+    ----------
+    file
+        Where it was read.
+    init
+        The start that its first state is.
+    steps
+        Its steps.
+    """
+
+    file: str
+    init: str
+    steps: list[Retold]
+
+
+def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
+    """Return the traces of a file, in any format that `replay` reads, as steps.
+
+    Parameters
+    ----------
+    path
+        The file.
+    replayer
+        The model or its variant, with the constants of the trace.
+    init
+        The start of the traces.
+
+    Raises
+    ------
+    InputError
+        One cannot be read, diverges from the model, or begins elsewhere.
+    """
+    found: dict[int, list[Retold]] = {}
+
+    def watch(reached: ReplayedState) -> None:
+        steps = found.setdefault(reached.index, [])
+        if reached.before is None:
+            if reached.state != replayer.starts[0]:
+                raise InputError(f"{path}: trace {reached.index + 1} begins with other hosts than the model does")
+        elif reached.transition is not None:
+            offered = labelled(replayer.semantics.transitions(reached.before))
+            steps.append(Retold(reached.number, next(step for step, known in offered if known == reached.transition)))
+
+    replayer.watch = watch
+    for replay in replayer.replay(path):
+        if replay.verdict is ReplayVerdict.DIVERGES:
+            raise InputError(f"{path}: diverges from the model at state {replay.diverged_at}: {replay.reason}")
+        if replay.verdict is ReplayVerdict.UNREADABLE:
+            raise InputError(str(replay.problem))
+    return [Trace(str(path), init, steps) for steps in found.values()]
+
+
+def retell(trace: Trace, semantics: Semantics, begun: Arrived) -> Script:
+    """Return the script of a trace.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    semantics
+        The meaning of the model that is driven: what the trace is of, with Kafka's known differences.
+    begun
+        The beginning.
+
+    Raises
+    ------
+    InputError
+        A step cannot be taken beside Kafka, naming the file and the state.
+    """
+    ahead = _Ahead()
+    state = ahead.note(begun)
+    for number, take in enumerate(way_to(semantics.protocol, trace.init), start=1):
+        if not ahead.has(take.action, take.actor):
+            try:
+                transition = follow(semantics, state, take, f"step {number} of {trace.init}")
+            except ProtocolError as error:
+                raise InputError(f"{trace.file}: {error}{BESIDE}") from error
+            state = ahead.note((yield Wanted(f"{trace.file}: {trace.init}", transition)))
+    for number, step in trace.steps:
+        if not ahead.has(step.action, step.actor):
+            place = f"{trace.file}: state {number}"
+            named = dict(labelled(semantics.transitions(state)))
+            if step not in named:
+                raise InputError(f"{place}: {Step.of(step)}{BESIDE} not: {_instead(named)}")
+            state = ahead.note((yield Wanted(place, named[step])))
+
+
+def _instead(named: Iterable[Taken]) -> str:
+    enabled = sorted({f"{step.action} by {step.actor}" for step in named})
+    return f"enabled are {', '.join(enabled) or 'none'}"
