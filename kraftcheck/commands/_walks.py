@@ -99,8 +99,10 @@ def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
 
 
 def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
-    settings = tuple(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
-    return WalkFile(model, variant or "", settings, arguments.go_on, ())
+    usual = {name: declared.default for name, declared in protocol.constants.items()}
+    values = protocol.constant_values().items()
+    settings = tuple(f"{name} = {text_of(value)}" for name, value in values if value != usual[name])
+    return WalkFile(model, variant or "", settings, arguments.go_on, (), tuple(arguments.without))
 
 
 def quorum(name: str, variant: str | None) -> Model:

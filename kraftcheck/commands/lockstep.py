@@ -50,6 +50,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     walks.add_argument("--cover", action="store_true", help=what)
     what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
     walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
+    what = "show this known difference, which the model else does as Kafka does (repeatable)"
+    walks.add_argument("--without", action="append", default=[], metavar="NAME", help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
