@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
-from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.process import Driver
@@ -139,7 +138,7 @@ def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> Non
 )
 def test_random_walks_agree(settings: dict[str, object], actions: str, driver: Driver) -> None:
     wanted = set(actions.split())
-    lockstep = Lockstep(driver, bound({"BootstrapServers": "{n1,n2}", "MaxRestarts": 2, **settings}, *MOCK_DIFFERENCES))
+    lockstep = Lockstep(driver, bound({"BootstrapServers": "{n1,n2}", "MaxRestarts": 2, **settings}))
     for number in range(12):
         _, findings = lockstep.walk(Preferring(f"actions/{number}", wanted), 80)
         assert not [found for found in findings if found.verdict is not LockstepVerdict.VIOLATES]
