@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kraftcheck.traces.kafka.cover import Cover
     from kraftcheck.traces.kafka.survey import Survey
 
-DEPTH = 100
-"""The steps of a random walk where no number is given."""
+RUNS, DEPTH = 100, 100
+"""Random walks, and the steps of one, where no number is given."""
 
 
 class Made(NamedTuple):
@@ -129,7 +129,7 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
                 graph = state_graph(Semantics(bound.protocol), bound.init, arguments.depth)
                 return Made(survey, survey.cover(graph))
             else:
-                survey.draw(arguments.runs, arguments.depth or DEPTH, str(arguments.seed))
+                survey.draw(arguments.runs or RUNS, arguments.depth or DEPTH, str(arguments.seed))
     except InputError as problem:
         return Made(survey, problem=problem)
     except KeyboardInterrupt:

@@ -75,10 +75,10 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 
     if arguments.cover and arguments.walk:
         raise InputError("--cover: expected no --walk beside it")
-    if not arguments.walk:
-        yield _drawn(arguments)
     for path in arguments.walk or ():
         yield from {"walk": _given, "scenario": _told, "trace": _retold}[kind_of(path)](path, arguments)
+    if arguments.runs or not arguments.walk:
+        yield _drawn(arguments)
 
 
 def _drawn(arguments: argparse.Namespace) -> Task:

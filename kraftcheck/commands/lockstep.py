@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from kraftcheck.commands._driving import DEPTH, Driven, drive
+from kraftcheck.commands._driving import DEPTH, RUNS, Driven, drive
 from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.options import add, count
 from kraftcheck.reporting.cover import as_json as cover_as_json
@@ -41,11 +41,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     what = "keep Kafka's log and quorum-state in temporary files, rather than its tests' log in memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=what)
     walks = parser.add_argument_group("walks")
-    walks.add_argument("--runs", type=count, default=100, metavar="N", help="walks (default: 100)")
+    what = f"random walks (default: {RUNS}, beside --walk none)"
+    walks.add_argument("--runs", type=count, metavar="N", help=what)
     what = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
     walks.add_argument("--depth", type=count, metavar="N", help=what)
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
-    what = "take these walks instead of random ones: of walk files, scenarios, or traces (as replay reads them)"
+    what = "take these walks: of walk files, scenarios, or traces (as replay reads them)"
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
     what = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
     walks.add_argument("--cover", action="store_true", help=what)
