@@ -7,14 +7,14 @@ from kraftcheck.traces.kafka.comparison import FieldDifference
 from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
 
 DIFFERS = Finding(LockstepVerdict.DIFFERS, 7, None, (FieldDifference(None, "voters", 1, 2),))
-FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no")
+FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no (a.B.c(B.java:12))")
 VIOLATES = Finding(LockstepVerdict.VIOLATES, 12, None, violated=("LogMatching",))
 
 
 def test_the_most_severe_finding_counts() -> None:
     assert cell([]) == Cell("agrees")
     assert cell([DIFFERS]) == Cell("differs", "step 7: voters")
-    assert cell([DIFFERS, FAILS]) == Cell("fails", "step 9: java.lang.IllegalStateException: no")
+    assert cell([DIFFERS, FAILS]) == Cell("fails", "step 9: java.lang.IllegalStateException: no (a.B.c(B.java))")
     assert cell([DIFFERS, VIOLATES, FAILS, VIOLATES]) == Cell("violates", "LogMatching")
 
 
