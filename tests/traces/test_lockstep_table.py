@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.traces.kafka.comparison import FieldDifference
 from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
@@ -34,3 +37,12 @@ def test_equal_notes_are_one() -> None:
         "1. LogMatching",
         "2. step 7: voters",
     ]
+
+
+def test_the_table_in_the_docs_names_walks_that_are_there() -> None:
+    root = Path(__file__).parents[2]
+    section = (root / "docs" / "kafka.md").read_text().partition("## Versions")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\w-]+) +\|", section, re.MULTILINE)
+    walks = {path.stem for path in (root / "tests" / "data" / "kafka").rglob("*.walk")}
+    assert len(rows) >= 10
+    assert set(rows) <= walks
