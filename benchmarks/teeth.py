@@ -26,14 +26,12 @@ from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
 from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
 from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.state_graph import AS_KAFKA_HAS_IT
 from kraftcheck.traces.kafka.survey import summary
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step
 
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""
-
-BESIDE_KAFKA = {"LatePreVotes": "TRUE", "FetchLimit": "2"}
-"""Constants that are as Kafka has it: requests that are late arrive, and the test kit's log gives two batches."""
 
 
 class Told(NamedTuple):
@@ -66,7 +64,7 @@ class FromStart:
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
-            transition = follow(self._lockstep.semantics, offers.state, take)
+            transition = follow(self._lockstep.semantics, offers.state, take, any_outcome=True)
             outcomes = next(offers.outcomes(offer) for offer in offers.all if offer[:3] == transition[:3])
             return outcomes, outcomes.index(transition)
         return self._then(offers)
@@ -85,7 +83,7 @@ def with_room(model: Model) -> tuple[ModelConfig, str]:
     bound = bind(model.protocol, config)
     constants = [constant for constant in bound.protocol.constants.values() if constant.is_bound]
     limits = {constant.name: getattr(bound.protocol, constant.attribute) for constant in constants}
-    settings = {**BESIDE_KAFKA, **{name: str(limit + ROOM) for name, limit in limits.items() if limit}}
+    settings = {**AS_KAFKA_HAS_IT, **{name: str(limit + ROOM) for name, limit in limits.items() if limit}}
     return override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()]), bound.init
 
 

@@ -316,7 +316,8 @@ class CoverWalk:
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
-            transition = follow(self._lockstep.semantics, offers.state, take, f"on the way to {self._graph.init}")
+            where = f"on the way to {self._graph.init}"
+            transition = follow(self._lockstep.semantics, offers.state, take, where, any_outcome=True)
             outcomes = offers.outcomes(offered[transition[:3]])
             return outcomes, outcomes.index(transition)
         if self._nodes is None:
