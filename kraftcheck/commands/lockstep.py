@@ -7,36 +7,24 @@ exit codes: 0 all walks agree; 1 one differs, or Kafka threw an exception; 12 Ka
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kraftcheck.commands._walks import Task, naming, quorum, tasks
-from kraftcheck.jobs import blaming
+from kraftcheck.commands._driving import DEPTH, Driven, drive
+from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.options import add, count
 from kraftcheck.reporting.cover import as_json as cover_as_json
 from kraftcheck.reporting.cover import counts
-from kraftcheck.reporting.cover import told as told_of_cover
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import HEAD, print_lines
-from kraftcheck.reporting.lockstep import as_json, exit_code, told
+from kraftcheck.reporting.lockstep import as_json, exit_code
+from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.reporting.progress import Meter
-from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.process import Driver, DriverDied
-
-if TYPE_CHECKING:
-    from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.traces.kafka.cover import Cover
-    from kraftcheck.traces.kafka.survey import Survey
+from kraftcheck.traces.kafka.process import DriverDied
 
 VIOLATED = 12
 """The exit code where Kafka violates a property."""
-
-DEPTH = 100
-"""The steps of a random walk where no number is given."""
 
 NEWEST = "4.3.1"
 """The version of Kafka that is driven where none is named."""
@@ -47,7 +35,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", help="quorum")
     add(parser, "--config", "--set", "--variant")
     what = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
-    parser.add_argument("--kafka", default=NEWEST, metavar="VERSION|DIR", help=what)
+    what += "; repeatable: then what each walk shows on each version is one table"
+    parser.add_argument("--kafka", action="append", metavar="VERSION|DIR", help=what)
     what = "keep Kafka's log and quorum-state in temporary files, rather than its tests' log in memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=what)
     walks = parser.add_argument_group("walks")
@@ -65,6 +54,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"
     files.add_argument("--out", type=Path, metavar="DIR", help=what)
+    what = "write which lines and branches of Kafka's Raft client the walks reached, by class (with JaCoCo)"
+    files.add_argument("--reach", type=Path, metavar="FILE", help=what)
     add(files, "--json", "--quiet")
 
 
@@ -86,72 +77,55 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
-    from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES, as_kafka
-    from kraftcheck.kraft_model.quorum.variants.kafka_disk import DIFFERENCES as DISK_DIFFERENCES
     from kraftcheck.traces.kafka.cover import Reason
-    from kraftcheck.traces.kafka.jars import classpath
-    from kraftcheck.traces.kafka.survey import Survey
 
-    require_writable(arguments, "json")
-    surveys: list[Survey] = []
-    covers: list[Cover] = []
-    errors: list[InputError] = []
+    require_writable(arguments, "json", "reach")
+    arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
+    if arguments.reach and len(versions) > 1:
+        raise InputError("--reach: expected one version of Kafka, found several")
     asked = list(tasks(arguments))
-    path = classpath(arguments.kafka, disk=arguments.disk)
-    driving = Driver(path.java, path.text, path.options, disk=arguments.disk)
-    with driving as driver, Meter("walks", quiet=arguments.quiet) as meter:
-        for task in asked:
-            model = quorum(task.file.model, task.file.variant or None)
-            assert issubclass(model.protocol, Quorum)
-            more = DISK_DIFFERENCES if arguments.disk else MOCK_DIFFERENCES
-            driven = as_kafka(model.protocol, more) if arguments.known else model.protocol
-            protocol = bind(driven, task.config).protocol
-            assert isinstance(protocol, Quorum)
-            survey = Survey(driver, protocol, task.file, report=meter.add)
-            try:
-                with blaming(model), naming(task.path), suppress(DriverDied):
-                    covers += _make(survey, task, driven, arguments)
-            except InputError as error:
-                if len(asked) == 1:
-                    raise
-                errors.append(error)
-                print(f"kraftcheck: error: {error}", file=sys.stderr)
-                continue
-            surveys.append(survey)
-            found = survey.kinds()
-            if arguments.out:
-                found = survey.write(arguments.out / str(len(surveys)) if len(asked) > 1 else arguments.out)
-            print_lines([[(HEAD, task.name)]] if len(asked) > 1 else [])
-            print_lines(told(survey, found, path.version, quiet=arguments.quiet))
-            print_lines(line for cover in covers for line in told_of_cover(cover))
-            if driver.died:
-                break
-    if arguments.json:
-        documents = [as_json(survey, path.version) for survey in surveys]
-        for document, cover in zip(documents, covers, strict=False):
-            document["cover"] = cover_as_json(cover)
-        write_json(arguments.json, [*documents, *({"error": str(error)} for error in errors)])
-    if driver.died:
-        raise driver.died
-    code = exit_code(Counter(finding.verdict for survey in surveys for finding in survey.findings()))
-    if errors and code != VIOLATED:
+    with Meter("walks", quiet=arguments.quiet) as meter:
+        driven = [drive(kafka, asked, arguments, meter) for kafka in versions]
+    if len(versions) > 1:
+        print("\n".join(table([_row(task) for task in asked], {one.version: _column(one, asked) for one in driven})))
+    made = [one for kafka in driven for one in kafka.made]
+    problems = [one.problem for one in made if one.problem is not None]
+    if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
+        _write(driven, arguments)
+        raise problems[-1]
+    _write(driven, arguments)
+    findings = [finding for one in made if one.survey is not None for finding in one.survey.findings()]
+    code = exit_code(Counter(finding.verdict for finding in findings))
+    if problems and code != VIOLATED:
         return 2
-    return code or int(any(counts(cover)[Reason.MISSING] for cover in covers))
+    return code or int(any(counts(one.cover)[Reason.MISSING] for one in made if one.cover is not None))
 
 
-def _make(survey: Survey, task: Task, driven: type[Quorum], arguments: argparse.Namespace) -> list[Cover]:
-    """Make the walks of a task, and return the cover if they are one."""
-    from kraftcheck.spec.language.semantics import Semantics
-    from kraftcheck.traces.kafka.state_graph import state_graph
+def _write(driven: Sequence[Driven], arguments: argparse.Namespace) -> None:
+    """Write `--json`, if anything was found out."""
+    documents = []
+    for version, made in driven:
+        for survey, cover, problem in made:
+            document = {} if survey is None else as_json(survey, version)
+            document |= {} if cover is None else {"cover": cover_as_json(cover)}
+            document |= {} if problem is None else {"kafka": version, "error": str(problem)}
+            documents.append(document)
+    if arguments.json and any(one.survey is not None for kafka in driven for one in kafka.made):
+        write_json(arguments.json, documents)
 
-    if task.choose is not None:
-        survey.follow(task.choose)
-    elif task.file.steps:
-        survey.take(task.file.steps)
-    elif task.covered is not None:
-        bound = bind(driven, task.covered)
-        return [survey.cover(state_graph(Semantics(bound.protocol), bound.init, arguments.depth))]
-    else:
-        survey.draw(arguments.runs, arguments.depth or DEPTH, str(arguments.seed))
-    return []
+
+def _row(task: Task) -> str:
+    """Return what a row of the table is called."""
+    return task.name if task.path is None else task.path.stem
+
+
+def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
+    """Return a column of the table: what each task showed, and why it went no further."""
+    if driven.made and driven.made[0].survey is None:
+        return [Cell("none", str(driven.made[0].problem))] * len(asked)
+    cells = []
+    for survey, _, problem in driven.made:
+        assert survey is not None
+        why = "" if problem is None else str(problem).partition("; enabled are")[0]
+        cells.append(cell([kind.first for kind in survey.kinds()], why))
+    return cells + [Cell("-")] * (len(asked) - len(cells))

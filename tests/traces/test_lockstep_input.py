@@ -218,7 +218,7 @@ def test_java_is_killed_in_the_middle(run: Run, tmp_path: Path, monkeypatch: pyt
     assert "VIOLATES: 1 walks, " in done.out
     first = json.loads(found.read_text())[0]
     assert first["findings"][0]["violated"] == ["LastVoterSetIsUsed"]
-    assert "by n1" in (out / "violates-1.walk").read_text()
+    assert "by n1" in (out / "1" / "violates-1.walk").read_text()
     assert not alive(int(pid.read_text()))
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.offers import Sort
+from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
 from kraftcheck.traces.kafka.state_graph import StateGraph
@@ -106,9 +107,21 @@ class Survey:
         Raises
         ------
         InputError
-            One is not enabled.
+            One is not enabled; what the steps before it showed is kept.
         """
-        self._walk(GivenWalk(steps), len(steps))
+        given = GivenWalk(steps)
+        problems: list[InputError] = []
+
+        def choose(offers: Offers) -> Chosen | None:
+            try:
+                return given(offers)
+            except InputError as problem:
+                problems.append(problem)
+                return None
+
+        self._walk(choose, len(steps))
+        for problem in problems:
+            raise problem
 
     def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
         """Make a walk of what somebody chooses who knows where it is.

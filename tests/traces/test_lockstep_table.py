@@ -1,0 +1,36 @@
+"""The table of walks by versions, without Kafka."""
+
+from __future__ import annotations
+
+from kraftcheck.reporting.lockstep_table import Cell, cell, table
+from kraftcheck.traces.kafka.comparison import FieldDifference
+from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
+
+DIFFERS = Finding(LockstepVerdict.DIFFERS, 7, None, (FieldDifference(None, "voters", 1, 2),))
+FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no")
+VIOLATES = Finding(LockstepVerdict.VIOLATES, 12, None, violated=("LogMatching",))
+
+
+def test_the_most_severe_finding_counts() -> None:
+    assert cell([]) == Cell("agrees")
+    assert cell([DIFFERS]) == Cell("differs", "step 7: voters")
+    assert cell([DIFFERS, FAILS]) == Cell("fails", "step 9: java.lang.IllegalStateException: no")
+    assert cell([DIFFERS, VIOLATES, FAILS, VIOLATES]) == Cell("violates", "LogMatching")
+
+
+def test_a_walk_that_ends_early() -> None:
+    assert cell([], "line 3 is not enabled") == Cell("ends early", "line 3 is not enabled")
+    assert cell([DIFFERS], "line 9 is not enabled") == Cell("differs", "step 7: voters; line 9 is not enabled")
+
+
+def test_equal_notes_are_one() -> None:
+    columns = {"4.3.1": [cell([VIOLATES]), cell([])], "4.4.0": [cell([VIOLATES]), cell([DIFFERS])]}
+    assert list(table(["a", "long name"], columns)) == [
+        "|           | 4.3.1        | 4.4.0        |",
+        "|-----------|--------------|--------------|",
+        "| a         | violates (1) | violates (1) |",
+        "| long name | agrees       | differs (2)  |",
+        "",
+        "1. LogMatching",
+        "2. step 7: voters",
+    ]

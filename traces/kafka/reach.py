@@ -1,0 +1,133 @@
+"""Which of Kafka's lines and branches walks reached, counted by JaCoCo inside the Java process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.kafka.building import CLIENT, holds
+from kraftcheck.traces.kafka.jars import Artifact, Classpath, NotInMavenError, fetched
+from kraftcheck.traces.kafka.java import run_to_end
+
+JACOCO = "0.8.13"
+PACKAGES = ("org/apache/kafka/raft", "org/apache/kafka/raft/internals")
+PATIENCE = 120.0  # seconds that the report may take
+
+
+class Counted(NamedTuple):
+    """Lines or branches: how many were reached, of how many."""
+
+    reached: int = 0
+    all: int = 0
+
+    def __add__(self, other: object) -> Counted:
+        assert isinstance(other, Counted)
+        return Counted(self.reached + other.reached, self.all + other.all)
+
+
+class ClassReach(NamedTuple):
+    """What was reached of a class, its inner classes included.
+
+    Attributes
+    ----------
+    name
+        Without the package.
+    lines, branches
+        How many.
+    unreached
+        Its methods of which no line was reached, by name.
+    """
+
+    name: str
+    lines: Counted
+    branches: Counted
+    unreached: tuple[str, ...]
+
+
+class Reach:
+    """Counts what a Java process reaches; use it as a context around the process, whose options it gives.
+
+    Parameters
+    ----------
+    path
+        What the driver runs with.
+
+    Raises
+    ------
+    InputError
+        Maven cannot fetch JaCoCo.
+    """
+
+    def __init__(self, path: Classpath) -> None:
+        wanted = (
+            Artifact("org.jacoco", "org.jacoco.agent", JACOCO, "runtime"),
+            Artifact("org.jacoco", "org.jacoco.cli", JACOCO, "nodeps"),
+        )
+        try:
+            jars = fetched(wanted, f"jacoco-{JACOCO}")
+        except NotInMavenError as error:
+            raise InputError(f"--reach: {error}") from None
+        self._agent = next(jar for jar in jars if jar.name.endswith("-runtime.jar"))
+        self._reporter = next(jar for jar in jars if jar.name.endswith("-nodeps.jar"))
+        self._java = path.java
+        self._kafka = next(jar for jar in path.entries if holds(jar, CLIENT))
+        self._folder = TemporaryDirectory(prefix="kraftcheck-reach-")
+        self._data = Path(self._folder.name) / "reached.exec"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Options of Java that make it count."""
+        includes = ":".join(f"{package.replace('/', '.')}.*" for package in PACKAGES)
+        return (f"-javaagent:{self._agent}=destfile={self._data},includes={includes}",)
+
+    def classes(self) -> list[ClassReach]:
+        """Return what was reached of each class, once the process has ended.
+
+        Raises
+        ------
+        InputError
+            It left no counts behind.
+        """
+        report = self._data.with_suffix(".xml")
+        command = [str(self._java), "-jar", str(self._reporter), "report", str(self._data)]
+        done = run_to_end([*command, "--classfiles", str(self._kafka), "--xml", str(report)], PATIENCE)
+        if done.returncode != 0 or not report.is_file():
+            raise InputError("--reach: the Java process left no counts behind")
+        return list(_read(report))
+
+    def __enter__(self) -> Reach:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+def _read(report: Path) -> Iterable[ClassReach]:
+    """Yield the classes of a report of JaCoCo, by name."""
+    found: dict[str, ClassReach] = {}
+    for package in ElementTree.parse(report).getroot().iter("package"):
+        for one in package.iter("class") if package.get("name") in PACKAGES else ():
+            name = one.get("name", "").rpartition("/")[2].partition("$")[0]
+            known = found.get(name, ClassReach(name, Counted(), Counted(), ()))
+            unreached = [
+                method.get("name", "") for method in one.iter("method") if not _counted(method, "METHOD").reached
+            ]
+            found[name] = ClassReach(
+                name,
+                known.lines + _counted(one, "LINE"),
+                known.branches + _counted(one, "BRANCH"),
+                (*known.unreached, *(name for name in unreached if name.isidentifier())),
+            )
+    return (found[name] for name in sorted(found))
+
+
+def _counted(element: ElementTree.Element, kind: str) -> Counted:
+    for counter in element.findall("counter"):
+        if counter.get("type") == kind:
+            covered = int(counter.get("covered", 0))
+            return Counted(covered, covered + int(counter.get("missed", 0)))
+    return Counted()
