@@ -9,14 +9,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.messages import FetchRequest
+from kraftcheck.kraft_model.quorum.messages import FetchRequest, VoteResponse
+from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
 from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
 from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
+from kraftcheck.traces.kafka.steps import AT_ONCE, TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
 
 Choose = Callable[[Offers], Chosen | None]
 """Picks the next step of a walk among those that can be driven; None ends the walk."""
@@ -180,7 +181,7 @@ class Lockstep:
         candidates = [step, *(other for other in alike if other is not step)]
         for candidate in candidates:
             target = self._without(candidate.target, lost)
-            if not any(differences(target, self.cluster)):
+            if not any(differences(target, self.cluster)) and not any(self._effects(candidate.target, lost)):
                 self.taken[step.action] += 1
                 return (target,), (), ""
         for candidate in candidates:
@@ -191,18 +192,38 @@ class Lockstep:
                     self.also = action, step.actor
                     return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
-        return (adopted(target, self.cluster),), tuple(differences(target, self.cluster)), problem
+        differing = tuple(differences(target, self.cluster)) or tuple(self._effects(step.target, lost))
+        return (adopted(target, self.cluster),), differing, problem
+
+    def _effects(self, state: State, lost: list[Record]) -> Iterator[FieldDifference]:
+        """Yield the votes that do something in the model, though Kafka dropped them: it tells answers by their number.
+
+        The model has no numbers, and may take an answer for that to an equal request of a later round. So only a
+        pre-vote that is taken for a vote is wrong, or a vote for a pre-vote.
+        """
+        for message in lost:
+            me = state.replicas.get(message.dest)  # type: ignore[attr-defined]
+            if not isinstance(message, VoteResponse) or message.pre_vote == (me.mode is Mode.PROSPECTIVE):
+                continue
+            rest = without(state, message)
+            for offer in Offers(self._menu, state).of(message.dest) if rest != state else ():
+                outcomes = Offers(self._menu, state).outcomes(offer) if offer.message == message else []
+                if offer.choices is None and outcomes and all(outcome.target != rest for outcome in outcomes):
+                    yield FieldDifference(message.dest, "VoteResponse", message, None)
 
     def _urgent(self, state: State, step: Transition) -> Iterator[tuple[str, State]]:
         """Yield the states after a step and a timeout of the same replica, which Kafka takes within one poll.
 
         The request that the model sends in between Kafka does not send.
         """
+        urgent = AT_ONCE.get(step.action, ())
+        if not urgent:
+            return
         between = messages_of(step.target) - messages_of(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
         later = Offers(self._timeouts, step.target)
         for offer in later.of(step.actor):
-            for second in later.outcomes(offer):
+            for second in later.outcomes(offer) if offer.action in urgent else ():
                 yield second.action, self._without(second.target, unsent)
 
     def _forget(self) -> None:
