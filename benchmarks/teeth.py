@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kraftcheck.catalogue import Model, find_config, find_model, find_variant
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES, as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.display import cut
@@ -90,7 +90,7 @@ def with_room(model: Model) -> tuple[ModelConfig, str]:
 
 def driven(driver: Driver, protocol: type[Quorum], config: ModelConfig) -> Lockstep:
     """Return both sides, Kafka's known differences composed into the model."""
-    bound = bind(as_kafka(protocol, MOCK_DIFFERENCES), config).protocol
+    bound = bind(as_kafka(protocol), config).protocol
     assert isinstance(bound, Quorum)
     return Lockstep(driver, bound)
 

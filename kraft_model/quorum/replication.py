@@ -130,11 +130,15 @@ class QuorumReplication(QuorumBase):
             return
         elif response.records:
             after = self.append(after, response)
-        if after.version > after.software:
+        if not self.can_read(after):
             yield self.fails_to_read(me)
             return
         after = self.take_high_watermark(after, response)
         yield self.taken(me, after.but(fetched=True))
+
+    def can_read(self, me: Replica) -> bool:
+        """Whether a replica's software knows the records of its log."""
+        return me.version <= me.software
 
     def fails_to_read(self, me: Replica) -> Step:
         """Return the step in which a process stops, since its software does not know a record.
@@ -266,7 +270,7 @@ class QuorumReplication(QuorumBase):
             yield self.taken(me, after)
             return
         loaded = self.load(after, response)
-        yield self.fails_to_read(me) if loaded.version > me.software else self.taken(me, loaded.but(fetched=True))
+        yield self.taken(me, loaded.but(fetched=True)) if self.can_read(loaded) else self.fails_to_read(me)
 
     def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
         """Return the replica with a snapshot instead of its log, and with its voter set and version."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kraftcheck.traces.kafka.cover import Cover
     from kraftcheck.traces.kafka.survey import Survey
 
-DEPTH = 100
-"""The steps of a random walk where no number is given."""
+RUNS, DEPTH = 100, 100
+"""Random walks, and the steps of one, where no number is given."""
 
 
 class Made(NamedTuple):
@@ -110,7 +110,7 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
     from kraftcheck.traces.kafka.survey import Survey
 
     model = quorum(task.file.model, task.file.variant or None)
-    kind = _kind(model.protocol, arguments)
+    kind = _kind(model.protocol, arguments, task.file.without)
     protocol = bind(kind, task.config).protocol
     assert isinstance(protocol, Quorum)
     survey = Survey(driver, protocol, task.file, report=meter.add)
@@ -125,21 +125,19 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
                 graph = state_graph(Semantics(bound.protocol), bound.init, arguments.depth)
                 return Made(survey, survey.cover(graph))
             else:
-                survey.draw(arguments.runs, arguments.depth or DEPTH, str(arguments.seed))
+                survey.draw(arguments.runs or RUNS, arguments.depth or DEPTH, str(arguments.seed))
     except InputError as problem:
         return Made(survey, problem=problem)
     return Made(survey)
 
 
-def _kind(protocol: type[object], arguments: argparse.Namespace) -> type[Quorum]:
+def _kind(protocol: type[object], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
     """Return the model that does what Kafka is known to do, unless that was not wanted."""
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import MOCK_DIFFERENCES, as_kafka
-    from kraftcheck.kraft_model.quorum.variants.kafka_disk import DIFFERENCES as DISK_DIFFERENCES
+    from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 
     assert issubclass(protocol, Quorum)
-    more = DISK_DIFFERENCES if arguments.disk else MOCK_DIFFERENCES
-    return as_kafka(protocol, more) if arguments.known else protocol
+    return as_kafka(protocol, disk=arguments.disk, without=without) if arguments.known else protocol
 
 
 def _tell(task: Task, driven: Driven, arguments: argparse.Namespace, tasks: int) -> None:

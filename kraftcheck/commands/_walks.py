@@ -75,10 +75,10 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 
     if arguments.cover and arguments.walk:
         raise InputError("--cover: expected no --walk beside it")
-    if not arguments.walk:
-        yield _drawn(arguments)
     for path in arguments.walk or ():
         yield from {"walk": _given, "scenario": _told, "trace": _retold}[kind_of(path)](path, arguments)
+    if arguments.runs or not arguments.walk:
+        yield _drawn(arguments)
 
 
 def _drawn(arguments: argparse.Namespace) -> Task:
@@ -103,8 +103,10 @@ def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
 
 
 def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
-    settings = tuple(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
-    return WalkFile(model, variant or "", settings, arguments.go_on, ())
+    usual = {name: declared.default for name, declared in protocol.constants.items()}
+    values = protocol.constant_values().items()
+    settings = tuple(f"{name} = {text_of(value)}" for name, value in values if value != usual[name])
+    return WalkFile(model, variant or "", settings, arguments.go_on, (), tuple(arguments.without))
 
 
 def quorum(name: str, variant: str | None) -> Model:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from kraftcheck.commands._driving import DEPTH, Driven, drive
+from kraftcheck.commands._driving import DEPTH, RUNS, Driven, drive
 from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.options import add, count
 from kraftcheck.reporting.cover import as_json as cover_as_json
@@ -40,16 +40,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
     what = "keep Kafka's log and quorum-state in temporary files, rather than its tests' log in memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=what)
     walks = parser.add_argument_group("walks")
-    walks.add_argument("--runs", type=count, default=100, metavar="N", help="walks (default: 100)")
+    what = f"random walks (default: {RUNS}, beside --walk none)"
+    walks.add_argument("--runs", type=count, metavar="N", help=what)
     what = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
     walks.add_argument("--depth", type=count, metavar="N", help=what)
     walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
-    what = "take these walks instead of random ones: of walk files, scenarios, or traces (as replay reads them)"
+    what = "take these walks: of walk files, scenarios, or traces (as replay reads them)"
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
     what = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
     walks.add_argument("--cover", action="store_true", help=what)
     what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
     walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
+    what = "show this known difference, which the model else does as Kafka does (repeatable)"
+    walks.add_argument("--without", action="append", default=[], metavar="NAME", help=what)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
     what = "write a walk for each kind of finding, made short"

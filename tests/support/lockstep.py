@@ -20,15 +20,15 @@ from kraftcheck.traces.kafka.walks import RandomWalk
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
 
 
-def bound(settings: dict[str, object], *more: type[Quorum], known: bool = True) -> Quorum:
+def bound(settings: dict[str, object], *, known: bool = True, disk: bool = False) -> Quorum:
     """Return the model with the constants of the configuration `lockstep`, some of them other ones.
 
-    Unless `known` is false it does what Kafka is known to do, and what is given.
+    Unless `known` is false it does what Kafka is known to do.
     """
     model = find_model("quorum")
     config = find_config(model, "lockstep")[1]
     config = override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
-    protocol = bind(as_kafka(Quorum, more) if known else Quorum, config).protocol
+    protocol = bind(as_kafka(Quorum, disk=disk) if known else Quorum, config).protocol
     assert isinstance(protocol, Quorum)
     return protocol
 

@@ -133,12 +133,13 @@ def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> Non
         ({"MaxMovedEndpoints": 4, "MaxUpdateVoters": 9}, "MoveEndpoint SendUpdateVoter HandleUpdateVoterResponse"),
         ({"PlainAnswers": "TRUE", "MaxDescriptions": 9, "MaxRefusals": 9}, "DescribeQuorum ReadAnswer AddVoter"),
         ({"MaxLostDisks": 3, "AutoJoin": "TRUE"}, "LoseDisk Join HandleRemoveVoterRequest HandleJoinResponse"),
+        ({"MaxRetries": 9, "MaxUpdateVoters": 9}, "Retry RepeatBeginQuorumEpoch FetchFromBootstrapServer"),
     ],
 )
 def test_random_walks_agree(settings: dict[str, object], actions: str, driver: Driver) -> None:
     wanted = set(actions.split())
     lockstep = Lockstep(driver, bound({"BootstrapServers": "{n1,n2}", "MaxRestarts": 2, **settings}))
-    for number in range(25):
+    for number in range(12):
         _, findings = lockstep.walk(Preferring(f"actions/{number}", wanted), 80)
         assert not [found for found in findings if found.verdict is not LockstepVerdict.VIOLATES]
     assert wanted <= set(lockstep.taken)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.kraft_model.quorum.variants.kafka_disk import LogStartMovesBack
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.process import Driver
 from tests.support.command_line import Run
@@ -35,7 +34,7 @@ def driver() -> Iterator[Driver]:
 
 def lengths(driver: Driver, text: str, **settings: object) -> dict[str, tuple[int, int]]:
     """Take steps on both sides, which must agree; return where each log begins and ends."""
-    protocol = bound({"FetchLimit": 0, **settings}, LogStartMovesBack)
+    protocol = bound({"FetchLimit": 0, **settings}, disk=True)
     findings, cluster = drive(driver, protocol, text)
     assert not findings
     return {str(host): (replica.start, len(replica.log)) for host, replica in cluster.replicas.items()}

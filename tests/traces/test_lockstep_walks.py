@@ -14,6 +14,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
+from kraftcheck.traces.kafka.steps import NOT_DRIVEN, is_driven
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
 
 STEPS = (
@@ -114,3 +115,11 @@ def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
     assert chosen is not None
     (transition,), _ = chosen
     assert (transition.action, str(transition.actor)) == ("ElectionTimeout", "n2")
+
+
+def test_every_action_is_driven_or_it_is_said_why_not() -> None:
+    actions = find_model("quorum").protocol.actions
+    delivers = {name: bool(action.messages) for name, action in actions.items()}
+    left_out = {name for name, has_message in delivers.items() if not is_driven(name, has_message)}
+    assert not left_out
+    assert set(NOT_DRIVEN) == {"DuplicateMessage"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import AdminResponse
-from kraftcheck.kraft_model.quorum.records import Key, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
@@ -35,6 +35,15 @@ def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transiti
         raise NotUnderWay(f"{step.actor} would not fetch from a bootstrap server")
     server = step.target.replicas[step.actor].pending.dest
     cluster.do("ask-bootstrap", node=number_of(step.actor), server=number_of(server))
+
+
+def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    """A follower turns to a bootstrap server or to its leader, whichever it did not ask last."""
+    servers = cluster.protocol.bootstrap_servers - {step.actor}
+    wanted = getattr(step.target.replicas[step.actor].pending, "dest", None)
+    follows = before.replicas[step.actor].mode is Mode.FOLLOWER
+    server = wanted if wanted in servers else next(iter(ordered(servers)), None) if follows else None
+    cluster.do("time-out", node=number_of(step.actor), server=0 if server is None else number_of(server))
 
 
 def _plainly(command: str) -> Command:
@@ -99,6 +108,7 @@ ACTIONS: dict[str, Command] = {
     "Upgrade": _upgrade(1),
     "Downgrade": _upgrade(0),
     "FetchFromBootstrapServer": _fetch_from_bootstrap_server,
+    "Retry": _retry,
     "Crash": _plainly("stop"),
     "Cut": _nothing,
     "Heal": _nothing,

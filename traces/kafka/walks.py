@@ -9,8 +9,9 @@ A walk file is text. Lines that begin with `#`, and blank ones, say nothing to t
     HandleVoteRequest by n2 on VoteRequest(epoch=0, pre_vote=TRUE, ...)
     RemoveVoter by n1, outcome 2
 
-`go on` is there where the walk goes on from Kafka's state after a difference. Where an action has several outcomes,
-`outcome` says which one, in the order of the model.
+`without NAME` leaves a known difference out of the model, so that it shows. `go on` is there where the walk goes on
+from Kafka's state after a difference. Where an action has several outcomes, `outcome` says which one, in the order of
+the model.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class WalkFile(NamedTuple):
         Whether to go on from Kafka's state after a difference.
     steps
         The steps.
+    without
+        Names of known differences that are left out of the model, so that they show.
     """
 
     model: str
@@ -83,6 +86,7 @@ class WalkFile(NamedTuple):
     settings: tuple[str, ...]
     go_on: bool
     steps: tuple[Step, ...]
+    without: tuple[str, ...] = ()
 
 
 class RandomWalk:
@@ -202,7 +206,7 @@ def read_walk(path: Path) -> WalkFile:
     if not text:
         raise InputError(f"{path}: expected a walk file of 1 to {MOST_BYTES:,} bytes, found {len(raw):,}")
     model, variant, settings, go_on = "", "", list[str](), False
-    steps: list[Step] = []
+    steps, without = list[Step](), list[str]()
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         word, _, rest = line.partition(" ")
         match = STEP.fullmatch(line)
@@ -214,6 +218,8 @@ def read_walk(path: Path) -> WalkFile:
             variant = rest
         elif word == "set" and "=" in rest:
             settings.append(rest)
+        elif word == "without" and rest:
+            without.append(rest)
         elif line == "go on":
             go_on = True
         elif match is not None:
@@ -224,7 +230,7 @@ def read_walk(path: Path) -> WalkFile:
             raise InputError(f"{path}:{number}:1: expected {expected}, found {line!r}")
     if not model:
         raise InputError(f"{path}:1:1: expected a line `model NAME`, found none")
-    return WalkFile(model, variant, tuple(settings), go_on, tuple(steps))
+    return WalkFile(model, variant, tuple(settings), go_on, tuple(steps), tuple(without))
 
 
 def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None:
@@ -243,6 +249,7 @@ def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None
     head.append(f"model {walk.model}")
     head += [f"variant {walk.variant}"] if walk.variant else []
     head += [f"set {setting}" for setting in walk.settings]
+    head += [f"without {name}" for name in walk.without]
     head += ["go on"] if walk.go_on else []
     with replacing(path) as new:
         new.write_text("\n".join([*head, "", *map(str, walk.steps)]) + "\n")

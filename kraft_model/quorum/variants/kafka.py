@@ -7,7 +7,8 @@ exactly and every other difference shows. Each says what Kafka does, and where. 
 # ruff: noqa: D102 - a method here overrides one that says what it is for
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from re import sub
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
@@ -35,10 +36,11 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
-from kraftcheck.kraft_model.quorum.variants import kafka_failures, kafka_requests
+from kraftcheck.kraft_model.quorum.variants import kafka_disk, kafka_failures, kafka_requests
 from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Record, Step, Steps
+from kraftcheck.spec.errors import InputError, unknown
 
 
 class RestartsByItsVote(Quorum):
@@ -255,16 +257,39 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 """All known differences; the first goes before the later ones where two change the same."""
 
 
-def as_kafka(protocol: type[Quorum], more: tuple[type[Quorum], ...] = ()) -> type[Quorum]:
+def known_differences(*, disk: bool = False) -> dict[str, type[Quorum]]:
+    """Return all known differences, by name: `RestartsByItsVote` is `restarts-by-its-vote`.
+
+    Parameters
+    ----------
+    disk
+        Whether Kafka's log is on disk; else it is the one of Kafka's own tests.
+    """
+    own = kafka_disk.DIFFERENCES if disk else MOCK_DIFFERENCES
+    return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in (*own, *DIFFERENCES)}
+
+
+def as_kafka(protocol: type[Quorum], *, disk: bool = False, without: Collection[str] = ()) -> type[Quorum]:
     """Return a model with all known differences.
 
     Parameters
     ----------
     protocol
         The model or a variant; what it changes goes before the differences.
-    more
-        Other known differences, which go before these: of the log on disk, or of the mocks.
+    disk
+        Whether Kafka's log is on disk.
+    without
+        Names of differences to leave out.
+
+    Raises
+    ------
+    InputError
+        There is no difference of such a name.
     """
-    parts = [part for part in (*more, *DIFFERENCES) if not issubclass(protocol, part)]
+    known = known_differences(disk=disk)
+    for name in without:
+        if name not in known:
+            raise InputError(unknown("difference", name, known))
+    parts = [part for name, part in known.items() if name not in without and not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})

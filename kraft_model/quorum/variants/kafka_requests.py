@@ -14,6 +14,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     AdminResponse,
     Answers,
     ApiVersionsResponse,
+    FetchSnapshotRequest,
     FetchSnapshotResponse,
     RemoveVoterRequest,
     UpdateVoterRequest,
@@ -75,7 +76,7 @@ class OneRequestAtATime(Quorum):
         if me.version == 0:
             return not me.updated
         own = voter_of(me.voters, me.key)
-        return own is not None and own.endpoint != me.endpoint
+        return own is not None and (own.endpoint != me.endpoint or me.software < me.version)
 
     def may_join(self, me: Replica) -> bool:
         """Whether an observer adds itself."""
@@ -199,14 +200,27 @@ class JoinersAnsweredWhenAppended(Quorum):
 
 
 class VersionIsWrittenAgain(Quorum):
-    """A new leader whose endpoints have changed writes a KRaftVersionRecord again, beside the VotersRecord.
+    """A new leader whose endpoints or software have changed writes a KRaftVersionRecord again, beside the VotersRecord.
 
     `LeaderState.appendStartOfEpochControlRecords`. All versions.
     """
 
     def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
         found = super().first_records(me)
+        if not found and me.version > me.software:
+            found = (Voters(me.voters),)
         return found if len(found) != 1 else (KRaftVersion(me.version), *found)
+
+
+class ReadsAnyVersion(Quorum):
+    """A Raft client whose software does not support the kraft.version of its log goes on.
+
+    Only what stands on top of the client looks at it. As a voter it tells its leader so, who refuses that with
+    INVALID_REQUEST, of which it dies (`OneRequestAtATime`). All versions.
+    """
+
+    def can_read(self, me: Replica) -> bool:
+        return True
 
 
 class OnlyVoterIsNotFound(Quorum):
@@ -247,14 +261,34 @@ class AsksForTheSnapshotAgain(Quorum):
             yield self.taken(me, me, response.request) if same and refused else step
 
 
+class RetriesAtBootstrapServers(Quorum):
+    """A follower whose request times out turns to a bootstrap server, a voter too, and then to its leader again.
+
+    `KafkaRaftClient.maybeSendFetchToBestNode`. Whom it asked last is not modelled, so it may do either. That a
+    request for a snapshot times out is not driven: the follower would go on with the snapshot later. All versions.
+    """
+
+    def retry(self, me: Replica) -> Steps:
+        if isinstance(me.pending, Nil | FetchSnapshotRequest):
+            return
+        if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
+            yield self.taken(me, me.but(pending=Nil.NIL), consumes=False).spend("retries")
+            return
+        for server in ordered((self.bootstrap_servers - {me.id}) | {me.leader}):
+            fetch = self.fetch_from(me, server)
+            yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
+
+
 DIFFERENCES: tuple[type[Quorum], ...] = (
     OneRequestAtATime,
     UpdateVoterWithoutError,
     UpgradesAtOnce,
     JoinersAnsweredWhenAppended,
     VersionIsWrittenAgain,
+    ReadsAnyVersion,
     OnlyVoterIsNotFound,
     VoteIsNotedOnce,
     AsksForTheSnapshotAgain,
+    RetriesAtBootstrapServers,
 )
 """All of these; the first goes before the later ones where two change the same."""

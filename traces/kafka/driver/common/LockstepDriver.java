@@ -208,6 +208,12 @@ public final class LockstepDriver {
             }
         }
 
+        void timeOut() throws Exception {
+            held = null;
+            LockstepInside.timeOut(client, PATIENCE_MS, time.milliseconds());
+            settle();
+        }
+
         /** Whether a follower can send what it wants to send besides fetches. */
         boolean isFree() throws Exception {
             return queue.isEmpty() && LockstepInside.awaited(client).isEmpty() && due.fetchingSnapshot().isEmpty();
@@ -529,6 +535,12 @@ public final class LockstepDriver {
         to.settle();
     }
 
+    private void askBootstrap(Replica replica, int server) {
+        replica.held.to = server;
+        send(replica.held);
+        replica.held = null;
+    }
+
     /** A request of an administrator. */
     private static Message byAdmin(int to) {
         Message message = new Message();
@@ -581,10 +593,15 @@ public final class LockstepDriver {
                 replica.settle();
             }
             case "nothing" -> { }
-            case "ask-bootstrap" -> {
-                replica.held.to = command.path("server").asInt();
-                send(replica.held);
-                replica.held = null;
+            case "ask-bootstrap" -> askBootstrap(replica, command.path("server").asInt());
+            case "time-out" -> {
+                replica.timeOut();
+                int server = command.path("server").asInt();
+                if (replica.held != null && server > 0) {
+                    askBootstrap(replica, server);
+                } else if (replica.held != null && replica.client.quorum().isFollower()) {
+                    replica.timeOut();  // there is no such server: it turns to its leader again
+                }
             }
             case "update-period" -> {
                 replica.due = replica.client.quorum().followerStateOrThrow();

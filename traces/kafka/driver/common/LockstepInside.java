@@ -132,6 +132,15 @@ final class LockstepInside {
         }
     }
 
+    /** Lets all that a client waits for time out. */
+    static void timeOut(KafkaRaftClient<?> client, long patience, long now) throws Exception {
+        for (Object connection : connections(client)) {
+            if (waits(connection)) {
+                set(connection, "lastSendTimeMs", now - patience);
+            }
+        }
+    }
+
     /** Makes a leader find that one voter, and no other, has not fetched for so long that it repeats BeginQuorumEpoch. */
     static Map<LeaderState.ReplicaState, Long> forget(LeaderState<?> leader, int voter, long now) throws Exception {
         int patience = field(leader, "beginQuorumEpochTimeoutMs");

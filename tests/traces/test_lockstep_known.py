@@ -1,0 +1,56 @@
+"""Each known difference has a walk that must still show it. These need Java, and Maven, which fetches Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.catalogue import everything, find_model
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.variants import kafka_failures, kafka_requests
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.traces.kafka.jars import classpath
+from kraftcheck.traces.kafka.lockstep import Finding, Lockstep, LockstepVerdict
+from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.walks import GivenWalk, WalkFile, read_walk
+
+KNOWN = Path(__file__).parents[1] / "data" / "kafka" / "known"
+FILES = sorted(KNOWN.glob("*.walk"))
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    path = classpath("4.3.1")
+    with Driver(path.java, path.text) as running:
+        yield running
+
+
+def found(driver: Driver, walk: WalkFile, without: tuple[str, ...]) -> list[Finding]:
+    config = everything(find_model("quorum").protocol)
+    config = override(config, [parse_setting(text, config) for text in walk.settings])
+    protocol = bind(as_kafka(Quorum, without=without), config).protocol
+    assert isinstance(protocol, Quorum)
+    taken, findings = Lockstep(driver, protocol).walk(GivenWalk(walk.steps), len(walk.steps))
+    assert len(taken) == len(walk.steps)
+    return [finding for finding in findings if finding.verdict is not LockstepVerdict.VIOLATES]
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_known_difference_still_shows(path: Path, driver: Driver) -> None:
+    walk = read_walk(path)
+    assert walk.without == (path.stem,)
+    (finding,) = found(driver, walk, walk.without)
+    assert finding.step == len(walk.steps)
+    assert not found(driver, walk, ())
+
+
+def test_known_differences_have_walks() -> None:
+    names = {part: name for name, part in known_differences().items()}
+    own = {names[part] for part in (*kafka_requests.DIFFERENCES, *kafka_failures.DIFFERENCES)}
+    assert own <= {path.stem for path in FILES}

@@ -1,0 +1,55 @@
+"""What walks reached of Kafka."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.reporting.lockstep_reach import reach_table
+from kraftcheck.traces.kafka.reach import ClassReach, Counted
+from tests.support.command_line import Run
+
+TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"
+
+
+def test_the_table() -> None:
+    classes = [
+        ClassReach("LeaderState", Counted(8, 10), Counted(1, 4), ("toString", "close", "toString")),
+        ClassReach("RaftUtil", Counted(3, 3), Counted(), ()),
+        ClassReach("Unused", Counted(0, 7), Counted(0, 2), ("run",)),
+        ClassReach("Marker", Counted(), Counted(), ()),
+    ]
+    assert list(reach_table(classes)) == [
+        "| class         | lines           | branches      |",
+        "|---------------|-----------------|---------------|",
+        "| `LeaderState` | 8 of 10 (80 %)  | 1 of 4 (25 %) |",
+        "| `RaftUtil`    | 3 of 3 (100 %)  | -             |",
+        "| together      | 11 of 13 (84 %) | 1 of 4 (25 %) |",
+        "",
+        "Methods of which nothing was reached:",
+        "",
+        "- `LeaderState`: toString, close",
+        "",
+        "Classes of which nothing was reached: Unused",
+    ]
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("disk", [(), ("--disk",)])
+def test_what_a_walk_reaches(disk: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "reach.md"
+    done = run("lockstep", "quorum", "--walk", TRUNCATION, "--reach", path, *disk, "--quiet")
+    assert done.code == 12
+    rows = dict(re.findall(r"^\| `(\w+)` +\| ([\d,]+) of", path.read_text(), re.MULTILINE))
+    assert int(rows["KafkaRaftClient"].replace(",", "")) > 500
+    assert ("KafkaRaftLog" in rows, "FileQuorumStateStore" in rows) == (bool(disk), bool(disk))
+    assert ("KafkaRaftLog" in path.read_text().splitlines()[-1]) == (not disk)
+
+
+def test_several_versions(run: Run, tmp_path: Path) -> None:
+    done = run("lockstep", "quorum", "--kafka", "4.3.1", "--kafka", "4.4.0", "--reach", tmp_path / "reach.md")
+    assert (done.code, done.out) == (2, "")
+    assert "--reach: expected one version of Kafka, found several" in done.err
