@@ -4,9 +4,8 @@
 
 Each fault of `quorum` (docs/faults.md) is driven beside Kafka with Kafka's known differences, as `kraftcheck lockstep`
 drives the model: by random walks from the start of the fault's own configuration, with wider bounds, and every third
-one in the configuration `lockstep`. A fault is told where a walk differs on which the
-model without the fault agrees: the same steps are taken with it, too. If it cannot take the last one, which the fault
-allows, it agrees up to there.
+one in the configuration `lockstep`. A fault is told where a walk differs on which the model without the fault agrees:
+the same steps are taken with it, too. If it cannot take the last one, which the fault allows, it agrees up to there.
 """
 
 from __future__ import annotations
@@ -33,6 +32,9 @@ from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step
 
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""
+
+SELDOM = ("MaxLostDisks",)
+"""Bounds that are not wider: a quorum whose disks are lost again and again does nothing else."""
 
 
 class Told(NamedTuple):
@@ -82,7 +84,8 @@ def with_room(model: Model) -> tuple[ModelConfig, str]:
     """Return a fault's configuration with wider bounds, and its start."""
     config = find_config(model, model.own_configuration)[1]
     bound = bind(model.protocol, config)
-    constants = [constant for constant in bound.protocol.constants.values() if constant.is_bound]
+    wider = (constant for constant in bound.protocol.constants.values() if constant.name not in SELDOM)
+    constants = [constant for constant in wider if constant.is_bound]
     limits = {constant.name: getattr(bound.protocol, constant.attribute) for constant in constants}
     settings = {**AS_KAFKA_HAS_IT, **{name: str(limit + ROOM) for name, limit in limits.items() if limit}}
     return override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()]), bound.init

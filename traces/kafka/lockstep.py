@@ -9,7 +9,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.messages import FetchRequest, VoteResponse
+from kraftcheck.kraft_model.quorum.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    VoteResponse,
+)
 from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -196,20 +201,19 @@ class Lockstep:
         return (adopted(target, self.cluster),), differing, problem
 
     def _effects(self, state: State, lost: list[Record]) -> Iterator[FieldDifference]:
-        """Yield the votes that do something in the model, though Kafka dropped them: it tells answers by their number.
+        """Yield the answers that do something in the model, though Kafka dropped them: it knows answers by number.
 
-        The model has no numbers, and may take an answer for that to an equal request of a later round. So only a
-        pre-vote that is taken for a vote is wrong, or a vote for a pre-vote.
+        The model has no numbers, and may take an answer for that to an equal request.
         """
         for message in lost:
-            me = state.replicas.get(message.dest)  # type: ignore[attr-defined]
-            if not isinstance(message, VoteResponse) or message.pre_vote == (me.mode is Mode.PROSPECTIVE):
-                continue
             rest = without(state, message)
-            for offer in Offers(self._menu, state).of(message.dest) if rest != state else ():
-                outcomes = Offers(self._menu, state).outcomes(offer) if offer.message == message else []
-                if offer.choices is None and outcomes and all(outcome.target != rest for outcome in outcomes):
-                    yield FieldDifference(message.dest, "VoteResponse", message, None)
+            if rest == state or is_like_awaited(state, message):
+                continue
+            offers = Offers(self._menu, state)
+            for offer in offers.of(message.dest):  # type: ignore[attr-defined]
+                outcomes = offers.outcomes(offer) if offer.message == message and offer.choices is None else []
+                if outcomes and all(outcome.target != rest for outcome in outcomes):
+                    yield FieldDifference(message.dest, type(message).__name__, message, None)  # type: ignore[attr-defined]
 
     def _urgent(self, state: State, step: Transition) -> Iterator[tuple[str, State]]:
         """Yield the states after a step and a timeout of the same replica, which Kafka takes within one poll.
@@ -247,3 +251,11 @@ class Lockstep:
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
                 yield prop.name
+
+
+def is_like_awaited(state: State, answer: Record) -> bool:
+    """Return whether an answer that Kafka dropped may be equal to one that its receiver waits for."""
+    me = state.replicas[answer.dest]  # type: ignore[attr-defined]
+    if isinstance(answer, FetchResponse | FetchSnapshotResponse):
+        return bool(me.pending == answer.request)
+    return not isinstance(answer, VoteResponse) or answer.pre_vote == (me.mode is Mode.PROSPECTIVE)
