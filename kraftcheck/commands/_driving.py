@@ -39,11 +39,14 @@ class Made(NamedTuple):
         What was covered, where that was asked for.
     problem
         Why it went no further, if it did not.
+    interrupted
+        Whether the user stopped it.
     """
 
     survey: Survey | None = None
     cover: Cover | None = None
     problem: InputError | None = None
+    interrupted: bool = False
 
 
 class Driven(NamedTuple):
@@ -94,6 +97,7 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
                 _tell(task, driven, arguments, len(tasks))
                 if driver.died:
                     driven.made[-1] = driven.made[-1]._replace(problem=driver.died)
+                if driver.died or driven.made[-1].interrupted:
                     break
         if reach is not None and not driver.died:
             lines = reach_table(reach.classes())
@@ -128,6 +132,8 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
                 survey.draw(arguments.runs or RUNS, arguments.depth or DEPTH, str(arguments.seed))
     except InputError as problem:
         return Made(survey, problem=problem)
+    except KeyboardInterrupt:
+        return Made(survey, interrupted=True)
     return Made(survey)
 
 
@@ -142,7 +148,7 @@ def _kind(protocol: type[object], arguments: argparse.Namespace, without: Sequen
 
 def _tell(task: Task, driven: Driven, arguments: argparse.Namespace, tasks: int) -> None:
     """Write and print what the last task showed."""
-    survey, cover, problem = driven.made[-1]
+    survey, cover, problem, _ = driven.made[-1]
     several = len(arguments.kafka) > 1
     if problem is not None and tasks > 1 and not several and not isinstance(problem, DriverDied):
         print(f"kraftcheck: error: {problem}", file=sys.stderr)

@@ -7,6 +7,7 @@ exit codes: 0 all walks agree; 1 one differs, or Kafka threw an exception; 12 Ka
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.process import DriverDied
 
-VIOLATED = 12
-"""The exit code where Kafka violates a property."""
+VIOLATED, INTERRUPTED = 12, 130
+"""Exit codes: Kafka violates a property; the user stopped it, and what was found until then is told."""
 
 NEWEST = "4.3.1"
 """The version of Kafka that is driven where none is named."""
@@ -87,11 +88,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.reach and len(versions) > 1:
         raise InputError("--reach: expected one version of Kafka, found several")
     asked = list(tasks(arguments))
+    driven: list[Driven] = []
     with Meter("walks", quiet=arguments.quiet) as meter:
-        driven = [drive(kafka, asked, arguments, meter) for kafka in versions]
+        for kafka in versions:
+            driven.append(drive(kafka, asked, arguments, meter))
+            if any(one.interrupted for one in driven[-1].made):
+                break
     if len(versions) > 1:
         print("\n".join(table([_row(task) for task in asked], {one.version: _column(one, asked) for one in driven})))
     made = [one for kafka in driven for one in kafka.made]
+    if any(one.interrupted for one in made):
+        _write(driven, arguments)
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     problems = [one.problem for one in made if one.problem is not None]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
         _write(driven, arguments)
@@ -108,7 +117,7 @@ def _write(driven: Sequence[Driven], arguments: argparse.Namespace) -> None:
     """Write `--json`, if anything was found out."""
     documents = []
     for version, made in driven:
-        for survey, cover, problem in made:
+        for survey, cover, problem, _ in made:
             document = {} if survey is None else as_json(survey, version)
             document |= {} if cover is None else {"cover": cover_as_json(cover)}
             document |= {} if problem is None else {"kafka": version, "error": str(problem)}
@@ -127,7 +136,7 @@ def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
     if driven.made and driven.made[0].survey is None:
         return [Cell("none", str(driven.made[0].problem))] * len(asked)
     cells = []
-    for survey, _, problem in driven.made:
+    for survey, _, problem, _ in driven.made:
         assert survey is not None
         why = "" if problem is None else str(problem).partition("; enabled are")[0]
         cells.append(cell([kind.first for kind in survey.kinds()], why))

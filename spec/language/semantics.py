@@ -149,10 +149,7 @@ class Semantics:
             return []
         if action.kind == "internal":
             return [None]
-        messages = self._deliverable.get(inbox)
-        if messages is None:
-            messages = self._deliverable[inbox] = tuple(map(self.same, self.network.deliverable(inbox)))
-        return [m for m in messages if isinstance(m, action.messages) and self.protocol.receives(me, m)]
+        return [m for m in self.deliverable(inbox) if isinstance(m, action.messages) and self.protocol.receives(me, m)]
 
     def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[Offer, ...]:
         """Return what a replica may do, given its local state, its inbox and the shared state; memoised."""
@@ -192,11 +189,7 @@ class Semantics:
         empty = self.network.empty
         result = {}
         for key, replica in state.replicas.items():
-            source = state.inboxes.get(key, empty) if read.of_inbox else replica
-            found = self._projected.get((read.name, source))
-            if found is None:
-                found = self._projected[read.name, source] = self.same(self.protocol.projected(read, source))
-            result[key] = found
+            result[key] = self.view(read, state.inboxes.get(key, empty) if read.of_inbox else replica)
         return Map(result)
 
     def steps(
@@ -267,6 +260,13 @@ class Semantics:
         """Yield the steps that the network offers by itself on the inbox of a replica."""
         for name, message, after, spends in self.network.own_steps(inbox):
             yield Choice(name, key, message, Step(spends=spends), self.same(after))
+
+    def deliverable(self, inbox: Value) -> tuple[Any, ...]:
+        """Return the messages in an inbox that can be delivered next; memoised."""
+        messages = self._deliverable.get(inbox)
+        if messages is None:
+            messages = self._deliverable[inbox] = tuple(map(self.same, self.network.deliverable(inbox)))
+        return messages
 
     def taken(self, state: State, choice: Choice) -> Transition | None:
         """Return the transition that a choice leads to, or None where it is not enabled."""
@@ -378,35 +378,16 @@ class Semantics:
             for peer in peers:
                 for message in messages:
                     known.update(me=me, peer=peer, message=message)
-                    if not self._verdict(prop, known):
+                    if not self.verdict(prop, known):
                         return False
         return True
 
-    def holds_after(self, prop: Property, before: State, after: State) -> bool:
-        """Return whether a state property is true of a state, given that it was true of the one before.
-
-        Only replicas that a step has changed are looked at, where that is enough.
-        """
-        wide = {"message", "state"} & set(prop.asks) or prop.reads
-        if wide or ("shared" in prop.asks and before.shared != after.shared):
-            return self.holds(prop, after)
-        changed = [key for key, replica in after.replicas.items() if before.replicas.get(key) is not replica]
-        known: dict[str, Value] = {"shared": after.shared}
-        for key in changed if "me" in prop.asks else ():
-            peers = [peer for other, peer in after.replicas.items() if other != key] if "peer" in prop.asks else [None]
-            for peer in peers:
-                for one, other in ((after.replicas[key], peer), (peer, after.replicas[key])):
-                    if self._is_meant(prop, one, other):
-                        known.update(me=one, peer=other)
-                        if not self._verdict(prop, known):
-                            return False
-        return True
-
-    @staticmethod
-    def _is_meant(prop: Property, me: Record | None, peer: Record | None) -> bool:
-        if "peer" in prop.asks:
-            return isinstance(me, prop.kinds("me")) and isinstance(peer, prop.kinds("peer"))
-        return me is not None and isinstance(me, prop.kinds("me"))
+    def view(self, read: Projection, source: Value) -> Value:
+        """Return a projection of one replica or inbox; memoised."""
+        found = self._projected.get((read.name, source))
+        if found is None:
+            found = self._projected[read.name, source] = self.same(self.protocol.projected(read, source))
+        return found
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
         """Return whether a step property is true of every replica that a step changes.
@@ -423,11 +404,12 @@ class Semantics:
             old = before.replicas.get(key)
             if old is None or old == replica or not isinstance(replica, kinds):
                 continue
-            if not self._verdict(prop, {"before": old, "after": replica, "shared": before.shared}):
+            if not self.verdict(prop, {"before": old, "after": replica, "shared": before.shared}):
                 return False
         return True
 
-    def _verdict(self, prop: Property, known: dict[str, Value]) -> bool:
+    def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
+        """Return whether a property is true of given replicas, messages and whatever else it asks for; memoised."""
         key = (prop.name, *[known[name] for name in prop.asks])
         found = self._verdicts.get(key)
         if found is None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.traces.kafka.jars import classpath
+from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep
+from kraftcheck.traces.kafka.offers import Taken
 from kraftcheck.traces.kafka.process import Driver, DriverDied
 from tests.support.command_line import Run
 
@@ -105,3 +107,21 @@ def test_another_model(run: Run) -> None:
     done = run("lockstep", "reconfig", "--config", "smoke")
     assert done.code == 2
     assert "reconfig: lockstep drives the model quorum and its variants only" in done.err
+
+
+def test_ctrl_c_tells_what_was_found_until_then(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, walk, made = tmp_path / "result.json", Lockstep.walk, list[int]()
+
+    def stops(self: Lockstep, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
+        made.append(depth)
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return walk(self, choose, depth)
+
+    monkeypatch.setattr(Lockstep, "walk", stops)
+    done = run("lockstep", "quorum", *CALM, "--runs", 10, "--depth", 20, "--json", path)
+    assert done.code == 130
+    assert done.err.endswith("interrupted\n")
+    assert "AGREES: 2 walks, 40 steps beside Kafka 4.3.1" in done.out
+    (found,) = json.loads(path.read_text())
+    assert found["walks"] == 2

@@ -22,6 +22,7 @@ from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
 from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
 from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.properties import broken
 from kraftcheck.traces.kafka.steps import AT_ONCE, TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
 
 Choose = Callable[[Offers], Chosen | None]
@@ -245,9 +246,7 @@ class Lockstep:
 
     def _violated(self, before: State, after: State) -> Iterator[str]:
         """Yield the properties that do not hold in a state, or over the step to it."""
-        for prop in self._of_states:
-            if not self.semantics.holds_after(prop, before, after):
-                yield prop.name
+        yield from (prop.name for prop in broken(self.semantics, self._of_states, before, after))
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
                 yield prop.name

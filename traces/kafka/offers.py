@@ -21,14 +21,14 @@ class Offer(NamedTuple):
     ----------
     action, actor, message
         As in `Transition`.
-    choices
-        Its steps, where they are the network's own; else None.
+    inbox
+        The actor's inbox, where the step is the network's own; else None.
     """
 
     action: str
     actor: Any
     message: Record | None
-    choices: tuple[Choice, ...] | None = None
+    inbox: Value | None = None
 
 
 Sort = tuple[object, ...]
@@ -51,10 +51,13 @@ class Menu:
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
         self.semantics = semantics
-        self._driven = driven
         self._cards: dict[tuple[Value, Value, Value], Card] = {}
         actions = semantics.protocol.actions.values()
         self._alone = [action.name for action in actions if action.kind == "environment" and driven(action.name, False)]
+        self._internal = [action for action in actions if action.kind == "internal" and driven(action.name, False)]
+        self._handlers = [action for action in actions if action.kind == "on" and driven(action.name, True)]
+        self._network = [name for name in semantics.network.own_actions() if driven(name, True)]
+        self._of_type: dict[tuple[type, type], list[str]] = {}
 
     def card(self, key: Value, state: State) -> Card:
         """Return what a replica can be offered, or for None what the environment can."""
@@ -70,15 +73,25 @@ class Menu:
     def _made(self, key: Value, me: Record, inbox: Value) -> Card:
         mode = me.mode if isinstance(me, Replica) else None
         card: Card = {}
-        for action, _, message in self.semantics.candidates_of(key, me, inbox):
-            if self._driven(action.name, message is not None):
-                kind = (action.name, mode, *about(message))
-                card.setdefault(kind, []).append(Offer(action.name, key, message))
-        for choice in self.semantics.network_choices(key, inbox):
-            if self._driven(choice.action, True):
-                kind = (choice.action, None, *about(choice.message))
-                card.setdefault(kind, []).append(Offer(choice.action, key, choice.message, (choice,)))
+        for action in self._internal:
+            if isinstance(me, action.actors):
+                card[action.name, mode] = [Offer(action.name, key, None)]
+        for message in self.semantics.deliverable(inbox):
+            told = about(message)
+            if self.semantics.protocol.receives(me, message):
+                for name in self._handlers_of(me, message):
+                    card.setdefault((name, mode, *told), []).append(Offer(name, key, message))
+            for name in self._network:
+                card.setdefault((name, None, *told), []).append(Offer(name, key, message, inbox))
         return card
+
+    def _handlers_of(self, me: Record, message: Record) -> list[str]:
+        types = type(me), type(message)
+        found = self._of_type.get(types)
+        if found is None:
+            fitting = (a for a in self._handlers if isinstance(me, a.actors) and isinstance(message, a.messages))
+            found = self._of_type[types] = [action.name for action in fitting]
+        return found
 
 
 class Offers:
@@ -113,16 +126,18 @@ class Offers:
 
     def outcomes(self, offer: Offer) -> list[Transition]:
         """Return the enabled steps of an offer, in the order of the model."""
-        choices = offer.choices
-        if choices is None:
-            action = self._semantics.protocol.actions[offer.action]
+        semantics, choices = self._semantics, tuple[Choice, ...]()
+        if offer.inbox is None:
+            action = semantics.protocol.actions[offer.action]
             me = None if offer.actor is None else self.state.replicas[offer.actor]
-            given = self._semantics.context(self.state, action, self._known)
-            steps = self._semantics.steps(action, me, offer.message, given)
+            steps = semantics.steps(action, me, offer.message, semantics.context(self.state, action, self._known))
             if not steps and not action.reads:
                 self._strike(offer)
             choices = tuple(Choice(offer.action, offer.actor, offer.message, step) for step in steps)
-        found = (self._semantics.taken(self.state, choice) for choice in choices)
+        else:
+            own = semantics.network_choices(offer.actor, offer.inbox)
+            choices = tuple(c for c in own if c.action == offer.action and c.message == offer.message)
+        found = (semantics.taken(self.state, choice) for choice in choices)
         return [transition for transition in found if transition is not None]
 
     def _strike(self, offer: Offer) -> None:

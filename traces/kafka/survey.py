@@ -72,6 +72,7 @@ class Survey:
         self._report = report
         self._kinds: dict[Sign, Kind] = {}
         self._drawn: Counter[Sort] = Counter()
+        self._tried: Counter[Sort] = Counter()
         self._broken: list[tuple[Step, ...]] = []  # walks up to where Kafka broke a property, the shortest
 
     @property
@@ -91,14 +92,14 @@ class Survey:
         second one goes on from where Kafka broke a property.
         """
         for number in range(walks):
-            drawn = RandomWalk(f"{seed}/{number}", self._drawn)
+            drawn = RandomWalk(f"{seed}/{number}", self._drawn, self._tried)
             if self.about.go_on and self._broken and number % 2:
                 begun = self._broken[number // 2 % len(self._broken)]
                 self._walk(GivenWalk(begun, then=drawn), len(begun) + depth)
                 continue
             found = self._walk(drawn, depth)
             for way in range(CONTINUATIONS if found and self.about.go_on else 0):
-                drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn)
+                drawn = RandomWalk(f"{seed}/{number}/{way}", self._drawn, self._tried)
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
     def take(self, steps: tuple[Step, ...]) -> None:

@@ -98,23 +98,29 @@ class RandomWalk:
         What the choices are drawn from.
     taken
         How often each kind of step was chosen, on all walks; it is added to.
+    tried
+        How often each kind was looked at, whether it was enabled or not; it is added to.
     """
 
-    def __init__(self, seed: str, taken: Counter[Sort]) -> None:
+    def __init__(self, seed: str, taken: Counter[Sort], tried: Counter[Sort] | None = None) -> None:
         self._random = random.Random(seed)
         self._taken = taken
+        self._tried = Counter[Sort]() if tried is None else tried
         self._eagerness: dict[str, float] = {}
+        self._weights: dict[Sort, float] = {}
 
     def __call__(self, offers: Offers) -> Chosen | None:
         """Return the next step, or None where there is none."""
-        entries = offers.by_kind()
-        weights = [self._weight(kind) for kind, _ in entries]
+        entries, known = offers.by_kind(), self._weights
+        weights = [known.get(kind) or self._weight(kind) for kind, _ in entries]
         places = range(len(entries))
         while any(weights):
             (place,) = self._random.choices(places, weights)
             kind, alike = entries[place]
             offer = alike[self._random.randrange(len(alike))]
             outcomes = offers.outcomes(offer)
+            self._tried[kind] += 1
+            self._weights.pop(kind, None)
             if outcomes:
                 self._taken[kind] += 1
                 return outcomes, self._random.randrange(len(outcomes))
@@ -128,14 +134,15 @@ class RandomWalk:
         """Deliveries move a quorum on; timeouts, left alone, would only start it anew.
 
         On each walk some of the other actions are as good as left out: so walks differ more from each other (swarm
-        testing: A. Groce et al., ISSTA 2012).
+        testing: A. Groce et al., ISSTA 2012). What is hardly ever enabled is hardly ever tried.
         """
-        action = str(kind[0])
-        if action.startswith("Handle"):
-            return 6.0 / math.sqrt(1 + self._taken[kind])
-        if action not in self._eagerness:
-            self._eagerness[action] = self._random.choice(EAGERNESS)
-        return self._eagerness[action] / math.sqrt(1 + self._taken[kind])
+        action, taken = str(kind[0]), self._taken[kind]
+        eagerness = 6.0 if action.startswith("Handle") else self._eagerness.get(action)
+        if eagerness is None:
+            eagerness = self._eagerness[action] = self._random.choice(EAGERNESS)
+        weight = eagerness / math.sqrt(1 + taken) * (1 + taken) / (1 + self._tried[kind])
+        self._weights[kind] = weight
+        return weight
 
 
 EAGERNESS = (0.02, 0.2, 1.0)

@@ -71,7 +71,7 @@ final class LockstepRecords {
                     .put("leader", ControlRecordUtils.deserializeLeaderChangeMessage(record).leaderId());
                 case KRAFT_VERSION -> records.addObject()
                     .put("version", ControlRecordUtils.deserializeKRaftVersionRecord(record).kRaftVersion());
-                case KRAFT_VOTERS -> records.addObject().set("voters", LockstepDriver.voters(
+                case KRAFT_VOTERS -> records.addObject().set("voters", LockstepJson.voters(
                     VoterSet.fromVotersRecord(ControlRecordUtils.deserializeVotersRecord(record))));
                 default -> records.addObject().put("other", type.name());
             }

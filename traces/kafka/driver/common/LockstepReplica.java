@@ -1,0 +1,236 @@
+package org.apache.kafka.raft;
+
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.Random;
+import java.util.TreeMap;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.feature.SupportedVersionRange;
+import org.apache.kafka.common.memory.MemoryPool;
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.raft.internals.StringSerde;
+import org.apache.kafka.server.common.KRaftVersion;
+import org.apache.kafka.snapshot.RecordsSnapshotWriter;
+import org.apache.kafka.snapshot.Snapshots;
+
+/** A replica with its disk, its clock and its process. */
+final class LockstepReplica {
+    private static final int ELECTION_MS = 1_000_000;
+    private static final int FETCH_MS = 2_000_000;
+    static final int PATIENCE_MS = 1_000_000_000;
+    private static final int MOST_POLLS = 50;
+    static final String[] UPDATE_TIMER = {"updateVoterSetPeriodTimer", "updateVoterPeriodTimer"};
+
+    private final LockstepDriver cluster;
+    final int id;
+    int directory;
+    int endpoint = 1;
+    int software = 1;
+    LockstepDisk disk;
+    final LockstepParts.Clock time = new LockstepParts.Clock();
+    LockstepWire channel;
+    LockstepWire.Inbox queue;
+    KafkaRaftClient<String> client;
+    Random random;
+    LockstepMessage held;  // a fetch from a bootstrap server, which is sent when the model sends it
+    FollowerState due;  // in which its timer for UpdateVoter expires as soon as it can send
+    boolean dead;  // Kafka threw, or the process was stopped
+    ObjectNode last;  // the state that was reported last
+
+    LockstepReplica(LockstepDriver cluster, int id) {
+        this.cluster = cluster;
+        this.id = id;
+    }
+
+    LockstepDriver cluster() {
+        return cluster;
+    }
+
+    Uuid directoryId() {
+        return new Uuid(id, directory);
+    }
+
+    void format(boolean withVoters) throws Exception {
+        directory += 1;
+        if (disk != null) {
+            disk.wipe();
+        }
+        disk = cluster.folder == null ? new LockstepDisk.InMemory()
+            : LockstepLogs.onFiles(cluster.folder.resolve("n" + id), id, time, cluster.fetchLimit);
+        if (cluster.version > 0) {
+            RecordsSnapshotWriter.Builder builder = new RecordsSnapshotWriter.Builder()
+                .setTime(time)
+                .setRawSnapshotWriter(LockstepLogs.log(disk).createNewSnapshotUnchecked(Snapshots.BOOTSTRAP_SNAPSHOT_ID).get());
+            if (withVoters) {
+                builder.setKraftVersion(KRaftVersion.fromFeatureLevel((short) cluster.version)).setVoterSet(Optional.of(cluster.formatted));
+            } else {
+                builder.setKraftVersion(KRaftVersion.KRAFT_VERSION_0);
+            }
+            try (RecordsSnapshotWriter<String> writer = builder.build(new StringSerde())) {
+                writer.freeze();
+            }
+        }
+    }
+
+    /** Starts the process; `dead` until it has been initialized. */
+    void start() throws Exception {
+        dead = true;
+        held = null;
+        due = null;
+        channel = new LockstepWire(cluster.correlations);
+        queue = new LockstepWire.Inbox();
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("controller.quorum.auto.join.enable", cluster.autoJoin);
+        settings.put(QuorumConfig.QUORUM_REQUEST_TIMEOUT_MS_CONFIG, PATIENCE_MS);
+        settings.put(QuorumConfig.QUORUM_RETRY_BACKOFF_MS_CONFIG, 1);
+        settings.put(QuorumConfig.QUORUM_ELECTION_TIMEOUT_MS_CONFIG, ELECTION_MS);
+        settings.put(QuorumConfig.QUORUM_ELECTION_BACKOFF_MAX_MS_CONFIG, 0);
+        settings.put(QuorumConfig.QUORUM_FETCH_TIMEOUT_MS_CONFIG, FETCH_MS);
+        settings.put(QuorumConfig.QUORUM_LINGER_MS_CONFIG, 0);
+        List<InetSocketAddress> bootstrap = new ArrayList<>();
+        Map<Integer, InetSocketAddress> fixed = new TreeMap<>();
+        for (LockstepReplica replica : cluster.replicas.values()) {
+            if (cluster.servers.isEmpty() || cluster.servers.contains(replica.id)) {
+                bootstrap.add(replica.address());
+            }
+            if (cluster.version == 0 && cluster.voters.contains(replica.id)) {
+                fixed.put(replica.id, LockstepJson.addressOf(replica.id, 1));
+            }
+        }
+        random = new Random(id);
+        client = new KafkaRaftClient<>(
+            OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, LockstepLogs.log(disk), MemoryPool.NONE, time,
+            new LockstepParts.Patience(), 0, !cluster.brokers.contains(id), cluster.clusterId, bootstrap, endpoints(),
+            new SupportedVersionRange((short) 0, (short) software), LockstepWire.logContext(), random,
+            new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
+        );
+        client.register(new LockstepLogs.Listener());
+        client.initialize(fixed, disk.store(), new Metrics(time), new LockstepParts.NoMetrics());
+        dead = false;
+        settle();
+    }
+
+    InetSocketAddress address() {
+        return LockstepJson.addressOf(id, endpoint);
+    }
+
+    Endpoints endpoints() {
+        return Endpoints.fromInetSocketAddresses(Map.of(LockstepParts.LISTENER, address()));
+    }
+
+    /** Polls until there is nothing more to do at this time. */
+    void settle() throws Exception {
+        String before = "";
+        for (int i = 0; i < MOST_POLLS && !dead; i++) {
+            boolean sent = poll();
+            String now = client.quorum().toString() + LockstepLogs.log(disk).endOffset() + client.highWatermark();
+            if (!sent && queue.isEmpty() && now.equals(before)) {
+                long wait = queue.patience;
+                if (wait > 1) {
+                    return;
+                }
+                time.sleep(1);  // a connection backs off
+                continue;
+            }
+            before = now;
+        }
+    }
+
+    /** Polls once and returns whether anything was sent; the process dies of what Kafka throws. */
+    boolean poll() throws Exception {
+        while (LockstepInside.backsOff(client, time.milliseconds())) {
+            time.sleep(1);  // otherwise it would ask a bootstrap server meanwhile
+        }
+        if (due != null && (!client.quorum().isFollower() || client.quorum().followerStateOrThrow() != due)) {
+            due = null;
+        } else if (due != null && isFree()) {
+            LockstepInside.expire(due, UPDATE_TIMER);
+            due = null;
+        }
+        dead = true;
+        try {
+            client.poll();
+            dead = false;
+            return collect();
+        } finally {
+            if (dead) {
+                collect();
+            }
+        }
+    }
+
+    void timeOut() throws Exception {
+        held = null;
+        LockstepInside.timeOut(client, PATIENCE_MS, time.milliseconds());
+        settle();
+    }
+
+    /** Whether a follower can send what it wants to send besides fetches. */
+    boolean isFree() throws Exception {
+        return queue.isEmpty() && LockstepInside.awaited(client).isEmpty() && due.fetchingSnapshot().isEmpty();
+    }
+
+    boolean collect() {
+        boolean any = false;
+        for (LockstepParts.Sent sent : channel.take()) {
+            RaftRequest.Outbound request = sent.request();
+            LockstepMessage message = new LockstepMessage();
+            message.from = id;
+            message.to = LockstepJson.idOf(request.destination().host());
+            message.data = request.data();
+            message.request = request;
+            message.promise = sent.answer();
+            if (request.destination().id() < 0) {
+                held = message;
+            } else {
+                cluster.send(message);
+            }
+            any = true;
+        }
+        return any;
+    }
+
+    void expire() throws Exception {
+        QuorumState quorum = client.quorum();
+        long now = time.milliseconds();
+        long wait;
+        if (quorum.isFollower()) {
+            wait = quorum.followerStateOrThrow().remainingFetchTimeMs(now);
+        } else if (quorum.isUnattached()) {
+            wait = quorum.unattachedStateOrThrow().remainingElectionTimeMs(now);
+        } else if (quorum.isProspective()) {
+            wait = quorum.prospectiveStateOrThrow().remainingElectionTimeMs(now);
+        } else if (quorum.isCandidate()) {
+            wait = quorum.candidateStateOrThrow().remainingElectionTimeMs(now);
+        } else if (quorum.isResigned()) {
+            wait = quorum.resignedStateOrThrow().remainingElectionTimeMs(now);
+        } else {
+            throw new IllegalStateException("a leader has no such timer");
+        }
+        time.sleep(wait);
+    }
+
+    /** What is shown of the replica: of a dead one what it was when it died. */
+    ObjectNode state() throws Exception {
+        try {
+            last = LockstepJson.state(this);
+        } catch (Exception error) {
+            if (!dead || last == null) {
+                throw error;
+            }
+        }
+        if (dead) {
+            last.put("mode", "Down");
+        }
+        return last;
+    }
+}
