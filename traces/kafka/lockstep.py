@@ -212,7 +212,7 @@ class Lockstep:
                 continue
             offers = Offers(self._menu, state)
             for offer in offers.of(message.dest):  # type: ignore[attr-defined]
-                outcomes = offers.outcomes(offer) if offer.message == message and offer.choices is None else []
+                outcomes = offers.outcomes(offer) if offer.message == message and offer.action in self.protocol.actions else []
                 if outcomes and all(outcome.target != rest for outcome in outcomes):
                     yield FieldDifference(message.dest, type(message).__name__, message, None)  # type: ignore[attr-defined]
 
