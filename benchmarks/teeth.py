@@ -36,6 +36,12 @@ ROOM = 20
 SELDOM = ("MaxLostDisks",)
 """Bounds that are not wider: a quorum whose disks are lost again and again does nothing else."""
 
+MORE = {
+    "directory-replaced": {"PlainAnswers": "TRUE"},  # what is refused shows in the answer only
+    "late-divergence-applied": {"MaxRetries": str(ROOM)},  # Kafka's messages do not come twice, but are sent again
+}
+"""What more a fault needs to be told by."""
+
 
 class Told(NamedTuple):
     """What tells a fault from Kafka.
@@ -87,7 +93,8 @@ def with_room(model: Model) -> tuple[ModelConfig, str]:
     wider = (constant for constant in bound.protocol.constants.values() if constant.name not in SELDOM)
     constants = [constant for constant in wider if constant.is_bound]
     limits = {constant.name: getattr(bound.protocol, constant.attribute) for constant in constants}
-    settings = {**AS_KAFKA_HAS_IT, **{name: str(limit + ROOM) for name, limit in limits.items() if limit}}
+    settings = {name: str(limit + ROOM) for name, limit in limits.items() if limit}
+    settings |= AS_KAFKA_HAS_IT | MORE.get(str(model.protocol.variant), {})
     return override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()]), bound.init
 
 

@@ -211,8 +211,9 @@ class Lockstep:
             if rest == state or is_like_awaited(state, message):
                 continue
             offers = Offers(self._menu, state)
-            for offer in offers.of(message.dest):  # type: ignore[attr-defined]
-                outcomes = offers.outcomes(offer) if offer.message == message and offer.action in self.protocol.actions else []
+            handled = (o for o in offers.of(message.dest) if o.action in self.protocol.actions)  # type: ignore[attr-defined]
+            for offer in handled:
+                outcomes = offers.outcomes(offer) if offer.message == message else []
                 if outcomes and all(outcome.target != rest for outcome in outcomes):
                     yield FieldDifference(message.dest, type(message).__name__, message, None)  # type: ignore[attr-defined]
 
