@@ -8,11 +8,14 @@ from kraftcheck.kraft_model.quorum.log import majority_is_lost
 from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    UpdateVoterResponse,
     VoteResponse,
 )
 from kraftcheck.kraft_model.quorum.records import Error, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Replica, Shared
-from kraftcheck.kraft_model.quorum.transitions import stopped
+from kraftcheck.kraft_model.quorum.transitions import stopped, voter_of_id
 from kraftcheck.spec import ModelValue, Steps
 
 TRANSITIONS = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
@@ -77,5 +80,51 @@ class InconsistentLeaderKills(Quorum):
             yield self.taken(me, stopped(me), starts=True)
 
 
-DIFFERENCES: tuple[type[Quorum], ...] = (VotersAreAskedAgain, InconsistentLeaderKills)
+class UnknownEndpointsKill(Quorum):
+    """A replica may die of an answer that names a leader that is not in its voter set.
+
+    It does where the sender does not know the leader's endpoints either, as after a restart: `transitionToFollower`
+    throws "Unknown leader endpoints". What the sender knows the model does not say, so it may do either. All versions.
+    """
+
+    def or_dies(self, me: Replica, source: ModelValue, steps: Steps) -> Steps:
+        """Yield steps, and one in which the replica dies where it would follow a leader without endpoints."""
+        for step in steps:
+            yield step
+            after = step.me
+            assert isinstance(after, Replica)
+            news = (after.mode, after.epoch, after.leader) != (me.mode, me.epoch, me.leader)
+            if news and after.mode is Mode.FOLLOWER and not self.is_reachable(me, after.leader, source):
+                yield self.taken(me, stopped(me), starts=True)
+
+    def is_reachable(self, me: Replica, leader: ModelValue | Nil, source: ModelValue) -> bool:
+        """Whether a replica surely knows a leader's endpoints after an answer."""
+        return isinstance(leader, Nil) or leader == source or voter_of_id(me, leader)
+
+    def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
+        yield from self.or_dies(me, response.source, super().handle_fetch_response(me, response, shared))
+
+    def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
+        yield from self.or_dies(me, response.source, super().handle_fetch_snapshot_response(me, response, shared))
+
+    def handle_vote_response(self, me: Replica, response: VoteResponse, shared: Shared) -> Steps:
+        yield from self.or_dies(me, response.source, super().handle_vote_response(me, response, shared))
+
+    def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
+        yield from self.or_dies(me, response.source, super().handle_update_voter_response(me, response, shared))
+
+
+class LostDiskAnswersNobody(Quorum):
+    """A leader that loses its disk answers no administrator: its process has ended."""
+
+    def lose_disk(self, me: Replica, shared: Shared) -> Steps:
+        yield from super().lose_disk(me.but(change=Nil.NIL), shared)
+
+
+DIFFERENCES: tuple[type[Quorum], ...] = (
+    UnknownEndpointsKill,
+    VotersAreAskedAgain,
+    InconsistentLeaderKills,
+    LostDiskAnswersNobody,
+)
 """All of these; the first goes before the later ones where two change the same."""
