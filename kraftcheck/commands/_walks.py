@@ -84,6 +84,10 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 def _drawn(arguments: argparse.Namespace) -> Task:
     model = quorum(arguments.model, arguments.variant)
     config = find_config(model, arguments.config or ("smoke" if arguments.cover else DEFAULT))[1]
+    if arguments.cover:
+        from kraftcheck.traces.kafka.state_graph import AS_KAFKA_HAS_IT
+
+        config = override(config, [parse_setting(f"{name}={value}", config) for name, value in AS_KAFKA_HAS_IT.items()])
     config = override(config, [parse_setting(text, config) for text in arguments.set])
     wider = _with_room(model, config) if arguments.cover else config
     about = _about(arguments.model, arguments.variant, bind(model.protocol, wider).protocol, arguments)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
+
+LINE = re.compile(r"(?<=\.java):\d+")
+"""Where in a file of Kafka's a method threw: it differs between versions, and says no more than the method."""
 
 
 class Cell(NamedTuple):
@@ -40,7 +44,7 @@ def cell(findings: Sequence[Finding], problem: str = "") -> Cell:
     if worst is LockstepVerdict.VIOLATES:
         note = ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     elif worst is LockstepVerdict.FAILS:
-        note = f"step {found[0].step}: {found[0].problem}"
+        note = f"step {found[0].step}: {LINE.sub('', found[0].problem)}"
     elif worst is LockstepVerdict.DIFFERS:
         fields = sorted({difference.field for difference in found[0].differences})
         note = f"step {found[0].step}: {', '.join(fields)}"

@@ -112,7 +112,9 @@ def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
         yield from getattr(protocol, start_names(protocol)[init])()
 
 
-def follow(semantics: Semantics, state: State, chosen: Take, where: str = "the step") -> Transition:
+def follow(
+    semantics: Semantics, state: State, chosen: Take, where: str = "the step", *, any_outcome: bool = False
+) -> Transition:
     """Return the transition that a step of a scenario chooses in a state.
 
     Parameters
@@ -125,6 +127,8 @@ def follow(semantics: Semantics, state: State, chosen: Take, where: str = "the s
         The step.
     where
         What an error calls the step.
+    any_outcome
+        Whether the first of several outcomes of one action on one message will do.
 
     Raises
     ------
@@ -135,7 +139,7 @@ def follow(semantics: Semantics, state: State, chosen: Take, where: str = "the s
     if not fitting:
         enabled = sorted({t.action for t in semantics.transitions(state)})
         raise ProtocolError(f"{where}: {_described(chosen)} is not enabled; enabled are {', '.join(enabled)}")
-    if len({t.target for t in fitting}) > 1:
+    if len({t[:3] if any_outcome else t.target for t in fitting}) > 1:
         raise ProtocolError(f"{where}: {_described(chosen)} can be taken in {len(fitting)} ways; say more of it")
     return fitting[0]
 

@@ -133,6 +133,7 @@ def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> Non
         ({"MaxMovedEndpoints": 4, "MaxUpdateVoters": 9}, "MoveEndpoint SendUpdateVoter HandleUpdateVoterResponse"),
         ({"PlainAnswers": "TRUE", "MaxDescriptions": 9, "MaxRefusals": 9}, "DescribeQuorum ReadAnswer AddVoter"),
         ({"MaxLostDisks": 3, "AutoJoin": "TRUE"}, "LoseDisk Join HandleRemoveVoterRequest HandleJoinResponse"),
+        ({"OtherCluster": "{n4}"}, "FetchFromBootstrapServer HandleFetchRequest"),
         ({"MaxRetries": 9, "MaxUpdateVoters": 9}, "Retry RepeatBeginQuorumEpoch FetchFromBootstrapServer"),
     ],
 )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.traces.kafka.comparison import FieldDifference
 from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
 
 DIFFERS = Finding(LockstepVerdict.DIFFERS, 7, None, (FieldDifference(None, "voters", 1, 2),))
-FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no")
+FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no (a.B.c(B.java:12))")
 VIOLATES = Finding(LockstepVerdict.VIOLATES, 12, None, violated=("LogMatching",))
 
 
 def test_the_most_severe_finding_counts() -> None:
     assert cell([]) == Cell("agrees")
     assert cell([DIFFERS]) == Cell("differs", "step 7: voters")
-    assert cell([DIFFERS, FAILS]) == Cell("fails", "step 9: java.lang.IllegalStateException: no")
+    assert cell([DIFFERS, FAILS]) == Cell("fails", "step 9: java.lang.IllegalStateException: no (a.B.c(B.java))")
     assert cell([DIFFERS, VIOLATES, FAILS, VIOLATES]) == Cell("violates", "LogMatching")
 
 
@@ -34,3 +37,12 @@ def test_equal_notes_are_one() -> None:
         "1. LogMatching",
         "2. step 7: voters",
     ]
+
+
+def test_the_table_in_the_docs_names_walks_that_are_there() -> None:
+    root = Path(__file__).parents[2]
+    section = (root / "docs" / "kafka.md").read_text().partition("## Versions")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\w-]+) +\|", section, re.MULTILINE)
+    walks = {path.stem for path in (root / "tests" / "data" / "kafka").rglob("*.walk")}
+    assert len(rows) >= 10
+    assert set(rows) <= walks

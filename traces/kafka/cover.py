@@ -24,7 +24,7 @@ from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
 from kraftcheck.traces.kafka.offers import Chosen, Offers
 from kraftcheck.traces.kafka.state_graph import Edge, StateGraph
 
-TRIES = 4
+TRIES = 6
 """How often Kafka must refuse a step before it is given up."""
 
 MOST_FRUITLESS = 10 * TRIES
@@ -47,7 +47,7 @@ class Reason(StrEnum):
     UNSENT = "a request that Kafka, taking an urgent step, does not send"
     """In the model a follower has fetched before it takes that step."""
     OUTCOME = "another outcome"
-    """Kafka takes the action with another of its outcomes."""
+    """Kafka takes the action with another of its outcomes, perhaps one beyond the bounds."""
     NOT_DRIVEN = "not driven"
     """Kafka cannot be made to take the action: see `steps.NOT_DRIVEN`."""
     DIFFERS = "behind a difference"
@@ -84,7 +84,8 @@ class Cover:
         self._barred: dict[Place, Reason] = {}
         self._refused: Counter[tuple[Place, Reason]] = Counter()
         self._leads: dict[Place, tuple[Reason, int | None]] = {}  # where Kafka goes instead; None: out of the graph
-        self._closed = set[Place]()  # taken, and given up as a part of a way
+        self._closed: dict[Place, Reason] = {}  # taken, and given up as a part of a way
+        self._went: Counter[Place] = Counter()
         self._walk: CoverWalk | None = None
         self._fruitless = self._learnt = 0
         self.far = 2 * graph.depth + 10
@@ -130,6 +131,7 @@ class Cover:
     def take(self, place: Place) -> None:
         """Note that a step was taken."""
         node, number = place
+        self._went[place] += 1
         if not self._taken[node][number]:
             self._taken[node][number] = 1
             self.taken += 1
@@ -154,8 +156,8 @@ class Cover:
             self._leads[place] = reason, leads
         elif not self._taken[place[0]][place[1]]:
             self._bar(place, reason)
-        else:
-            self._closed.add(place)
+        elif self._refused[place, reason] >= TRIES * (1 + self._went[place]):
+            self._closed[place] = reason
 
     def _bar(self, place: Place, reason: Reason) -> None:
         if place not in self._barred:
@@ -252,7 +254,7 @@ class Cover:
                 if edge.target in reached or edge.target in found:
                     continue
                 if self._is_closed((node, number)):
-                    found[edge.target] = self._barred.get((node, number), Reason.STALE)
+                    found[edge.target] = self._barred.get((node, number)) or self._closed[node, number]
                 elif (node, number) in self._leads:
                     found[edge.target] = self._leads[node, number][0]
         waiting = deque(found)
@@ -316,7 +318,8 @@ class CoverWalk:
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
-            transition = follow(self._lockstep.semantics, offers.state, take, f"on the way to {self._graph.init}")
+            where = f"on the way to {self._graph.init}"
+            transition = follow(self._lockstep.semantics, offers.state, take, where, any_outcome=True)
             outcomes = offers.outcomes(offered[transition[:3]])
             return outcomes, outcomes.index(transition)
         if self._nodes is None:
@@ -345,10 +348,17 @@ class CoverWalk:
             places = [place for place, edge in enumerate(self._graph.edges[other]) if edge.label == label]
             reached += [target for place in places for target in self._from(other, place, state)]
         if not reached:
-            self._cover.take((node, number))
-            also = self._lockstep.also
-            self._cover.refuse((node, number), Reason.LEFT if also is None else Reason.POSTPONED)
+            self._left((node, number), state)
         return reached
+
+    def _left(self, place: Place, state: State) -> None:
+        """Note a step after which Kafka's state is not in the graph."""
+        target = self._graph.states[self._graph.edges[place[0]][place[1]].target]
+        if self._lockstep.also is None and state.spent != target.spent:
+            self._cover.refuse(place, Reason.OUTCOME)  # one beyond the bounds
+            return
+        self._cover.take(place)
+        self._cover.refuse(place, Reason.LEFT if self._lockstep.also is None else Reason.POSTPONED)
 
     def _from(self, node: int, number: int, state: State) -> Iterator[int]:
         """Yield where a step from one state led: to its target, to that of another outcome, or one step further."""

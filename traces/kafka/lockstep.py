@@ -9,7 +9,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.messages import FetchRequest
+from kraftcheck.kraft_model.quorum.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    VoteResponse,
+)
+from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
@@ -17,7 +23,7 @@ from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differe
 from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.properties import broken
-from kraftcheck.traces.kafka.steps import TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
+from kraftcheck.traces.kafka.steps import AT_ONCE, TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
 
 Choose = Callable[[Offers], Chosen | None]
 """Picks the next step of a walk among those that can be driven; None ends the walk."""
@@ -175,13 +181,16 @@ class Lockstep:
         problem, lost = "", list[Record]()
         try:
             command_of(step)(self.cluster, state, step)
-            lost += self.cluster.stale_answers()
         except KafkaThrew as threw:
             problem = f"{threw} ({threw.place})"
+        try:
+            lost += self.cluster.stale_answers()
+        except KafkaThrew as threw:
+            problem = problem or f"{threw} ({threw.place})"
         candidates = [step, *(other for other in alike if other is not step)]
         for candidate in candidates:
             target = self._without(candidate.target, lost)
-            if not any(differences(target, self.cluster)):
+            if not any(differences(target, self.cluster)) and not any(self._effects(candidate.target, lost)):
                 self.taken[step.action] += 1
                 return (target,), (), ""
         for candidate in candidates:
@@ -192,18 +201,38 @@ class Lockstep:
                     self.also = action, step.actor
                     return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
-        return (adopted(target, self.cluster),), tuple(differences(target, self.cluster)), problem
+        differing = tuple(differences(target, self.cluster)) or tuple(self._effects(step.target, lost))
+        return (adopted(target, self.cluster),), differing, problem
+
+    def _effects(self, state: State, lost: list[Record]) -> Iterator[FieldDifference]:
+        """Yield the answers that do something in the model, though Kafka dropped them: it knows answers by number.
+
+        The model has no numbers, and may take an answer for that to an equal request.
+        """
+        for message in lost:
+            rest = without(state, message)
+            if rest == state or is_like_awaited(state, message):
+                continue
+            offers = Offers(self._menu, state)
+            handled = (o for o in offers.of(message.dest) if o.action in self.protocol.actions)  # type: ignore[attr-defined]
+            for offer in handled:
+                outcomes = offers.outcomes(offer) if offer.message == message else []
+                if outcomes and all(outcome.target != rest for outcome in outcomes):
+                    yield FieldDifference(message.dest, type(message).__name__, message, None)  # type: ignore[attr-defined]
 
     def _urgent(self, state: State, step: Transition) -> Iterator[tuple[str, State]]:
         """Yield the states after a step and a timeout of the same replica, which Kafka takes within one poll.
 
         The request that the model sends in between Kafka does not send.
         """
+        urgent = AT_ONCE.get(step.action, ())
+        if not urgent:
+            return
         between = messages_of(step.target) - messages_of(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
         later = Offers(self._timeouts, step.target)
         for offer in later.of(step.actor):
-            for second in later.outcomes(offer):
+            for second in later.outcomes(offer) if offer.action in urgent else ():
                 yield second.action, self._without(second.target, unsent)
 
     def _forget(self) -> None:
@@ -225,3 +254,11 @@ class Lockstep:
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
                 yield prop.name
+
+
+def is_like_awaited(state: State, answer: Record) -> bool:
+    """Return whether an answer that Kafka dropped may be equal to one that its receiver waits for."""
+    me = state.replicas[answer.dest]  # type: ignore[attr-defined]
+    if isinstance(answer, FetchResponse | FetchSnapshotResponse):
+        return bool(me.pending == answer.request)
+    return not isinstance(answer, VoteResponse) or answer.pre_vote == (me.mode is Mode.PROSPECTIVE)

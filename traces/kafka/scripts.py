@@ -171,13 +171,13 @@ def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Scrip
     ScenarioError
         A command cannot be done beside Kafka, naming the file and the line.
     """
-    stage = Stage(semantics)
+    stage = Stage(semantics, any_outcome=True)
     ahead = _Ahead()
     stage.state = ahead.note(begun)
     for number, take in enumerate(way_to(semantics.protocol, init), start=1):
         if not ahead.has(take.action, take.actor):
             with _at(story, story.start, BESIDE):
-                transition = follow(semantics, stage.state, take, f"step {number} of {init}")
+                transition = follow(semantics, stage.state, take, f"step {number} of {init}", any_outcome=True)
                 stage.state = ahead.note((yield Wanted(_place(story, story.start), transition)))
     for command in story.commands:
         words = [command.verb, *command.rest]
@@ -317,7 +317,7 @@ def retell(trace: Trace, semantics: Semantics, begun: Arrived) -> Script:
     for number, take in enumerate(way_to(semantics.protocol, trace.init), start=1):
         if not ahead.has(take.action, take.actor):
             try:
-                transition = follow(semantics, state, take, f"step {number} of {trace.init}")
+                transition = follow(semantics, state, take, f"step {number} of {trace.init}", any_outcome=True)
             except ProtocolError as error:
                 raise InputError(f"{trace.file}: {error}{BESIDE}") from error
             state = ahead.note((yield Wanted(f"{trace.file}: {trace.init}", transition)))

@@ -17,6 +17,9 @@ from kraftcheck.traces.kafka.steps import is_driven
 MOST_STATES = 500_000
 """States that are kept in memory."""
 
+AS_KAFKA_HAS_IT = {"LatePreVotes": "TRUE", "FetchLimit": "2"}
+"""Constants of a bounded model beside Kafka: late requests arrive, and the test kit's log gives two batches a fetch."""
+
 
 class Edge(NamedTuple):
     """A labelled step.

@@ -15,7 +15,17 @@ from kraftcheck.traces.kafka.messages import canonical
 Command = Callable[[KafkaCluster, State, Transition], None]
 
 TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
-"""Steps that a replica takes when the timer of its state expires; Kafka may take one within another step."""
+"""Steps that a replica takes when the timer of its state expires."""
+
+STARTS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware")
+
+AT_ONCE = {
+    "HandleEndQuorumEpochRequest": ("FetchTimeout",),
+    "PreVoteTimeout": ("ElectionTimeout", "FetchTimeout"),
+    "ResignedTimeout": ("ElectionTimeout",),
+    **dict.fromkeys(STARTS, ("ElectionTimeout",)),
+}
+"""By action, what Kafka may take in the same poll: a timer has expired already, or an only voter stands."""
 
 
 def _expire(cluster: KafkaCluster, _: State, step: Transition) -> None:

@@ -41,6 +41,8 @@ class Stage:
         The meaning of the protocol with its constants.
     tell
         Says what a step does, where a command fits several; by default what it is called.
+    any_outcome
+        Whether the first of several outcomes of one action on one message will do.
 
     Attributes
     ----------
@@ -50,8 +52,9 @@ class Stage:
 
     state: State
 
-    def __init__(self, semantics: Semantics, tell: Tell | None = None) -> None:
+    def __init__(self, semantics: Semantics, tell: Tell | None = None, *, any_outcome: bool = False) -> None:
         self.semantics = semantics
+        self._any_outcome = any_outcome
         self._tell = tell or (lambda transition: [self.heading(transition)])
 
     def begin(self, init: str, then: dict[str, str]) -> None:
@@ -101,7 +104,7 @@ class Stage:
         fitting = self.fitting(ask)
         if not fitting:
             raise ScenarioError(f"no such step; {'; '.join(self.refusals(ask))}")
-        if len({transition.target for transition in fitting}) > 1:
+        if self._differ(fitting):
             ways = "\n  or ".join(" ".join(line.split()) for t in fitting for line in ["; ".join(self._tell(t))])
             raise ScenarioError(f"{len(fitting)} steps are such:\n  {ways}")
         return fitting[0]
@@ -129,6 +132,10 @@ class Stage:
         told = dict.fromkeys(r.text for r in found if r.message is None or _describes(ask, r.message))
         others = [text for text in told if text != "enabled"]
         return others or [f"no step of {ask.action} is such"]
+
+    def _differ(self, steps: list[Transition]) -> bool:
+        """Whether it matters which of several steps is taken."""
+        return len({step[:3] if self._any_outcome else step.target for step in steps}) > 1
 
     # Delivering
 
@@ -189,7 +196,7 @@ class Stage:
         return among, until
 
     def _only(self, steps: list[Transition]) -> Transition:
-        if len({t.target for t in steps}) > 1:
+        if self._differ(steps):
             raise ScenarioError(f"{self.heading(steps[0])} can end in {len(steps)} ways: take it by name")
         return steps[0]
 
