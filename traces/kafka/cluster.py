@@ -119,8 +119,8 @@ class KafkaCluster:
         self._take(
             self._driver.ask(
                 "cluster", nodes=numbers(p.hosts), voters=numbers(p.initial_voters), brokers=numbers(p.brokers),
-                bootstrap=numbers(p.bootstrap_servers), old=numbers(p.old_software), version=p.initial_version,
-                autoJoin=p.auto_join, fetchLimit=p.fetch_limit,
+                bootstrap=numbers(p.bootstrap_servers), old=numbers(p.old_software), foreign=numbers(p.other_cluster),
+                version=p.initial_version, autoJoin=p.auto_join, fetchLimit=p.fetch_limit,
             )
         )
 

@@ -181,9 +181,12 @@ class Lockstep:
         problem, lost = "", list[Record]()
         try:
             command_of(step)(self.cluster, state, step)
-            lost += self.cluster.stale_answers()
         except KafkaThrew as threw:
             problem = f"{threw} ({threw.place})"
+        try:
+            lost += self.cluster.stale_answers()
+        except KafkaThrew as threw:
+            problem = problem or f"{threw} ({threw.place})"
         candidates = [step, *(other for other in alike if other is not step)]
         for candidate in candidates:
             target = self._without(candidate.target, lost)

@@ -52,6 +52,10 @@ ERRORS = {
 """Kafka's error codes, as far as the model has them."""
 
 
+NO_LEADER = {"leaderEpoch": 0, "leaderId": -1}
+"""What an answer says of the leader where the whole request is refused."""
+
+
 class Unknown(Record):
     """A message of Kafka's that the model has no form for."""
 
@@ -137,9 +141,7 @@ class MessageReader:
         )  # fmt: skip
 
     def _vote_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
-        part = partition(found["data"])
-        if part is None:
-            return None
+        part = partition(found["data"]) or {**NO_LEADER, "voteGranted": False, **found["data"]}
         return VoteResponse(
             part["leaderEpoch"], self._leader(part["leaderId"]), part["voteGranted"], error(part), request.pre_vote,
             request.voter, request.epoch, source, dest,
@@ -168,9 +170,7 @@ class MessageReader:
     def _acknowledgement(
         self, kind: Any, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
-        part = partition(found["data"])
-        if part is None:
-            return None
+        part = partition(found["data"]) or {**NO_LEADER, **found["data"]}
         answer: Record = kind(
             part["leaderEpoch"], self._leader(part["leaderId"]), error(part), request.epoch, source, dest
         )
@@ -184,8 +184,9 @@ class MessageReader:
         return FetchRequest(part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest)
 
     def _fetch_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
-        if not found["data"]["responses"]:
-            return None
+        if not found["data"]["responses"]:  # the whole request is refused
+            problem = error(found["data"])
+            return FetchResponse(0, Nil.NIL, problem, 0, (), Nil.NIL, Nil.NIL, request, source, dest)
         part = found["data"]["responses"][0]["partitions"][0]
         leader = part.get("currentLeader", {"leaderId": -1, "leaderEpoch": -1})
         diverging, snapshot = part.get("divergingEpoch"), part.get("snapshotId")
@@ -211,8 +212,8 @@ class MessageReader:
         self, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
         part = partition(found["data"])
-        if part is None:
-            return None
+        if part is None:  # the whole request is refused
+            return FetchSnapshotResponse(0, Nil.NIL, error(found["data"]), (), request, source, dest)
         leader, problem, snapshot = part["currentLeader"], error(part), part["snapshotId"]
         content = self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches if problem is Error.NONE else ()
         return FetchSnapshotResponse(

@@ -43,7 +43,7 @@ public final class LockstepDriver {
     final Map<Long, Long> numbers = new HashMap<>();  // of requests, by correlation id
     private final List<LockstepMessage> news = new ArrayList<>();
     final AtomicInteger correlations = new AtomicInteger();
-    final String clusterId = "lockstep";
+    private final List<Integer> foreign = new ArrayList<>();
     final Path folder;  // null where disks are in memory
     boolean autoJoin;
     int fetchLimit;
@@ -54,6 +54,11 @@ public final class LockstepDriver {
 
     private LockstepDriver(Path folder) {
         this.folder = folder;
+    }
+
+    /** The cluster for which a replica was formatted; its administrator knows it. */
+    String clusterOf(int id) {
+        return foreign.contains(id) ? "another" : "lockstep";
     }
 
     void send(LockstepMessage message) {
@@ -72,6 +77,7 @@ public final class LockstepDriver {
         replicas.clear();
         voters.clear();
         brokers.clear();
+        foreign.clear();
         servers.clear();
         underWay.clear();
         news.clear();
@@ -84,6 +90,7 @@ public final class LockstepDriver {
         command.path("voters").forEach(id -> voters.add(id.asInt()));
         command.path("bootstrap").forEach(id -> servers.add(id.asInt()));
         command.path("brokers").forEach(id -> brokers.add(id.asInt()));
+        command.path("foreign").forEach(id -> foreign.add(id.asInt()));
         command.path("nodes").forEach(id -> replicas.put(id.asInt(), new LockstepReplica(this, id.asInt())));
         Map<Integer, VoterSet.VoterNode> nodes = new HashMap<>();
         for (int id : voters) {
@@ -277,12 +284,12 @@ public final class LockstepDriver {
             }
             case "add-voter" -> {
                 LockstepReplica added = replicas.get(command.path("voter").asInt());
-                ask(replica, new AddRaftVoterRequestData().setClusterId(clusterId).setTimeoutMs(LockstepReplica.PATIENCE_MS)
+                ask(replica, new AddRaftVoterRequestData().setClusterId(clusterOf(id)).setTimeoutMs(LockstepReplica.PATIENCE_MS)
                     .setVoterId(added.id).setVoterDirectoryId(added.directoryId())
                     .setListeners(added.endpoints().toAddVoterRequest()), byAdmin(id));
             }
             case "remove-voter" -> {
-                ask(replica, RaftUtil.removeVoterRequest(clusterId, ReplicaKey.of(
+                ask(replica, RaftUtil.removeVoterRequest(clusterOf(id), ReplicaKey.of(
                     command.path("voter").asInt(), new Uuid(command.path("voter").asInt(), command.path("directory").asInt()))),
                     byAdmin(id));
             }

@@ -109,7 +109,7 @@ final class LockstepReplica {
         random = new Random(id);
         client = new KafkaRaftClient<>(
             OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, LockstepLogs.log(disk), MemoryPool.NONE, time,
-            new LockstepParts.Patience(), 0, !cluster.brokers.contains(id), cluster.clusterId, bootstrap, endpoints(),
+            new LockstepParts.Patience(), 0, !cluster.brokers.contains(id), cluster.clusterOf(id), bootstrap, endpoints(),
             new SupportedVersionRange((short) 0, (short) software), LockstepWire.logContext(), random,
             new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
         );
