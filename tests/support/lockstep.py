@@ -21,13 +21,14 @@ STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
 
 
 def bound(settings: dict[str, object], *, known: bool = True, disk: bool = False) -> Quorum:
-    """Return the model with the constants of the configuration `lockstep`, some of them other ones.
+    """Return the model with the constants of `lockstep-changes`, with restarts and snapshots, some of them other ones.
 
     Unless `known` is false it does what Kafka is known to do.
     """
     model = find_model("quorum")
-    config = find_config(model, "lockstep")[1]
-    config = override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
+    config = find_config(model, "lockstep-changes")[1]
+    constants = {"MaxRestarts": 10, "MaxSnapshots": 10, **settings}
+    config = override(config, [parse_setting(f"{name}={value}", config) for name, value in constants.items()])
     protocol = bind(as_kafka(Quorum, disk=disk) if known else Quorum, config).protocol
     assert isinstance(protocol, Quorum)
     return protocol

@@ -16,7 +16,7 @@ from tests.support.command_line import Run
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 WALKS = Path(__file__).parents[1] / "data" / "kafka"
 TRUNCATION = WALKS / "voters-after-truncation.walk"
-CALM = ("--set", "MaxRestarts=0", "--set", "MaxSnapshots=0", "--set", "MaxAddVoters=0", "--set", "MaxRemoveVoters=0")
+CALM = ("--config", "lockstep-changes", "--set", "MaxAddVoters=0", "--set", "MaxRemoveVoters=0")
 
 
 def test_elections_and_replication_agree(run: Run, tmp_path: Path) -> None:
@@ -125,3 +125,19 @@ def test_ctrl_c_tells_what_was_found_until_then(run: Run, tmp_path: Path, monkey
     assert "AGREES: 2 walks, 40 steps beside Kafka 4.3.1" in done.out
     (found,) = json.loads(path.read_text())
     assert found["walks"] == 2
+
+
+@pytest.mark.parametrize(("config", "walks"), [("lockstep", 60), ("lockstep-changes", 60), ("lockstep-upgrade", 30)])
+def test_random_walks_agree_but_for_the_fault_that_is_known(config: str, walks: int, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    done = run("lockstep", "quorum", "--config", config, "--runs", walks, "--seed", 1, "--json", path, "--quiet")
+    (found,) = json.loads(path.read_text())
+    assert found["walks"] == walks
+    assert [finding for finding in found["findings"] if finding["violated"] != ["LastVoterSetIsUsed"]] == []
+    assert done.code == (12 if found["findings"] else 0)
+    assert found["steps"] > 90 * walks
+    assert {
+        "HandleVoteResponse",
+        "HandleFetchResponse",
+        "Restart" if config != "lockstep-changes" else "RemoveVoter",
+    } <= set(found["actions"])

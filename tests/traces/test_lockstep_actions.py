@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.process import Driver
-from tests.support.command_line import Run
 from tests.support.lockstep import Preferring, bound, drive
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -147,13 +144,3 @@ def test_random_walks_agree(settings: dict[str, object], actions: str, driver: D
         _, findings = lockstep.walk(Preferring(f"actions/{number}", wanted), 80)
         assert not [found for found in findings if found.verdict is not LockstepVerdict.VIOLATES]
     assert wanted <= set(lockstep.taken)
-
-
-@pytest.mark.parametrize("config", ["lockstep-changes", "lockstep-upgrade"])
-def test_walks_with_everything_enabled_agree(config: str, run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    options = ("--config", config, "--runs", 15, "--depth", 80, "--seed", 7, "--json", path, "--quiet")
-    done = run("lockstep", "quorum", *options)
-    (found,) = json.loads(path.read_text())
-    assert [finding for finding in found["findings"] if finding["verdict"] != "violates"] == []
-    assert (done.code in (0, 12), found["walks"]) == (True, 15)
