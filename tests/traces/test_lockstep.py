@@ -141,3 +141,18 @@ def test_random_walks_agree_but_for_the_fault_that_is_known(config: str, walks: 
         "HandleFetchResponse",
         "Restart" if config != "lockstep-changes" else "RemoveVoter",
     } <= set(found["actions"])
+
+
+def test_a_walk_is_made_short_and_simple(run: Run, tmp_path: Path) -> None:
+    known = WALKS / "known" / "pre-votes-begin-anew.walk"
+    longer = tmp_path / "longer.walk"
+    head, blank, steps = known.read_text().partition("\n\n")
+    longer.write_text(f"{head}\nset MaxCrashes = 1{blank}Crash by n4\n{steps}")
+    assert run("lockstep", "quorum", "--walk", longer, "--out", tmp_path / "out", "--quiet").code == 1
+    found = (tmp_path / "out" / "differs-1.walk").read_text()
+    assert "set Hosts = {n1, n2, n3}\n" in found
+    assert "Crash" not in found
+    assert "Snapshots" not in found
+    assert "without pre-votes-begin-anew\n" in found
+    assert found.count(" by ") == steps.count(" by ")
+    assert run("lockstep", "quorum", "--walk", tmp_path / "out" / "differs-1.walk", "--quiet").code == 1
