@@ -26,12 +26,15 @@ from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
 from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
 from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.state_graph import AS_KAFKA_HAS_IT
+from kraftcheck.traces.kafka.steps import FETCH_LIMIT
 from kraftcheck.traces.kafka.survey import summary
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step
 
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""
+
+AS_IN_KAFKA = {"LatePreVotes": "TRUE", "FetchLimit": str(FETCH_LIMIT)}
+"""Constants of every configuration here: late requests arrive."""
 
 SELDOM = ("MaxLostDisks",)
 """Bounds that are not wider: a quorum whose disks are lost again and again does nothing else."""
@@ -94,7 +97,7 @@ def with_room(model: Model) -> tuple[ModelConfig, str]:
     constants = [constant for constant in wider if constant.is_bound]
     limits = {constant.name: getattr(bound.protocol, constant.attribute) for constant in constants}
     settings = {name: str(limit + ROOM) for name, limit in limits.items() if limit}
-    settings |= AS_KAFKA_HAS_IT | MORE.get(str(model.protocol.variant), {})
+    settings |= AS_IN_KAFKA | MORE.get(str(model.protocol.variant), {})
     return override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()]), bound.init
 
 

@@ -18,6 +18,7 @@ from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.kafka.process import DriverDied
+from kraftcheck.traces.kafka.steps import FETCH_LIMIT
 from kraftcheck.traces.kafka.walks import WalkFile, read_walk
 
 if TYPE_CHECKING:
@@ -85,9 +86,7 @@ def _drawn(arguments: argparse.Namespace) -> Task:
     model = quorum(arguments.model, arguments.variant)
     config = find_config(model, arguments.config or ("smoke" if arguments.cover else DEFAULT))[1]
     if arguments.cover:
-        from kraftcheck.traces.kafka.state_graph import AS_KAFKA_HAS_IT
-
-        config = override(config, [parse_setting(f"{name}={value}", config) for name, value in AS_KAFKA_HAS_IT.items()])
+        config = override(config, [parse_setting(f"FetchLimit={FETCH_LIMIT}", config)])
     config = override(config, [parse_setting(text, config) for text in arguments.set])
     wider = _with_room(model, config) if arguments.cover else config
     about = _about(arguments.model, arguments.variant, bind(model.protocol, wider).protocol, arguments)
@@ -95,11 +94,15 @@ def _drawn(arguments: argparse.Namespace) -> Task:
 
 
 def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
-    """Return a configuration with wider bounds: Kafka takes an urgent step also where nothing is left of its bound."""
+    """Return a configuration with wider bounds: Kafka takes an urgent step also where nothing is left of its bound.
+
+    Late requests arrive in it, as they do in Kafka.
+    """
     protocol = bind(model.protocol, config).protocol
     limits = {constant.name: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
     bounds = [constant.name for constant in protocol.constants.values() if constant.is_bound and limits[constant.name]]
-    return override(config, [parse_setting(f"{name}={limits[name] + ROOM}", config) for name in bounds])
+    settings = ["LatePreVotes=TRUE", *(f"{name}={limits[name] + ROOM}" for name in bounds)]
+    return override(config, [parse_setting(text, config) for text in settings])
 
 
 def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:

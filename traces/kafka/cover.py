@@ -17,14 +17,14 @@ from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator
 from enum import StrEnum
 
-from kraftcheck.kraft_model.quorum.messages import FetchRequest
+from kraftcheck.kraft_model.quorum.messages import FetchRequest, VoteRequest
 from kraftcheck.spec import State
 from kraftcheck.spec.language.starts import follow, way_to
 from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
 from kraftcheck.traces.kafka.offers import Chosen, Offers
 from kraftcheck.traces.kafka.state_graph import Edge, StateGraph
 
-TRIES = 6
+TRIES = 4
 """How often Kafka must refuse a step before it is given up."""
 
 MOST_FRUITLESS = 10 * TRIES
@@ -127,6 +127,10 @@ class Cover:
         return self.taken + len(self._barred) + len(self._leads) + len(self._closed)
 
     # Noting
+
+    def is_taken(self, place: Place) -> bool:
+        """Whether a step was taken."""
+        return bool(self._taken[place[0]][place[1]])
 
     def take(self, place: Place) -> None:
         """Note that a step was taken."""
@@ -309,6 +313,7 @@ class CoverWalk:
         self._graph = cover.graph
         self._lockstep = lockstep
         self._way = way_to(lockstep.protocol, cover.graph.init)
+        self._drops_late = not cover.graph.has_late_pre_votes
         self._nodes: list[int] | None = None
         self._idle = self._learnt = 0
 
@@ -375,8 +380,9 @@ class CoverWalk:
                     yield edge.target
                     return
             if also is None and self._is_at(target, state):
-                if other != number:
-                    cover.refuse((node, number), Reason.OUTCOME)
+                for left in (number, *others):
+                    if left != other and not cover.is_taken((node, left)):
+                        cover.refuse((node, left), Reason.OUTCOME)
                 cover.take((node, other))
                 yield target
                 return
@@ -405,10 +411,15 @@ class CoverWalk:
         return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
 
     def _is_at(self, node: int, state: State) -> bool:
-        """Whether a state is one of the graph, but for messages that Kafka has dropped or not sent."""
+        """Whether a state is one of the graph, but for messages that Kafka has dropped or not sent.
+
+        Where the graph has no late requests for pre-votes, they are under way for ever on the other side.
+        """
         expected = self._graph.states[node]
         if state == expected:
             return True
         if (state.replicas, state.shared, state.spent) != (expected.replicas, expected.shared, expected.spent):
             return False
-        return all(set(inbox) <= set(expected.inboxes.get(dest, ())) for dest, inbox in state.inboxes.items())
+        known = expected.inboxes
+        more = (m for dest, inbox in state.inboxes.items() for m in inbox if m not in known.get(dest, ()))
+        return all(isinstance(m, VoteRequest) and m.pre_vote and self._drops_late for m in more)

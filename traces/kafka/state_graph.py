@@ -17,9 +17,6 @@ from kraftcheck.traces.kafka.steps import is_driven
 MOST_STATES = 500_000
 """States that are kept in memory."""
 
-AS_KAFKA_HAS_IT = {"LatePreVotes": "TRUE", "FetchLimit": "2"}
-"""Constants of a bounded model beside Kafka: late requests arrive, and the test kit's log gives two batches a fetch."""
-
 
 class Edge(NamedTuple):
     """A labelled step.
@@ -57,6 +54,8 @@ class StateGraph:
         The number of steps to the state that is farthest.
     is_whole
         Whether every state is there.
+    has_late_pre_votes
+        Whether a request for a pre-vote stays under way when its sender does not ask any more (LatePreVotes).
     """
 
     init: str
@@ -65,6 +64,7 @@ class StateGraph:
     edges: list[list[Edge]] = field(default_factory=list)
     depth: int = 0
     is_whole: bool = True
+    has_late_pre_votes: bool = True
 
     @property
     def size(self) -> int:
@@ -99,7 +99,8 @@ def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> St
         There are more states than are kept.
     """
     (start,) = initial_states(semantics, init)[:1]
-    graph = StateGraph(init, [start], {start: 0})
+    late = bool(getattr(semantics.protocol, "late_pre_votes", True))
+    graph = StateGraph(init, [start], {start: 0}, has_late_pre_votes=late)
     first = 0
     while first < len(graph.states):
         if graph.depth == depth:

@@ -14,6 +14,9 @@ from kraftcheck.traces.kafka.messages import canonical
 
 Command = Callable[[KafkaCluster, State, Transition], None]
 
+FETCH_LIMIT = 2
+"""The batches that the log of Kafka's tests gives for one fetch."""
+
 TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
 """Steps that a replica takes when the timer of its state expires."""
 
