@@ -147,3 +147,11 @@ def test_random_walks_agree(settings: dict[str, object], actions: str, driver: D
         _, findings = lockstep.walk(Preferring(f"actions/{number}", wanted), 80)
         assert not [found for found in findings if found.verdict is not LockstepVerdict.VIOLATES]
     assert wanted <= set(lockstep.taken)
+
+
+def test_a_leader_ends_before_its_first_record_is_in_its_log(driver: Driver) -> None:
+    fails = ELECTED.rpartition("HandleVoteResponse")[0] + "HandleVoteResponse n1<n3 #2"
+    findings, cluster = drive(driver, bound({}), fails)
+    assert not findings
+    n1 = next(iter(cluster.replicas.values()))
+    assert (n1.mode, n1.epoch, str(n1.leader), n1.log) == (Mode.RESIGNED, 1, "n1", ())
