@@ -166,10 +166,14 @@ class QuorumProperties(QuorumBase):
         if not committed:
             return True
         holders = {h.key for h in held.values() if h.log[: len(committed)] == committed}
-        holders |= {key for key, log in shared.lost.items() if log[: len(committed)] == committed}
+        lost = {key: log for key, log in shared.lost.items() if log[: len(committed)] == committed}
+        holders |= set(lost)
+        sets = self.in_force(shared, held)
+        for key, log in lost.items():
+            sets |= self.sets_from(log, committed, self.formatted_voters(key.id, key.directory))
         return any(
             is_majority(voters, {v.key for v in voters if any(matches(v.key, key) for key in holders)})
-            for voters in self.in_force(shared, held)
+            for voters in sets
         )
 
     # Voter sets
@@ -181,12 +185,14 @@ class QuorumProperties(QuorumBase):
         for host, replica in held.items():
             if replica.log[: len(committed)] != committed:
                 continue
-            formatted = self.formatted_voters(host, replica.key.directory)
-            base = voters_in(committed, formatted)
-            if base:
-                found.add(base)
-            found |= {voters for end, voters in voter_sets(replica.log, formatted) if end > len(committed)}
+            found |= self.sets_from(replica.log, committed, self.formatted_voters(host, replica.key.directory))
         return found
+
+    def sets_from(self, log: Log, committed: Log, formatted: VoterSet) -> set[VoterSet]:
+        """Return the last committed voter set, and later ones in a log, given the one from formatting."""
+        base = voters_in(committed, formatted)
+        later = {voters for end, voters in voter_sets(log, formatted) if end > len(committed)}
+        return later | {base} if base else later
 
     @invariant(reads=held)
     def majorities_overlap(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:

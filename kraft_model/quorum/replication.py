@@ -219,13 +219,14 @@ class QuorumReplication(QuorumBase):
 
     @internal
     def take_snapshot(self, me: Replica) -> Steps:
-        """The state machine takes a snapshot of what is committed; the log before it is deleted.
+        """The state machine takes a snapshot of what is committed, which is flushed; the log before it is deleted.
 
         KIP-630, "Proposed Changes"; KIP-853, "Snapshots".
         """
         if me.high_watermark <= me.start:
             return
-        yield self.taken(me, me.but(start=self.snapshot_end(me)), consumes=False).spend("snapshots")
+        end = self.snapshot_end(me)
+        yield self.taken(me, me.but(start=end, flushed=max(me.flushed, end)), consumes=False).spend("snapshots")
 
     def snapshot_end(self, me: Replica) -> int:
         """Return the end offset of a snapshot."""

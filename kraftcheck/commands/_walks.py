@@ -14,12 +14,11 @@ from kraftcheck.jobs import lenient_job, scenario_job
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.kafka.process import DriverDied
 from kraftcheck.traces.kafka.steps import FETCH_LIMIT
-from kraftcheck.traces.kafka.walks import WalkFile, read_walk
+from kraftcheck.traces.kafka.walks import WalkFile, read_walk, settings_of
 
 if TYPE_CHECKING:
     from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
@@ -106,10 +105,7 @@ def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
 
 
 def _about(model: str, variant: str | None, protocol: Protocol, arguments: argparse.Namespace) -> WalkFile:
-    usual = {name: declared.default for name, declared in protocol.constants.items()}
-    values = protocol.constant_values().items()
-    settings = tuple(f"{name} = {text_of(value)}" for name, value in values if value != usual[name])
-    return WalkFile(model, variant or "", settings, arguments.go_on, (), tuple(arguments.without))
+    return WalkFile(model, variant or "", settings_of(protocol), arguments.go_on, (), tuple(arguments.without))
 
 
 def quorum(name: str, variant: str | None) -> Model:

@@ -236,6 +236,15 @@ def test_what_is_committed_becomes_a_snapshot() -> None:
     assert list(BASE.take_snapshot(step.me)) == []
 
 
+def test_a_snapshot_outlasts_a_loss_of_power() -> None:
+    model = quorum(Brokers="{n4}", MaxRestarts=1)
+    me = follower(N4, log=(FIRST, data(1, 1), data(1, 2)), high_watermark=2, flushed=0)
+    assert only(model.restart_losing_unflushed(me)).me.log == ()
+    snapshot = only(model.take_snapshot(me)).me
+    back = only(model.restart_losing_unflushed(snapshot)).me
+    assert (back.start, back.log) == (2, me.log[:2])
+
+
 # What happens to replicas
 
 

@@ -73,4 +73,6 @@ class Preferring(RandomWalk):
         self._wanted = wanted
 
     def _weight(self, kind: tuple[object, ...]) -> float:
-        return super()._weight(kind) * (20 if kind[0] in self._wanted else 0.15 if kind[0] in SELDOM else 1)
+        weight = super()._weight(kind) * (20 if kind[0] in self._wanted else 0.15 if kind[0] in SELDOM else 1)
+        self._weights[kind] = weight
+        return weight

@@ -126,12 +126,15 @@ def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> Non
     assert finding.verdict is LockstepVerdict.DIFFERS
 
 
+COMMON: dict[str, object] = {"BootstrapServers": "{n1,n2}", "PlainAnswers": "TRUE", "MaxRestarts": 2}
+
+
 @pytest.mark.parametrize(
     ("settings", "actions"),
     [
         ({"MaxCrashes": 1, "MaxCuts": 3, "MaxExpirations": 5}, "Crash Cut Heal CheckQuorum ExpireOperation"),
         ({"MaxMovedEndpoints": 4, "MaxUpdateVoters": 9}, "MoveEndpoint SendUpdateVoter HandleUpdateVoterResponse"),
-        ({"PlainAnswers": "TRUE", "MaxDescriptions": 9, "MaxRefusals": 9}, "DescribeQuorum ReadAnswer AddVoter"),
+        ({"MaxDescriptions": 9, "MaxRefusals": 9}, "DescribeQuorum ReadAnswer AddVoter"),
         ({"MaxLostDisks": 3, "AutoJoin": "TRUE"}, "LoseDisk Join HandleRemoveVoterRequest HandleJoinResponse"),
         ({"OtherCluster": "{n4}"}, "FetchFromBootstrapServer HandleFetchRequest"),
         ({"MaxRetries": 9, "MaxUpdateVoters": 9}, "Retry RepeatBeginQuorumEpoch FetchFromBootstrapServer"),
@@ -139,8 +142,16 @@ def test_a_voter_with_a_new_disk_is_asked_again_and_again(driver: Driver) -> Non
 )
 def test_random_walks_agree(settings: dict[str, object], actions: str, driver: Driver) -> None:
     wanted = set(actions.split())
-    lockstep = Lockstep(driver, bound({"BootstrapServers": "{n1,n2}", "MaxRestarts": 2, **settings}))
+    lockstep = Lockstep(driver, bound({**COMMON, **settings}))
     for number in range(12):
         _, findings = lockstep.walk(Preferring(f"actions/{number}", wanted), 80)
         assert not [found for found in findings if found.verdict is not LockstepVerdict.VIOLATES]
     assert wanted <= set(lockstep.taken)
+
+
+def test_a_leader_ends_before_its_first_record_is_in_its_log(driver: Driver) -> None:
+    fails = ELECTED.rpartition("HandleVoteResponse")[0] + "HandleVoteResponse n1<n3 #2"
+    findings, cluster = drive(driver, bound({}), fails)
+    assert not findings
+    n1 = next(iter(cluster.replicas.values()))
+    assert (n1.mode, n1.epoch, str(n1.leader), n1.log) == (Mode.RESIGNED, 1, "n1", ())

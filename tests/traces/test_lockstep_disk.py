@@ -60,14 +60,21 @@ def test_what_was_not_flushed_is_cut_off(driver: Driver) -> None:
     assert lengths(driver, f"{walk} RestartLosingUnflushed n4", **settings)["n4"] == (0, 0)
 
 
-def test_the_log_start_moves_back(driver: Driver) -> None:
+def test_a_snapshot_survives(driver: Driver) -> None:
     walk = f"{ELECTED} ClientAppend n1, {FETCHES} {FETCHES} TakeSnapshot n1,"
-    start, end = lengths(driver, walk)["n1"]
-    assert start == end == 2
-    assert lengths(driver, f"{walk} Restart n1")["n1"] == (0, 2)
-    protocol = bound({"FetchLimit": 0})
-    findings, _ = drive(driver, protocol, f"{walk} Restart n1")
-    assert [difference.field for finding in findings for difference in finding.differences] == ["start"]
+    assert lengths(driver, walk)["n1"] == (2, 2)
+    assert lengths(driver, f"{walk} Restart n1")["n1"] == (2, 2)
+    findings, _ = drive(driver, bound({"FetchLimit": 0}), f"{walk} Restart n1")
+    assert [difference.field for finding in findings for difference in finding.differences] == ["high_watermark"]
+
+
+def test_a_snapshot_of_what_was_not_flushed_survives(driver: Driver) -> None:
+    asks = "HandleFetchRequest n3<n4, HandleFetchResponse n4<n3,"
+    walk = f"{ELECTED} {FETCHES} FetchFromBootstrapServer n4, {asks} HandleFetchRequest n1<n3, {OBSERVES}"
+    settings = {"BootstrapServers": "{n3}", "Brokers": "{n4}", "MaxRestarts": 9}
+    walk += f"TakeSnapshot n4, ClientAppend n1, {OBSERVES}"
+    assert lengths(driver, walk, **settings)["n4"] == (1, 2)
+    assert lengths(driver, f"{walk} RestartLosingUnflushed n4", **settings)["n4"] == (1, 1)
 
 
 def test_a_lost_disk_is_empty(driver: Driver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,16 +10,16 @@ import pytest
 
 from kraftcheck.catalogue import everything, find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants import kafka_failures, kafka_requests
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.lockstep import Finding, Lockstep, LockstepVerdict
+from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
 from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.walks import GivenWalk, WalkFile, read_walk
 
-KNOWN = Path(__file__).parents[1] / "data" / "kafka" / "known"
+ROOT = Path(__file__).parents[2]
+KNOWN = ROOT / "tests" / "data" / "kafka" / "known"
 FILES = sorted(KNOWN.glob("*.walk"))
 
 
@@ -36,7 +37,7 @@ def found(driver: Driver, walk: WalkFile, without: tuple[str, ...]) -> list[Find
     assert isinstance(protocol, Quorum)
     taken, findings = Lockstep(driver, protocol).walk(GivenWalk(walk.steps), len(walk.steps))
     assert len(taken) == len(walk.steps)
-    return [finding for finding in findings if finding.verdict is not LockstepVerdict.VIOLATES]
+    return [finding for finding in findings if finding.differences or finding.problem]
 
 
 @pytest.mark.kafka
@@ -50,7 +51,8 @@ def test_a_known_difference_still_shows(path: Path, driver: Driver) -> None:
     assert not found(driver, walk, ())
 
 
-def test_known_differences_have_walks() -> None:
-    names = {part: name for name, part in known_differences().items()}
-    own = {names[part] for part in (*kafka_requests.DIFFERENCES, *kafka_failures.DIFFERENCES)}
-    assert own <= {path.stem for path in FILES}
+def test_known_differences_have_walks_and_are_told() -> None:
+    text = (ROOT / "docs" / "kafka.md").read_text()
+    known = known_differences()
+    assert {path.stem for path in FILES} == set(known)
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)) == set(known) | set(known_differences(disk=True))

@@ -138,11 +138,11 @@ class KafkaCluster:
         """Return the driver's number of a message under way: the youngest of equal ones."""
         return max((number for number, found in self.under_way.items() if found == message), default=None)
 
-    def deliver(self, number: int) -> None:
-        """Deliver a message."""
+    def deliver(self, number: int, *, fails: bool = False) -> None:
+        """Deliver a message; `fails` where it makes a leader, which ends before its first record is in its log."""
         del self.under_way[number]
         self._answers.discard(number)
-        self.do("deliver", message=number)
+        self.do("deliver", message=number, fails=fails)
 
     def drop(self, number: int) -> None:
         """Lose a message."""

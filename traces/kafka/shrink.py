@@ -1,4 +1,6 @@
-"""Makes a walk shorter: steps are left out as long as the same thing is found (delta debugging).
+"""Makes a walk shorter and simpler: steps, replicas and kinds of events are left out while the same thing is found.
+
+Delta debugging.
 
 Source: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
 """
@@ -8,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec import ConstantError, ordered
 from kraftcheck.traces.kafka.lockstep import Finding, Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.walks import GivenWalk, Step
 
@@ -64,6 +68,46 @@ def shrink(
             return best
         else:
             size = max(1, size // 2)
+
+
+def simplified(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> tuple[Quorum, list[Step]]:
+    """Return the model with fewer replicas and kinds of events, and a walk through it that shows the same.
+
+    Parameters
+    ----------
+    lockstep
+        Both sides.
+    steps
+        A walk that shows it, made short.
+    wanted
+        What it shows.
+    """
+    best = lockstep.protocol
+    constants = best.constants.values()
+    for host in reversed(ordered(best.hosts)):
+        sets = {name: value - {host} for name, value in _values(best).items() if isinstance(value, frozenset)}
+        others = [step for step in steps if step.actor != str(host)]
+        best, steps = _if_shown(lockstep, best, sets, others, wanted) or (best, steps)
+    for constant in constants:
+        if constant.is_bound and constant.default == 0 and getattr(best, constant.attribute) > 0:
+            best, steps = _if_shown(lockstep, best, {constant.attribute: 0}, steps, wanted) or (best, steps)
+    return best, steps
+
+
+def _values(protocol: Quorum) -> dict[str, Any]:
+    return {constant.attribute: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
+
+
+def _if_shown(
+    lockstep: Lockstep, protocol: Quorum, changes: dict[str, Any], steps: list[Step], wanted: Sign
+) -> tuple[Quorum, list[Step]] | None:
+    """Return the model with other constants, and the walk through it, or None where it does not show what is wanted."""
+    try:
+        other = type(protocol)(**{**_values(protocol), **changes})
+    except ConstantError:  # nobody is left to vote
+        return None
+    shown = _shown(Lockstep(lockstep.driver, other, go_on=lockstep.go_on), steps, wanted)
+    return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 
 def _shown(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> list[Step] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.kraft_model.quorum.state import Change
 from kraftcheck.spec import State
 from kraftcheck.spec.language.semantics import Transition
@@ -31,8 +32,14 @@ AT_ONCE = {
 """By action, what Kafka may take in the same poll: a timer has expired already, or an only voter stands."""
 
 
-def _expire(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    cluster.do("expire", node=number_of(step.actor))
+def fails_in_office(before: State, step: Transition) -> bool:
+    """Return whether a replica is elected in a step, and its process ends before the first record is in its log."""
+    elected = step.target.shared.elected - before.shared.elected
+    return any(step.target.replicas[term.leader].mode is not Mode.LEADER for term in elected)
+
+
+def _expire(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    cluster.do("expire", node=number_of(step.actor), fails=fails_in_office(before, step))
 
 
 def _append(cluster: KafkaCluster, _: State, step: Transition) -> None:
@@ -59,12 +66,12 @@ def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.drop(number)
 
 
-def _deliver(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _deliver(cluster: KafkaCluster, before: State, step: Transition) -> None:
     assert step.message is not None
     number = cluster.find(canonical(step.message))
     if number is None:
         raise NotUnderWay(str(step.message))
-    cluster.deliver(number)
+    cluster.deliver(number, fails=fails_in_office(before, step))
 
 
 COMMANDS: dict[str, Command] = {

@@ -15,9 +15,9 @@ from kraftcheck.traces.kafka.cover import Cover
 from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
 from kraftcheck.traces.kafka.process import Driver, DriverDied
-from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of
+from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of, simplified
 from kraftcheck.traces.kafka.state_graph import StateGraph
-from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, write_walk
+from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, settings_of, write_walk
 
 CONTINUATIONS = 25
 """Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""
@@ -195,13 +195,14 @@ class Survey:
         written = []
         for number, kind in enumerate(self.kinds(), start=1):
             sign = sign_of(kind.first)
-            steps = kind.steps
+            steps, protocol = list(kind.steps), self._lockstep.protocol
             with suppress(DriverDied):
-                steps = tuple(shrink(self._lockstep, list(kind.steps), sign))
+                steps = shrink(self._lockstep, steps, sign)
+                protocol, steps = simplified(self._lockstep, steps, sign)
             path = folder / f"{kind.first.verdict}-{number}.walk"
-            about = self.about._replace(steps=steps)
+            about = self.about._replace(steps=tuple(steps), settings=settings_of(protocol))
             write_walk(path, about, [f"{kind.first.verdict}: {what}" for what in summary(kind.first)])
-            written.append(kind._replace(steps=steps, file=path))
+            written.append(kind._replace(steps=tuple(steps), file=path))
         return written
 
 

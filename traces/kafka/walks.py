@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.files import replacing
+from kraftcheck.spec import Protocol
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort, Taken, text_of_message
 
@@ -87,6 +89,12 @@ class WalkFile(NamedTuple):
     go_on: bool
     steps: tuple[Step, ...]
     without: tuple[str, ...] = ()
+
+
+def settings_of(protocol: Protocol) -> tuple[str, ...]:
+    """Return the constants of a model that are not the usual ones, as a walk file has them."""
+    usual = {name: declared.default for name, declared in protocol.constants.items()}
+    return tuple(f"{name} = {text_of(v)}" for name, v in protocol.constant_values().items() if v != usual[name])
 
 
 class RandomWalk:

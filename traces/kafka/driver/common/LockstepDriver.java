@@ -108,7 +108,7 @@ public final class LockstepDriver {
         }
     }
 
-    private int deliver(long id) throws Exception {
+    private int deliver(long id, boolean fails) throws Exception {
         LockstepMessage message = underWay.get(id);
         LockstepReplica to = replicas.get(message.to);
         acting = message.to;
@@ -120,7 +120,11 @@ public final class LockstepDriver {
             if (message.request != null && to != null && !to.dead) {
                 message.promise.complete(new RaftResponse.Inbound(
                     message.request.correlationId(), message.data, message.request.destination()));
-                to.settle();
+                if (fails) {
+                    to.failInOffice();
+                } else {
+                    to.settle();
+                }
             }
             return message.to;
         }
@@ -201,11 +205,15 @@ public final class LockstepDriver {
         LockstepReplica replica = replicas.get(id);
         switch (command.path("do").asText()) {
             case "cluster" -> cluster(command);
-            case "deliver" -> id = deliver(command.path("message").asLong());
+            case "deliver" -> id = deliver(command.path("message").asLong(), command.path("fails").asBoolean(false));
             case "drop" -> underWay.remove(command.path("message").asLong());
             case "expire" -> {
                 replica.expire();
-                replica.settle();
+                if (command.path("fails").asBoolean(false)) {
+                    replica.failInOffice();
+                } else {
+                    replica.settle();
+                }
             }
             case "append" -> {
                 replica.client.prepareAppend(replica.client.quorum().epoch(), List.of(command.path("value").asText()));

@@ -145,6 +145,13 @@ final class LockstepReplica {
         }
     }
 
+    /** Polls once, in which it takes office, and ends before the next poll, in which it would append its first record. */
+    void failInOffice() throws Exception {
+        poll();
+        disk.reopen(true);
+        start();
+    }
+
     /** Polls once and returns whether anything was sent; the process dies of what Kafka throws. */
     boolean poll() throws Exception {
         while (LockstepInside.backsOff(client, time.milliseconds())) {

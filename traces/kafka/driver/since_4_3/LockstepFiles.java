@@ -114,6 +114,17 @@ final class LockstepFiles implements LockstepDisk {
             cut(flushed);
         }
         open();
+        clean();
+    }
+
+    /** Deletes again what is before the newest snapshot: when a log is cleaned the driver says, and a restart undoes it. */
+    private void clean() {
+        log.latestSnapshotId().ifPresent(snapshot -> {
+            if (log.startOffset() < snapshot.offset()) {
+                log.updateHighWatermark(new LogOffsetMetadata(snapshot.offset()));
+                log.deleteBeforeSnapshot(snapshot);
+            }
+        });
     }
 
     /** Takes from the files what was appended from an offset on, as if it had never reached them. */
