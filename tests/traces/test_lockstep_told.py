@@ -49,3 +49,10 @@ def test_a_cover_to_a_depth(run: Run, tmp_path: Path) -> None:
     assert cover["taken"] > 200
     assert cover["untaken"]["missing"] == 0
     assert cover["untaken"]["behind a difference"] == 0
+
+
+def test_what_an_administrator_asks_is_not_taken_for_another_request(run: Run) -> None:
+    """The reading has Kafka add a second directory id, which Kafka refuses; the model would refuse another voter so."""
+    done = run("lockstep", "quorum", "--walk", SCENARIOS / "quorum-disk-failure-as-told.txt", "--quiet")
+    assert done.code == 1
+    assert "differs: after AddVoter: AdminResponse, ApiVersionsRequest, change" in done.out

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import AdminResponse
-from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
@@ -67,30 +67,58 @@ def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Trans
 
 
 def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    change = step.target.replicas[step.actor].change
-    if change != before.replicas[step.actor].change and not isinstance(change, Nil):
-        asked = change.voter.key
-    else:
-        asked = _refused(cluster, before, step, Operation.ADD_VOTER)
+    asked = _asked(before, step) or _refused(cluster, before, step, Operation.ADD_VOTER)
     cluster.do("add-voter", node=number_of(step.actor), voter=number_of(asked.id))
 
 
 def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    me, after = before.replicas[step.actor], step.target.replicas[step.actor]
-    if len(after.log) > len(me.log):
-        (asked,) = (voter.key for voter in me.voters - after.log[-1].records[-1].voters)
-    else:
-        asked = _refused(cluster, before, step, Operation.REMOVE_VOTER)
+    asked = _asked(before, step) or _refused(cluster, before, step, Operation.REMOVE_VOTER)
     cluster.do("remove-voter", node=number_of(step.actor), voter=number_of(asked.id), directory=asked.directory)
+
+
+def _asked(before: State, step: Transition) -> Key | None:
+    """Return which replica a leader begins to add, or has removed; None where it refuses."""
+    me, after = before.replicas[step.actor], step.target.replicas[step.actor]
+    if step.action == "AddVoter":
+        change = after.change
+        return None if change == me.change or isinstance(change, Nil) else change.voter.key
+    gone = me.voters - after.log[-1].records[-1].voters if len(after.log) > len(me.log) else frozenset()
+    return next((voter.key for voter in gone), None)
+
+
+def answers_the_same(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
+    """Return whether another outcome of an action may be what becomes of the same request.
+
+    An administrator's request is no message: outcomes of AddVoter and RemoveVoter may be those for other replicas.
+    """
+    if step.action not in ("AddVoter", "RemoveVoter"):
+        return True
+    adds = step.action == "AddVoter"
+    operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
+    asked = _asked(before, step) or _refused(cluster, before, step, operation)
+    found = _asked(before, other)
+    if found is not None:
+        return found == asked
+    me, protocol = before.replicas[step.actor], cluster.protocol
+    endpoints = {r.key: r.endpoint for r in before.replicas.values() if isinstance(r, Replica)}
+    voter = Voter(asked, endpoints.get(asked, 1))
+    outcome = protocol.begin_adding(me, voter, ADMIN) if adds else protocol.begin_removing(me, asked, ADMIN)
+    errors = _errors(before, other, operation)
+    return not errors or bool(errors & ({outcome[2], Error.REQUEST_TIMED_OUT} if adds else {outcome[2]}))
+
+
+def _errors(before: State, step: Transition, operation: Operation) -> set[Error]:
+    """Return the errors with which a replica answers an administrator."""
+    known, now = messages_of(before), messages_of(step.target)
+    answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
+    return {answer.error for answer in answers if answer.source == step.actor}
 
 
 def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
     """Return one of the replicas for which a request would be answered so."""
     me: Replica = before.replicas[step.actor]
     protocol = cluster.protocol
-    known, now = messages_of(before), messages_of(step.target)
-    answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
-    errors = {answer.error for answer in answers if answer.source == me.id}
+    errors = _errors(before, step, operation)
     running = [r for r in before.replicas.values() if isinstance(r, Replica) and r.id not in protocol.brokers]
     if operation is Operation.ADD_VOTER:
         fitting = [r.key for r in running if protocol.begin_adding(me, Voter(r.key, r.endpoint), ADMIN)[2] in errors]

@@ -18,6 +18,7 @@ from kraftcheck.kraft_model.quorum.messages import (
 from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.traces.kafka.actions import answers_the_same
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
 from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
 from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
@@ -187,7 +188,8 @@ class Lockstep:
             lost += self.cluster.stale_answers()
         except KafkaThrew as threw:
             problem = problem or f"{threw} ({threw.place})"
-        candidates = [step, *(other for other in alike if other is not step)]
+        others = (other for other in alike if other is not step)
+        candidates = [step, *(other for other in others if answers_the_same(self.cluster, state, step, other))]
         for candidate in candidates:
             target = self._without(candidate.target, lost)
             if not any(differences(target, self.cluster)) and not any(self._effects(candidate.target, lost)):
