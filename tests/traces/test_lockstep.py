@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_a_process_that_dies() -> None:
         driver._process.kill()
         with pytest.raises(DriverDied, match="the Java process ended"):
             driver.ask("expire", node=1)
+
+
+def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = classpath("4.3.1")
+    with Driver(path.java, path.text) as driver:
+        driver.ask("cluster", nodes=[1], voters=[1])
+        monkeypatch.setattr("kraftcheck.traces.kafka.process.PATIENCE", 0.5)
+        driver._process.send_signal(signal.SIGSTOP)
+        with pytest.raises(DriverDied, match=r"gave no answer to `expire` within 0 s|within 1 s"):
+            driver.ask("expire", node=1)
+    assert driver._process.returncode is not None
 
 
 def test_another_model(run: Run) -> None:

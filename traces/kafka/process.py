@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from select import select
 from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +19,7 @@ from kraftcheck.traces.kafka.java import end_all
 
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET)
 GRACE = 5.0  # seconds that the process has to end by itself
+PATIENCE = 120.0  # seconds that it may take for one command
 TAIL = 16_384  # bytes read of what it said last
 
 Answer = dict[str, Any]
@@ -102,6 +104,10 @@ class Driver:
         if work is not None:
             work()
         with suppress(OSError):
+            if not select([self._process.stdout], [], [], PATIENCE)[0]:
+                self.died = DriverDied(f"the Java process gave no answer to `{command}` within {PATIENCE:.0f} s")
+                self._end(0)
+                raise self.died
             line = self._process.stdout.readline()
             self._owed -= 1
         try:
