@@ -85,7 +85,8 @@ class Cover:
         self._refused: Counter[tuple[Place, Reason]] = Counter()
         self._leads: dict[Place, tuple[Reason, int | None]] = {}  # where Kafka goes instead; None: out of the graph
         self._closed: dict[Place, Reason] = {}  # taken, and given up as a part of a way
-        self._went: Counter[Place] = Counter()
+        self._in_vain: Counter[Place] = Counter()  # how often in a row
+        self._reopened = False
         self._walk: CoverWalk | None = None
         self._fruitless = self._learnt = 0
         self.far = 2 * graph.depth + 10
@@ -98,11 +99,15 @@ class Cover:
     def goes_on(self) -> bool:
         """Whether a step is left that a walk can reach."""
         self._end_walk()
-        if self._fruitless == MOST_FRUITLESS:
-            return False
-        if not self._settle(0):
-            self._distances = [0] * len(self.graph.states)  # a way that was learnt can have made one shorter
-        return self._settle(0)
+        if self._fruitless < MOST_FRUITLESS and self._settle(0):
+            return True
+        if not self._reopened:  # what was in vain on some ways may not be on others
+            self._reopened = True
+            self._fruitless = 0
+            self._closed.clear()
+            self._in_vain.clear()
+            self._distances = [0] * len(self.graph.states)
+        return self._fruitless < MOST_FRUITLESS and self._settle(0)
 
     def walk(self, lockstep: Lockstep) -> Choose:
         """Return what picks the steps of the next walk, given both sides."""
@@ -135,7 +140,7 @@ class Cover:
     def take(self, place: Place) -> None:
         """Note that a step was taken."""
         node, number = place
-        self._went[place] += 1
+        self._in_vain[place] = 0
         if not self._taken[node][number]:
             self._taken[node][number] = 1
             self.taken += 1
@@ -160,8 +165,10 @@ class Cover:
             self._leads[place] = reason, leads
         elif not self._taken[place[0]][place[1]]:
             self._bar(place, reason)
-        elif self._refused[place, reason] >= TRIES * (1 + self._went[place]):
-            self._closed[place] = reason
+        else:
+            self._in_vain[place] += 1
+            if self._in_vain[place] >= 2 * TRIES:
+                self._closed[place] = reason
 
     def _bar(self, place: Place, reason: Reason) -> None:
         if place not in self._barred:
