@@ -155,3 +155,12 @@ def test_a_leader_ends_before_its_first_record_is_in_its_log(driver: Driver) -> 
     assert not findings
     n1 = next(iter(cluster.replicas.values()))
     assert (n1.mode, n1.epoch, str(n1.leader), n1.log) == (Mode.RESIGNED, 1, "n1", ())
+
+
+def test_an_only_voter_that_ends_in_office_stands_again(driver: Driver) -> None:
+    settings: dict[str, object] = {"Hosts": "{n1,n3}", "InitialVoters": "{n1,n3}"}
+    walk = ELECTED + FETCHES * 3 + "RemoveVoter n1 #1," + FETCHES + "FetchTimeout n3 #2"
+    findings, cluster = drive(driver, bound(settings), walk)
+    assert not findings
+    _, n3 = cluster.replicas.values()
+    assert (n3.mode, n3.epoch, len(n3.log)) == (Mode.LEADER, 3, 3)

@@ -23,13 +23,16 @@ TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeou
 
 STARTS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware")
 
+ELECTS = ("FetchTimeout", "ElectionTimeout", "HandleVoteResponse")
+"""Steps in which a replica may take office, and its process end at once."""
+
 AT_ONCE = {
     "HandleEndQuorumEpochRequest": ("FetchTimeout",),
     "PreVoteTimeout": ("ElectionTimeout", "FetchTimeout"),
     "ResignedTimeout": ("ElectionTimeout",),
-    **dict.fromkeys(STARTS, ("ElectionTimeout",)),
+    **dict.fromkeys((*STARTS, *ELECTS), ("ElectionTimeout",)),
 }
-"""By action, what Kafka may take in the same poll: a timer has expired already, or an only voter stands."""
+"""By action, what Kafka may take in the same poll: a timer has expired already, or an only voter that starts stands."""
 
 
 def fails_in_office(before: State, step: Transition) -> bool:
