@@ -88,7 +88,7 @@ class Cover:
         self._in_vain: Counter[Place] = Counter()  # how often in a row
         self._reopened = False
         self._walk: CoverWalk | None = None
-        self._fruitless = self._learnt = 0
+        self._fruitless = self._learnt = self._tried = 0
         self.far = 2 * graph.depth + 10
         self._distances = [0] * len(graph.states)
         for node, edges in enumerate(graph.edges):
@@ -99,15 +99,19 @@ class Cover:
     def goes_on(self) -> bool:
         """Whether a step is left that a walk can reach."""
         self._end_walk()
-        if self._fruitless < MOST_FRUITLESS and self._settle(0):
+        if self._fruitless < MOST_FRUITLESS and (self._settle(0) or self._settles_anew()):
             return True
         if not self._reopened:  # what was in vain on some ways may not be on others
             self._reopened = True
             self._fruitless = 0
             self._closed.clear()
             self._in_vain.clear()
-            self._distances = [0] * len(self.graph.states)
-        return self._fruitless < MOST_FRUITLESS and self._settle(0)
+        return self._fruitless < MOST_FRUITLESS and self._settles_anew()
+
+    def _settles_anew(self) -> bool:
+        """Settle with distances from before: where Kafka goes instead can have made a way shorter."""
+        self._distances = [0] * len(self.graph.states)
+        return self._settle(0)
 
     def walk(self, lockstep: Lockstep) -> Choose:
         """Return what picks the steps of the next walk, given both sides."""
@@ -129,7 +133,7 @@ class Cover:
     @property
     def learnt(self) -> int:
         """A number that grows with whatever is found out."""
-        return self.taken + len(self._barred) + len(self._leads) + len(self._closed)
+        return self.taken + len(self._barred) + len(self._leads) + len(self._closed) + self._tried
 
     # Noting
 
@@ -159,6 +163,7 @@ class Cover:
             The state to which Kafka went instead.
         """
         self._refused[place, reason] += 1
+        self._tried += reason is not Reason.MISSING and self._refused[place, reason] <= 2 * TRIES
         if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
             return
         if reason in (Reason.POSTPONED, Reason.LEFT):
