@@ -362,10 +362,11 @@ class CoverWalk:
         label = self._graph.edges[node][number].label
         reached: list[int] = []
         for other in self._nodes or ():
-            places = [place for place, edge in enumerate(self._graph.edges[other]) if edge.label == label]
-            reached += [target for place in places for target in self._from(other, place, state)]
-        if not reached:
-            self._left((node, number), state)
+            for place in [place for place, edge in enumerate(self._graph.edges[other]) if edge.label == label]:
+                targets = list(self._from(other, place, state))
+                if not targets and (other == node or self._lockstep.also is not None):
+                    self._left((other, place), state)
+                reached += targets
         return reached
 
     def _left(self, place: Place, state: State) -> None:
