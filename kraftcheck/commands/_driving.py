@@ -88,7 +88,7 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
         options = path.options if reach is None else reach.options
         driving = Driver(path.java, path.text, options, disk=arguments.disk)
     except InputError as problem:
-        return Driven(kafka, [Made(problem=problem)])
+        return Driven(kafka, [Made(problem=problem)] * len(tasks))
     driven = Driven(path.version, [])
     with reach or nullcontext():
         with driving as driver:
@@ -114,7 +114,11 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
     from kraftcheck.traces.kafka.survey import Survey
 
     model = quorum(task.file.model, task.file.variant or None)
-    kind = _kind(model.protocol, arguments, task.file.without)
+    try:
+        with naming(task.path):
+            kind = _kind(model.protocol, arguments, task.file.without)
+    except InputError as problem:
+        return Made(problem=problem)
     protocol = bind(kind, task.config).protocol
     assert isinstance(protocol, Quorum)
     survey = Survey(driver, protocol, task.file, report=meter.add)

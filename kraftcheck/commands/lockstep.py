@@ -7,6 +7,7 @@ exit codes: 0 all walks agree; 1 one differs, or Kafka threw an exception; 12 Ka
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -102,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     problems = [one.problem for one in made if one.problem is not None]
+    if problems and all(one.survey is None for one in made):
+        raise problems[0]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
         _write(driven, arguments)
         raise problems[-1]
@@ -133,11 +136,8 @@ def _row(task: Task) -> str:
 
 def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
     """Return a column of the table: what each task showed, and why it went no further."""
-    if driven.made and driven.made[0].survey is None:
-        return [Cell("none", str(driven.made[0].problem))] * len(asked)
     cells = []
     for survey, _, problem, _ in driven.made:
-        assert survey is not None
-        why = "" if problem is None else str(problem).partition("; enabled are")[0]
-        cells.append(cell([kind.first for kind in survey.kinds()], why))
+        why = re.split("; (?:enabled are|there is) ", str(problem or ""))[0]
+        cells.append(Cell("none", why) if survey is None else cell([kind.first for kind in survey.kinds()], why))
     return cells + [Cell("-")] * (len(asked) - len(cells))

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from kraftcheck.spec.display import cut
 from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
+
+LONGEST = 120
+"""Characters of what Kafka threw; what comes later are values."""
 
 LINE = re.compile(r"(?<=\.java):\d+")
 """Where in a file of Kafka's a method threw: it differs between versions, and says no more than the method."""
@@ -44,7 +48,8 @@ def cell(findings: Sequence[Finding], problem: str = "") -> Cell:
     if worst is LockstepVerdict.VIOLATES:
         note = ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     elif worst is LockstepVerdict.FAILS:
-        note = f"step {found[0].step}: {LINE.sub('', found[0].problem)}"
+        thrown, _, place = LINE.sub("", found[0].problem).rpartition(" (")
+        note = f"step {found[0].step}: {cut(thrown, LONGEST)} ({place}"
     elif worst is LockstepVerdict.DIFFERS:
         fields = sorted({difference.field for difference in found[0].differences})
         note = f"step {found[0].step}: {', '.join(fields)}"

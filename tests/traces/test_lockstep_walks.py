@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,9 +14,12 @@ from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.traces.kafka.cluster import KafkaCluster
 from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
+from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.steps import NOT_DRIVEN, is_driven
 from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
+from tests.support.lockstep import bound
 
 STEPS = (
     Step("ElectionTimeout", "n1", line=6),
@@ -123,3 +127,9 @@ def test_every_action_is_driven_or_it_is_said_why_not() -> None:
     left_out = {name for name, has_message in delivers.items() if not is_driven(name, has_message)}
     assert not left_out
     assert set(NOT_DRIVEN) == {"DuplicateMessage"}
+
+
+def test_a_model_without_pre_votes_is_not_driven() -> None:
+    protocol = bound({"WithoutPreVote": "{n1}"})
+    with pytest.raises(InputError, match="every version of Kafka that is driven asks for pre-votes"):
+        KafkaCluster(cast(Driver, None), protocol).start()

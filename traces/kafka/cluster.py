@@ -9,6 +9,7 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Operation, Voter
 from kraftcheck.spec import ModelValue, Record, ordered
+from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.logs import Held, Json, LogBook
 from kraftcheck.traces.kafka.messages import MessageReader, is_silent
 from kraftcheck.traces.kafka.process import Answer, Driver
@@ -114,8 +115,16 @@ class KafkaCluster:
         self._requests: dict[int, Record] = {}
 
     def start(self) -> None:
-        """Format the disks and start every process."""
+        """Format the disks and start every process.
+
+        Raises
+        ------
+        InputError
+            The model has what no version of Kafka that is driven can do.
+        """
         p = self.protocol
+        if p.without_pre_vote:
+            raise InputError("WithoutPreVote: every version of Kafka that is driven asks for pre-votes (KIP-996)")
         self._take(
             self._driver.ask(
                 "cluster", nodes=numbers(p.hosts), voters=numbers(p.initial_voters), brokers=numbers(p.brokers),

@@ -66,6 +66,43 @@ class Finding(NamedTuple):
     problem: str = ""
 
 
+class _Step(NamedTuple):
+    """A step that both sides took: the states before, between and after it, what differs, and what Kafka threw."""
+
+    number: int
+    taken: Taken
+    states: tuple[State, ...]
+    differing: tuple[FieldDifference, ...]
+    problem: str
+
+
+class _Judge:
+    """Finds out what a step shows, while Kafka is taking the next one."""
+
+    def __init__(self, lockstep: Lockstep) -> None:
+        self.findings: list[Finding] = []
+        self.is_over = False
+        self.waiting: _Step | None = None
+        self._lockstep = lockstep
+        self._known: set[str] = set()  # violated before
+
+    def look(self) -> None:
+        """Look at the step that waits for it, if one does."""
+        if self.waiting is None:
+            return
+        (number, taken, states, differing, problem), self.waiting = self.waiting, None
+        violated = dict.fromkeys(name for pair in pairwise(states) for name in self._lockstep.violated(*pair))
+        fresh = tuple(name for name in violated if name not in self._known)
+        if problem:
+            self.findings.append(Finding(LockstepVerdict.FAILS, number, taken, differing, problem=problem))
+        if fresh:
+            self.findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, differing, fresh))
+            self._known.update(fresh)
+        elif differing and not problem:
+            self.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
+        self.is_over = bool(fresh or differing or problem) and not self._lockstep.go_on
+
+
 MOST_STEPS = 5_000
 """Steps after which what was learnt of the model is forgotten."""
 
@@ -121,8 +158,7 @@ class Lockstep:
         self.cluster = cluster = KafkaCluster(self.driver, self.protocol)
         state = self.semantics.initial()[0]
         walked: list[Taken] = []
-        findings: list[Finding] = []
-        known: set[str] = set()  # violated before
+        judge = _Judge(self)
         cluster.start()
         state = self._begun(state)
         differing = tuple(differences(state, cluster))
@@ -140,25 +176,29 @@ class Lockstep:
             taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
             self.also = None
+            self.driver.meanwhile = judge.look
+            missing = ""
             try:
                 states, differing, problem = self._take(state, step, alike)
-            except NotUnderWay as missing:
-                differing = (FieldDifference(None, "message", str(missing), None),)
-                return walked, [*findings, Finding(LockstepVerdict.DIFFERS, number, taken, differing)]
+            except NotUnderWay as found:
+                missing = str(found)
+            judge.look()  # where nothing was asked of Kafka
+            if judge.is_over:  # the step before was the last one
+                walked.pop()
+                break
+            if missing:
+                differing = (FieldDifference(None, "message", missing, None),)
+                judge.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
+                break
             self.steps += 1
-            violated = dict.fromkeys(name for pair in pairwise((state, *states)) for name in self._violated(*pair))
-            fresh = tuple(name for name in violated if name not in known)
-            if problem:
-                findings.append(Finding(LockstepVerdict.FAILS, number, taken, differing, problem=problem))
-            if fresh:
-                findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, differing, fresh))
-                known.update(fresh)
-            elif differing and not problem:
-                findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
-            if (fresh or differing or problem) and not self.go_on:
+            judge.waiting = _Step(number, taken, (state, *states), differing, problem)
+            if differing or problem:
+                judge.look()
+            if judge.is_over:
                 break
             state = states[-1]
-        return walked, findings
+        judge.look()
+        return walked, judge.findings
 
     def _begun(self, state: State) -> State:
         """Return the state once every process has started: an only voter has elected itself by then."""
@@ -250,7 +290,7 @@ class Lockstep:
             state = without(state, message)
         return state
 
-    def _violated(self, before: State, after: State) -> Iterator[str]:
+    def violated(self, before: State, after: State) -> Iterator[str]:
         """Yield the properties that do not hold in a state, or over the step to it."""
         yield from (prop.name for prop in broken(self.semantics, self._of_states, before, after))
         for prop in self._of_steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -45,6 +45,8 @@ class Driver:
     ----------
     died
         How the process ended in the middle of a walk, if it did.
+    meanwhile
+        What to do while the next command is done, once.
 
     Raises
     ------
@@ -58,6 +60,8 @@ class Driver:
         command = [str(java), *OPTIONS, *options, "-cp", classpath, MAIN, *files]
         pipe = subprocess.PIPE
         self.died: DriverDied | None = None
+        self.meanwhile: Callable[[], None] | None = None
+        self._owed = 0
         self._said = TemporaryFile()  # noqa: SIM115 - closed by close; a pipe that nobody reads would fill up
         try:
             self._process = subprocess.Popen(
@@ -88,9 +92,18 @@ class Driver:
             raise self.died
         line = ""
         with suppress(OSError):
+            while self._owed:  # answers that nobody waited for: it was interrupted
+                self._process.stdout.readline()
+                self._owed -= 1
             self._process.stdin.write(json.dumps({"do": command, **arguments}) + "\n")
             self._process.stdin.flush()
+            self._owed += 1
+        work, self.meanwhile = self.meanwhile, None
+        if work is not None:
+            work()
+        with suppress(OSError):
             line = self._process.stdout.readline()
+            self._owed -= 1
         try:
             answer = json.loads(line)
         except ValueError:

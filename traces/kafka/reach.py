@@ -76,7 +76,7 @@ class Reach:
         self._java = path.java
         self._kafka = next(jar for jar in path.entries if holds(jar, CLIENT))
         self._folder = TemporaryDirectory(prefix="kraftcheck-reach-")
-        self._data = Path(self._folder.name) / "reached.exec"
+        self._data = Path(self._folder.name) / "reached"
 
     @property
     def options(self) -> tuple[str, ...]:
