@@ -85,9 +85,10 @@ class Cover:
         self._refused: Counter[tuple[Place, Reason]] = Counter()
         self._leads: dict[Place, tuple[Reason, int | None]] = {}  # where Kafka goes instead; None: out of the graph
         self._closed: dict[Place, Reason] = {}  # taken, and given up as a part of a way
-        self._went: Counter[Place] = Counter()
+        self._in_vain: Counter[Place] = Counter()  # how often in a row
+        self._reopened = False
         self._walk: CoverWalk | None = None
-        self._fruitless = self._learnt = 0
+        self._fruitless = self._learnt = self._tried = 0
         self.far = 2 * graph.depth + 10
         self._distances = [0] * len(graph.states)
         for node, edges in enumerate(graph.edges):
@@ -98,10 +99,18 @@ class Cover:
     def goes_on(self) -> bool:
         """Whether a step is left that a walk can reach."""
         self._end_walk()
-        if self._fruitless == MOST_FRUITLESS:
-            return False
-        if not self._settle(0):
-            self._distances = [0] * len(self.graph.states)  # a way that was learnt can have made one shorter
+        if self._fruitless < MOST_FRUITLESS and (self._settle(0) or self._settles_anew()):
+            return True
+        if not self._reopened:  # what was in vain on some ways may not be on others
+            self._reopened = True
+            self._fruitless = 0
+            self._closed.clear()
+            self._in_vain.clear()
+        return self._fruitless < MOST_FRUITLESS and self._settles_anew()
+
+    def _settles_anew(self) -> bool:
+        """Settle with distances from before: where Kafka goes instead can have made a way shorter."""
+        self._distances = [0] * len(self.graph.states)
         return self._settle(0)
 
     def walk(self, lockstep: Lockstep) -> Choose:
@@ -124,7 +133,7 @@ class Cover:
     @property
     def learnt(self) -> int:
         """A number that grows with whatever is found out."""
-        return self.taken + len(self._barred) + len(self._leads) + len(self._closed)
+        return self.taken + len(self._barred) + len(self._leads) + len(self._closed) + self._tried
 
     # Noting
 
@@ -135,7 +144,7 @@ class Cover:
     def take(self, place: Place) -> None:
         """Note that a step was taken."""
         node, number = place
-        self._went[place] += 1
+        self._in_vain[place] = 0
         if not self._taken[node][number]:
             self._taken[node][number] = 1
             self.taken += 1
@@ -154,14 +163,17 @@ class Cover:
             The state to which Kafka went instead.
         """
         self._refused[place, reason] += 1
+        self._tried += reason is not Reason.MISSING and self._refused[place, reason] <= 2 * TRIES
         if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
             return
         if reason in (Reason.POSTPONED, Reason.LEFT):
             self._leads[place] = reason, leads
         elif not self._taken[place[0]][place[1]]:
             self._bar(place, reason)
-        elif self._refused[place, reason] >= TRIES * (1 + self._went[place]):
-            self._closed[place] = reason
+        else:
+            self._in_vain[place] += 1
+            if self._in_vain[place] >= 2 * TRIES:
+                self._closed[place] = reason
 
     def _bar(self, place: Place, reason: Reason) -> None:
         if place not in self._barred:
@@ -350,10 +362,11 @@ class CoverWalk:
         label = self._graph.edges[node][number].label
         reached: list[int] = []
         for other in self._nodes or ():
-            places = [place for place, edge in enumerate(self._graph.edges[other]) if edge.label == label]
-            reached += [target for place in places for target in self._from(other, place, state)]
-        if not reached:
-            self._left((node, number), state)
+            for place in [place for place, edge in enumerate(self._graph.edges[other]) if edge.label == label]:
+                targets = list(self._from(other, place, state))
+                if not targets and (other == node or self._lockstep.also is not None):
+                    self._left((other, place), state)
+                reached += targets
         return reached
 
     def _left(self, place: Place, state: State) -> None:
