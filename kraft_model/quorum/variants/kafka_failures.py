@@ -84,7 +84,9 @@ class UnknownEndpointsKill(Quorum):
     """A replica may die of an answer that names a leader that is not in its voter set.
 
     It does where the sender does not know the leader's endpoints either, as after a restart: `transitionToFollower`
-    throws "Unknown leader endpoints". What the sender knows the model does not say, so it may do either. All versions.
+    throws "Unknown leader endpoints". If the replica has heard of this leader before, and is unattached for want of its
+    endpoints, it stays so (`maybeTransition`). What the sender knows the model does not say, so it may do either. All
+    versions.
     """
 
     def or_dies(self, me: Replica, source: ModelValue, steps: Steps) -> Steps:
@@ -94,8 +96,11 @@ class UnknownEndpointsKill(Quorum):
             after = step.me
             assert isinstance(after, Replica)
             news = (after.mode, after.epoch, after.leader) != (me.mode, me.epoch, me.leader)
-            if news and after.mode is Mode.FOLLOWER and not self.is_reachable(me, after.leader, source):
-                yield self.taken(me, stopped(me), starts=True)
+            if not news or after.mode is not Mode.FOLLOWER or self.is_reachable(me, after.leader, source):
+                continue
+            if (me.mode, me.epoch, me.leader) == (Mode.UNATTACHED, after.epoch, after.leader):
+                yield self.taken(me, me.but(pending=Nil.NIL))
+            yield self.taken(me, stopped(me), starts=True)
 
     def is_reachable(self, me: Replica, leader: ModelValue | Nil, source: ModelValue) -> bool:
         """Whether a replica surely knows a leader's endpoints after an answer."""
