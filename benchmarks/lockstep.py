@@ -3,8 +3,8 @@
     python benchmarks/lockstep.py [--kafka 4.3.1] [--runs 100] [--depth 100] [--config lockstep] [--seed 0]
 
 Start-up is the time from asking for the jars, which have been fetched before, to the start of the first walk. Waiting
-is the time in which this process waits for the Java process: for what Kafka does, and the way there and back. The rest
-is ours.
+is the time from when a command is given until its answer is there: what Kafka does, and the way there and back; what
+the step before has broken is found out meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.process import Answer, Driver
-from kraftcheck.traces.kafka.survey import Survey
+from kraftcheck.traces.kafka.survey import Survey, rare_collections
 from kraftcheck.traces.kafka.walks import WalkFile
 
 
@@ -52,7 +52,7 @@ def main() -> None:
     assert isinstance(protocol, Quorum)
     began = time.perf_counter()
     path = classpath(options.kafka)
-    with Timed(path.java, path.text, path.options) as driver:
+    with Timed(path.java, path.text, path.options) as driver, rare_collections():
         driver.ask("nothing")
         print(f"start-up {time.perf_counter() - began:.2f} s")
         survey = Survey(driver, protocol, WalkFile("quorum", "", (), False, ()))

@@ -81,6 +81,7 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
     from kraftcheck.reporting.lockstep_reach import reach_table
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.reach import Reach
+    from kraftcheck.traces.kafka.survey import rare_collections
 
     try:
         path = classpath(kafka, disk=arguments.disk)
@@ -91,7 +92,7 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
         return Driven(kafka, [Made(problem=problem)] * len(tasks))
     driven = Driven(path.version, [])
     with reach or nullcontext():
-        with driving as driver:
+        with driving as driver, rare_collections():
             for task in tasks:
                 driven.made.append(_make(driver, task, arguments, meter))
                 _tell(task, driven, arguments, len(tasks))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,17 @@ class Kind(NamedTuple):
     steps: tuple[Step, ...]
     times: int
     file: Path | None = None
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Look for garbage seldom: states are many small objects without cycles, and looking takes a quarter of the time."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 class Survey:
