@@ -51,7 +51,7 @@ class Kind(NamedTuple):
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Look for garbage seldom: states are many small objects without cycles, and looking takes a quarter of the time."""
+    """Look for garbage seldom: states are many small objects without cycles; looking takes a quarter of the time."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000, 20, 100)
     try:
