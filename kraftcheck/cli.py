@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except MemoryError:
-        return _complain("out of memory: see --memory, and --checkpoint, which keeps what is found")
+        return _complain("out of memory; --search bfs has --memory, and --checkpoint, which keeps what is found")
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:

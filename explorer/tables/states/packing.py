@@ -1,9 +1,9 @@
 """How a state's ids are packed into words, and how packed states are divided among the parts of the visited set.
 
 A field for each replica's inbox comes first, from bit 0 on: the inbox's number among those of that replica. The last
-field is the control row's identity. Each has as many bits as its largest number needs. When a number outgrows its
-field, `Expander.fit_packing` makes wider ones before the next batch, and the visited set, the archive and the set of
-depths repack what they hold.
+field is the control row's identity (it is the first in the arrays). Each has as many bits as its largest number needs,
+or one more where that costs no word. When a number outgrows its field, `Expander.fit_packing` makes wider ones before
+the next batch, and the visited set, the archive and the set of depths repack what they hold.
 """
 
 from __future__ import annotations
