@@ -164,8 +164,8 @@ class UpgradesAtOnce(Quorum):
     """
 
     def begin_upgrade(self, me: Replica, version: int) -> ChangeOutcome:
-        if me.mode is not Mode.LEADER or version <= me.version:
-            return super().begin_upgrade(me.but(change=Nil.NIL), version)
+        if me.mode is not Mode.LEADER:
+            return super().begin_upgrade(me, version)
         established = me.but(change=Nil.NIL, high_watermark=len(me.log))
         after, sends, error = super().begin_upgrade(established, version)
         if error is not None:
