@@ -49,9 +49,9 @@ from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 class Quorum(
     QuorumUpgrades,
     QuorumVoterChanges,
+    QuorumEnvironment,
     QuorumElections,
     QuorumReplication,
-    QuorumEnvironment,
     QuorumProperties,
     QuorumStarts,
 ):

@@ -21,14 +21,32 @@ from kraftcheck.kraft_model.quorum.messages import (
     Answers,
     EndQuorumEpochRequest,
     FetchRequest,
+    LeaderResponse,
     PreVotes,
     UpdateVoterResponse,
     VoteRequest,
     group_of,
 )
-from kraftcheck.kraft_model.quorum.records import SYMBOLS, UNKNOWN_DIRECTORY, Error, Key, Mode, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
+    SYMBOLS,
+    UNKNOWN_DIRECTORY,
+    Error,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    Voter,
+)
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.transitions import following, resigned, restarted, unattached
+from kraftcheck.kraft_model.quorum.transitions import (
+    endpoint_of,
+    failed,
+    following,
+    resigned,
+    restarted,
+    unattached,
+)
 from kraftcheck.spec import (
     Bag,
     ConstantError,
@@ -141,8 +159,10 @@ class QuorumBase(Protocol):
         yield self.start([*replicas, *([Admin(ADMIN)] if self.plain_answers else [])], Shared())
 
     def receives(self, me: Record, message: Record) -> bool:
-        """A crashed process receives nothing."""
-        return not isinstance(me, Replica) or me.mode is not Mode.DOWN
+        """A process that has ended receives nothing, nor anyone what goes to an endpoint that it had before."""
+        if not isinstance(me, Replica):
+            return True
+        return me.mode not in ENDED and getattr(message, "address", 0) in (0, me.endpoint)
 
     # Steps
 
@@ -160,7 +180,7 @@ class QuorumBase(Protocol):
 
     def unnamed(self, me: Replica) -> Replica:
         """Return the replica with neither epoch nor leader, as answers to other clusters and old requests show it."""
-        return me.but(epoch=0, leader=Nil.NIL)
+        return me.but(epoch=0, leader=Nil.NIL, leader_endpoint=0, mode=Mode.UNATTACHED)
 
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
@@ -168,14 +188,17 @@ class QuorumBase(Protocol):
         """Return the step from a replica's state to its next one.
 
         A follower that waits for nothing sends its next request. If the mode, epoch or disk changes, or the process
-        starts again (`starts`), the answers that it waited for are dropped. A leader that leaves office answers the
-        client that waits for it.
+        starts again (`starts`) or fails, the answers that it waited for are dropped; where only the request is over,
+        those to it. A leader that leaves office answers the client that waits for it.
         """
         gone: list[Record] = []
+        starts = starts or after.mode in ENDED
         if not starts and before.mode is Mode.LEADER and after.mode is not Mode.LEADER:
             messages = (*messages, *self.last_answer(before, messages))
         if starts or (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory):
             gone = self.no_longer_awaited(before)
+        elif not isinstance(before.pending, Nil) and after.pending != before.pending:
+            gone = self.answers_to(before)
         after, requests = self.next_request(after)
         return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
 
@@ -204,21 +227,32 @@ class QuorumBase(Protocol):
             if not self.late_pre_votes:
                 gone += [PreVotes(me.id, key.id) for key in others(me)]
         if not isinstance(me.pending, Nil):
-            gone.append(Answers("fetch", me.id))
+            gone += self.answers_to(me)
         if me.updating:
             gone.append(Answers("update", me.id))
         return gone
+
+    def answers_to(self, me: Replica) -> list[Record]:
+        """Return the answers under way to the request that a replica waits for, and to earlier ones that equal it.
+
+        Kafka tells answers by correlation ids. Here an answer that was sent before the request is gone by then.
+        """
+        return [Answers("fetch", me.id)]
+
+    def fails(self, me: Replica) -> Step:
+        """Return the step in which a process ends, since it meets what it takes for impossible: Kafka throws."""
+        return self.taken(me, failed(me))
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         """Return the replica and the request that it sends next: a follower that waits for nothing fetches."""
         if me.mode is not Mode.FOLLOWER or not isinstance(me.pending, Nil) or isinstance(me.leader, Nil):
             return me, ()
-        fetch = self.fetch_from(me, me.leader)
+        fetch = self.fetch_from(me, me.leader, me.leader_endpoint)
         return me.but(pending=fetch), (fetch,)
 
-    def fetch_from(self, me: Replica, server: ModelValue) -> FetchRequest:
+    def fetch_from(self, me: Replica, server: ModelValue, address: int) -> FetchRequest:
         """Return the request for what follows this replica's log end (KIP-595, "Fetch")."""
-        return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server)
+        return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server, address)
 
     def after_restart(self, me: Replica) -> Replica:
         """Return the replica after a restart."""
@@ -226,30 +260,67 @@ class QuorumBase(Protocol):
 
     # Hearing of leaders
 
-    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
         """Return the replica after it heard of an epoch, and perhaps of its leader, in a request or an error.
 
         An older epoch changes nothing. In its own epoch the replica follows a leader that it did not know, or had no
-        endpoint of, as after a restart (KIP-996). A replica that led the epoch itself does not follow (KAFKA-18379).
+        endpoint of, as after a restart (KIP-996). It fails if it hears of another leader of its epoch than the one that
+        it knows, or that it leads itself and does not (`KafkaRaftClient.maybeTransition`).
+
+        Parameters
+        ----------
+        me
+            The replica.
+        leader, epoch
+            What it heard.
+        endpoint
+            The leader's endpoint, if that was told; else 0.
         """
-        news = not isinstance(leader, Nil) and leader != me.id
-        if epoch > me.epoch:
-            return following(me, leader, epoch) if news else unattached(me, epoch)
-        if epoch == me.epoch and news and (isinstance(me.leader, Nil) or me.mode is Mode.UNATTACHED):
-            return following(me, leader, epoch)
+        if epoch < me.epoch:
+            return me
+        if not self.is_consistent(me, leader, epoch):
+            return failed(me)
+        if isinstance(leader, Nil):
+            return unattached(me, epoch) if epoch > me.epoch else me
+        endpoint = endpoint or endpoint_of(me, leader)
+        lacks = me.mode not in (Mode.LEADER, Mode.RESIGNED) and me.leader_endpoint == 0 < endpoint
+        if epoch > me.epoch or isinstance(me.leader, Nil) or lacks:
+            return self.follow(me, leader, epoch, endpoint)
         return me
 
-    def common_response(self, me: Replica, error: Error, leader: ModelValue | Nil, epoch: int) -> tuple[Replica, bool]:
+    def is_consistent(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
+        """Whether what a replica hears of a leader fits to what it knows (`KafkaRaftClient.hasConsistentLeader`)."""
+        if leader == me.id:
+            return me.mode is Mode.LEADER
+        return epoch != me.epoch or isinstance(leader, Nil) or isinstance(me.leader, Nil) or leader == me.leader
+
+    def follow(self, me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Replica:
+        """Return the replica as follower; it fails without the leader's endpoint, or if it is to follow itself.
+
+        The endpoint is the one that it was told, else that of the voter set (`QuorumState.transitionToFollower`).
+        """
+        endpoint = endpoint or endpoint_of(me, leader)
+        return failed(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
+
+    def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
         """Return the replica after the fields that all responses share, and whether the response is dealt with.
 
-        KIP-595, "Leader Election and Discovery"; Kafka does this before it looks at the rest of a response.
+        KIP-595, "Leader Election and Discovery"; Kafka does this before it looks at the rest of a response. It takes
+        INVALID_REQUEST for impossible (`KafkaRaftClient.maybeHandleCommonResponse`).
         """
+        error, leader, epoch = response.error, response.leader, response.epoch
         if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
             return me, True
-        after = self.learn(me, leader, epoch)
         if epoch > me.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
-            return after, True
-        return after, error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
+            return self.learn(me, leader, epoch, response.endpoint), True
+        dealt = error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
+        if isinstance(me.leader, Nil) and not isinstance(leader, Nil):
+            return self.follow(me, leader, epoch, response.endpoint), dealt
+        return (failed(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
+
+    def endpoint_shown(self, me: Replica) -> int:
+        """Return the endpoint of the leader that a replica names in its answers; 0 where it knows none."""
+        return me.endpoint if me.mode in (Mode.LEADER, Mode.RESIGNED) else me.leader_endpoint
 
     # Logs
 
@@ -327,13 +398,19 @@ class QuorumBase(Protocol):
             return self.vote_requests(me, pre_vote=False)
         if me.mode is not Mode.RESIGNED:
             return []
-        return [EndQuorumEpochRequest(me.epoch, (), me.id, key.id) for key in others(me)]
+        return self.endings(me, ())
+
+    def endings(self, me: Replica, preferred: tuple[Key, ...]) -> list[Record]:
+        """Return EndQuorumEpoch for every other voter (KIP-595, "EndQuorumEpoch")."""
+        peers = others(me)
+        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, k.id, endpoint_of(me, k.id)) for k in peers]
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
         """Return Vote for every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
         end = end_of(me.log)
         return [
-            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id) for key in others(me)
+            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id, endpoint_of(me, key.id))
+            for key in others(me)
         ]
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
@@ -347,7 +424,7 @@ class QuorumBase(Protocol):
     def farewell(self, me: Replica) -> list[Record]:
         """Return EndQuorumEpoch for every other voter; it prefers who has fetched most (KIP-595, "EndQuorumEpoch")."""
         preferred = tuple(sorted(others(me), key=lambda key: -me.offsets.get(key, 0)))
-        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, key.id) for key in others(me)]
+        return self.endings(me, preferred)
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
         """Return the answer to the client of an operation. Administrators are answered only with PlainAnswers."""
@@ -359,7 +436,7 @@ class QuorumBase(Protocol):
 
     def update_answer(self, me: Replica, error: Error, of: int, client: ModelValue) -> UpdateVoterResponse:
         """Return the answer to UpdateVoter."""
-        return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client)
+        return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client, self.endpoint_shown(me))
 
     def epoch_error(self, me: Replica, epoch: int) -> Error:
         """Return the error of a request that only the leader of its epoch serves; NONE where it is served."""

@@ -24,6 +24,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     VoteResponse,
 )
 from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
     UNKNOWN_DIRECTORY,
     Batch,
     Error,
@@ -39,6 +40,7 @@ from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared, Term
 from kraftcheck.kraft_model.quorum.transitions import (
     after_lost_pre_vote,
     candidate,
+    endpoint_of,
     enter,
     prospective,
     resigned,
@@ -172,12 +174,15 @@ class QuorumElections(QuorumBase):
         if request.epoch < me.epoch:
             yield self.taken(me, me, self.vote_answer(me, request, Error.FENCED_LEADER_EPOCH))
             return
+        if self.is_illegal(request):
+            yield self.taken(me, me, self.vote_answer(me, request, Error.INVALID_REQUEST))
+            return
         now = unattached(me, request.epoch) if request.epoch > me.epoch else me
         if not self.is_meant(request.voter, me):
             yield self.taken(me, now, self.vote_answer(now, request, self.wrong_voter()))
             return
         granted = self.grants_pre_vote(now, request) if request.pre_vote else self.grants_vote(now, request)
-        if granted and not request.pre_vote and now.voted != request.candidate:
+        if granted and not request.pre_vote and not isinstance(now.voted, Key):
             first = request.candidate if isinstance(now.ballot, Nil) else now.ballot
             now = self.votes_for(now, request.candidate).but(ballot=first)
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
@@ -185,16 +190,24 @@ class QuorumElections(QuorumBase):
     def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:
         """Return the answer to Vote."""
         return VoteResponse(
-            me.epoch, me.leader, granted, error, request.pre_vote, request.voter, request.epoch, me.id, request.source
-        )
+            me.epoch, me.leader, granted, error, request.pre_vote, request.voter, request.epoch, me.id, request.source,
+            self.endpoint_shown(me),
+        )  # fmt: skip
+
+    def is_illegal(self, request: VoteRequest) -> bool:
+        """Whether the sender's log has an epoch already that it asks for votes in (`handleVoteRequest` in Kafka)."""
+        return request.last_epoch > request.epoch - (0 if request.pre_vote else 1)
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
         """Whether a request is meant for this replica key: a peer may know the endpoint with a disk that was lost."""
         return matches(voter, me.key)
 
     def wrong_voter(self) -> Error:
-        """Return the error for a request to another replica key (KIP-853, "Vote", "BeginQuorumEpoch")."""
-        return Error.INVALID_REQUEST
+        """Return the error for a request to another replica key.
+
+        KIP-853, "Vote", "BeginQuorumEpoch", has INVALID_REQUEST, of which the sender would die in Kafka.
+        """
+        return Error.INVALID_VOTER_KEY
 
     def grants_pre_vote(self, me: Replica, request: VoteRequest) -> bool:
         """Whether a pre-vote is granted: not by a leader, nor by a follower that has fetched."""
@@ -246,7 +259,7 @@ class QuorumElections(QuorumBase):
         if response.error is Error.UNSUPPORTED_VERSION:
             yield from self.stand(me, shared, consumes=True)
             return
-        after, done = self.common_response(me, response.error, response.leader, response.epoch)
+        after, done = self.common_response(me, response)
         if done or after.mode is not me.mode:
             yield self.taken(me, after)
         elif response.granted:
@@ -284,7 +297,7 @@ class QuorumElections(QuorumBase):
         elected = enter(me, Mode.LEADER, me.epoch, me.id)
         batch = Batch(me.epoch, (LeaderChange(me.id), *self.first_records(me)))
         leader = self.with_log(elected, (*me.log, batch), flushes=True)
-        announcements = [BeginQuorumEpochRequest(me.epoch, key, me.id, key.id) for key in others(leader)]
+        announcements = [self.announcement(leader, key) for key in others(leader)]
         leader, sends, puts = self.commits(leader, shared)
         puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
         yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
@@ -314,9 +327,11 @@ class QuorumElections(QuorumBase):
         if me.mode is not Mode.LEADER:
             return
         for key in others(me):
-            yield self.taken(me, me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False).spend(
-                "retries"
-            )
+            yield self.taken(me, me, self.announcement(me, key), consumes=False).spend("retries")
+
+    def announcement(self, me: Replica, key: Key) -> BeginQuorumEpochRequest:
+        """Return BeginQuorumEpoch for a voter: it tells the leader's endpoint (KIP-853, "BeginQuorumEpoch")."""
+        return BeginQuorumEpochRequest(me.epoch, key, me.id, key.id, endpoint_of(me, key.id), me.endpoint)
 
     @on(BeginQuorumEpochRequest)
     def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
@@ -333,7 +348,7 @@ class QuorumElections(QuorumBase):
         if self.is_stale(me, request.epoch):
             error, after = Error.FENCED_LEADER_EPOCH, me
         else:
-            after = self.learn(me, request.source, request.epoch)
+            after = self.learn(me, request.source, request.epoch, request.endpoint)
             error = Error.NONE if self.is_meant(request.voter, me) else self.wrong_voter()
         yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
 
@@ -349,9 +364,10 @@ class QuorumElections(QuorumBase):
         error: Error,
     ) -> list[Record]:
         """Return the answer to BeginQuorumEpoch or EndQuorumEpoch: without PlainAnswers, only if it has an error."""
-        if error is Error.NONE and not self.plain_answers:
+        if me.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return []
-        return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source)]
+        shown = self.endpoint_shown(me)
+        return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source, shown)]
 
     def refusal(
         self,
@@ -368,14 +384,20 @@ class QuorumElections(QuorumBase):
     ) -> Steps:
         """A leader, also a resigned one, hears of a newer epoch in the answers to its announcements.
 
-        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch".
+        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch". It fails if a voter acknowledges BeginQuorumEpoch that it has
+        removed since it asked (`LeaderState.addAcknowledgementFrom` in Kafka throws).
         """
         if self.is_cut(me, response.source, shared):
             return
         if response.of != me.epoch or me.mode not in (Mode.LEADER, Mode.RESIGNED):
             yield self.taken(me, me)
             return
-        yield self.taken(me, self.common_response(me, response.error, response.leader, response.epoch)[0])
+        after, done = self.common_response(me, response)
+        counted = isinstance(response, BeginQuorumEpochResponse) and me.mode is Mode.LEADER and not done
+        if counted and endpoint_of(me, response.source) == 0:
+            yield self.fails(me)
+        else:
+            yield self.taken(me, after)
 
     # Leaving office
 
@@ -394,7 +416,8 @@ class QuorumElections(QuorumBase):
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
         """A follower whose leader ends its epoch will soon ask for pre-votes (KIP-595 and KIP-853, "EndQuorumEpoch").
 
-        How soon depends on its place among the preferred candidates. Without clocks each of them may be the first.
+        How soon depends on its place among the preferred candidates. Without clocks each of them may be the first. The
+        request does not tell the leader's endpoint: a replica that does not know it fails.
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -404,7 +427,7 @@ class QuorumElections(QuorumBase):
         if self.is_stale(me, request.epoch):
             error, after = Error.FENCED_LEADER_EPOCH, me
         else:
-            error, after = Error.NONE, self.learn(me, request.source, request.epoch)
+            error, after = Error.NONE, self.learn(me, request.source, request.epoch, 0)
             if after.mode is Mode.FOLLOWER and after.leader == request.source:
                 after = after.but(ended=True)
         yield self.taken(me, after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import matches
-from kraftcheck.kraft_model.quorum.records import Batch, Data, Mode
+from collections.abc import Iterator
+
+from kraftcheck.kraft_model.quorum.elections import QuorumElections
+from kraftcheck.kraft_model.quorum.log import is_majority, matches
+from kraftcheck.kraft_model.quorum.records import ENDED, Batch, Data, Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import resigned, stopped
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
-class QuorumEnvironment(QuorumBase):
+class QuorumEnvironment(QuorumElections):
     """Steps that the protocol does not choose: clients, failures, cut links."""
 
     @internal
@@ -29,33 +31,37 @@ class QuorumEnvironment(QuorumBase):
         return True
 
     @internal
-    def restart(self, me: Replica) -> Steps:
+    def restart(self, me: Replica, shared: Shared) -> Steps:
         """A process restarts with what is on disk: epoch, leader, vote, log and snapshot.
 
         KIP-595, "Quorum State"; KIP-853, "Quorum state".
         """
-        if me.mode is Mode.DOWN:
+        if me.mode in ENDED:
             return
-        yield self.comes_back(me)
+        yield from self.comes_back(me, shared)
 
     @internal
-    def restart_losing_unflushed(self, me: Replica) -> Steps:
+    def restart_losing_unflushed(self, me: Replica, shared: Shared) -> Steps:
         """A machine loses power: its log loses what was not flushed."""
-        if me.mode is Mode.DOWN:
+        if me.mode in ENDED:
             return
         if me.flushed == len(me.log):
             return
-        yield self.comes_back(self.with_log(me, me.log[: me.flushed], flushes=True))
+        yield from self.comes_back(self.with_log(me, me.log[: me.flushed], flushes=True), shared)
 
-    def comes_back(self, me: Replica) -> Step:
-        """Return the step in which a replica starts again."""
+    def comes_back(self, me: Replica, shared: Shared) -> Iterator[Step]:
+        """Yield the step in which a replica starts again; the only voter that is candidate leads at once."""
         after = self.after_restart(me)
-        return self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("restarts")
+        if after.mode is Mode.CANDIDATE and is_majority(after.voters, after.granted):
+            for step in self.take_office(after, shared, consumes=False):
+                yield step.forget(*self.no_longer_awaited(me)).spend("restarts")
+        else:
+            yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("restarts")
 
     @internal
     def crash(self, me: Replica) -> Steps:
         """A process stops for good."""
-        if me.mode is Mode.DOWN:
+        if me.mode in ENDED:
             return
         yield self.taken(me, stopped(me), consumes=False, starts=True).spend("crashes")
 
@@ -65,16 +71,16 @@ class QuorumEnvironment(QuorumBase):
 
         KIP-853, "Disk failure recovery", "Replica directory ID".
         """
-        if me.mode is Mode.DOWN:
+        if me.mode in ENDED:
             return
         blank = self.formatted(me.id, me.directory + 1, me.endpoint).but(software=me.software)
         lost = shared.lost.put(me.key, me.log)
-        yield self.taken(me, blank, consumes=False).put(lost=lost).spend("lost_disks")
+        yield self.taken(me, blank, consumes=False, starts=True).put(lost=lost).spend("lost_disks")
 
     @internal
     def move_endpoint(self, me: Replica) -> Steps:
         """A controller restarts with other listeners (KIP-853, "Upgrading controller listener")."""
-        if me.mode is Mode.DOWN or me.id in self.brokers:
+        if me.mode in ENDED or me.id in self.brokers:
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
         yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("moved_endpoints")
@@ -85,7 +91,7 @@ class QuorumEnvironment(QuorumBase):
 
         KIP-853, "Supported features". Older software cannot read a log with a KRaftVersionRecord.
         """
-        if me.mode is Mode.DOWN or me.id in self.brokers:
+        if me.mode in ENDED or me.id in self.brokers:
             return
         if me.software == 1 and me.version == 1:
             return
@@ -113,30 +119,30 @@ class QuorumEnvironment(QuorumBase):
             yield Step().put(cuts=shared.cuts - {pair})
 
     @projection
-    def alive(self, me: Replica | Admin) -> bool:
-        """Whether a process runs."""
-        return isinstance(me, Replica) and me.mode is not Mode.DOWN
+    def fetcher(self, me: Replica | Admin) -> Key | Nil:
+        """The replica key as which a process fetches, if it runs."""
+        return me.key if isinstance(me, Replica) and me.mode not in ENDED else Nil.NIL
 
-    @internal(reads=alive)
-    def check_quorum(self, me: Replica, shared: Shared, alive: Map[ModelValue, bool]) -> Steps:
-        """A leader that no majority can fetch from resigns (KAFKA-13621, KAFKA-15489; KIP-853, "Fetch").
+    @internal(reads=fetcher)
+    def check_quorum(self, me: Replica, shared: Shared, fetcher: Map[ModelValue, Key | Nil]) -> Steps:
+        """A leader that no majority of the voters can fetch from resigns.
 
-        A leader counts itself only if it is a voter. A leader that is the only voter never resigns so.
+        KAFKA-13621, KAFKA-15489; KIP-853, "Fetch". Voters count by id and directory id: one with a new disk fetches as
+        an observer. A leader counts itself only if it is a voter. Where there is one voter only, nobody resigns so.
         """
         if me.mode is not Mode.LEADER:
             return
-        if not (self.cuts or self.crashes):
-            return
-        if self.has_quorum(me, {h for h, up in alive.items() if up and frozenset({me.id, h}) not in shared.cuts}):
+        linked = [key for host, key in fetcher.items() if frozenset({me.id, host}) not in shared.cuts]
+        if self.has_quorum(me, {key for key in linked if isinstance(key, Key)}):
             return
         yield self.taken(me, resigned(me), *self.farewell(me), consumes=False)
 
-    def has_quorum(self, me: Replica, reachable: set[ModelValue]) -> bool:
+    def has_quorum(self, me: Replica, fetching: set[Key]) -> bool:
         """Whether the voters that can fetch are a majority, this leader counted if it is a voter."""
         if len(me.voters) == 1:
             return True
-        fetching = sum(v.key.id in reachable for v in me.voters if not matches(v.key, me.key))
-        return 2 * (fetching + self.counts_itself(me)) > len(me.voters)
+        heard = [v for v in me.voters if not matches(v.key, me.key) and any(matches(v.key, key) for key in fetching)]
+        return 2 * (len(heard) + self.counts_itself(me)) > len(me.voters)
 
     def counts_itself(self, me: Replica) -> int:
         """Return how many voters a leader counts without a fetch: itself, if it is a voter."""

@@ -3,7 +3,9 @@
 Sources: the schemas of KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-853
 (AddVoter, RemoveVoter, UpdateVoter, DescribeQuorum) and KIP-996 (PreVote). `of` is the epoch of the request that is
 answered: a replica drops answers to requests of its earlier epochs. Kafka does so by resetting its connections
-at every transition.
+at every transition. `address` is the endpoint to which a request goes; where its receiver does not have that any more
+nobody receives it. 0 is the address of a bootstrap server, which the operator keeps. `endpoint` is that of the leader
+which a message names, in the schemas of KIP-853; 0 where the sender does not know it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ class VoteRequest(Record):
     last_offset: int
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class VoteResponse(Record):
@@ -37,6 +40,7 @@ class VoteResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
+    endpoint: int = 0
 
 
 class BeginQuorumEpochRequest(Record):
@@ -46,6 +50,8 @@ class BeginQuorumEpochRequest(Record):
     voter: Key
     source: ModelValue
     dest: ModelValue
+    address: int = 1
+    endpoint: int = 0
 
 
 class BeginQuorumEpochResponse(Record):
@@ -57,6 +63,7 @@ class BeginQuorumEpochResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
+    endpoint: int = 0
 
 
 class EndQuorumEpochRequest(Record):
@@ -66,6 +73,7 @@ class EndQuorumEpochRequest(Record):
     preferred: tuple[Key, ...]
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class EndQuorumEpochResponse(Record):
@@ -77,6 +85,7 @@ class EndQuorumEpochResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
+    endpoint: int = 0
 
 
 class FetchRequest(Record):
@@ -88,6 +97,7 @@ class FetchRequest(Record):
     directory: int
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class FetchResponse(Record):
@@ -103,6 +113,7 @@ class FetchResponse(Record):
     request: FetchRequest
     source: ModelValue
     dest: ModelValue
+    endpoint: int = 0
 
 
 class FetchSnapshotRequest(Record):
@@ -113,6 +124,7 @@ class FetchSnapshotRequest(Record):
     directory: int
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class FetchSnapshotResponse(Record):
@@ -125,6 +137,7 @@ class FetchSnapshotResponse(Record):
     request: FetchSnapshotRequest
     source: ModelValue
     dest: ModelValue
+    endpoint: int = 0
 
 
 class ApiVersionsRequest(Record):
@@ -133,6 +146,7 @@ class ApiVersionsRequest(Record):
     of: int
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class ApiVersionsResponse(Record):
@@ -150,6 +164,7 @@ class AddVoterRequest(Record):
     voter: Voter
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class RemoveVoterRequest(Record):
@@ -158,6 +173,7 @@ class RemoveVoterRequest(Record):
     voter: Key
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class UpdateVoterRequest(Record):
@@ -168,6 +184,7 @@ class UpdateVoterRequest(Record):
     version: int
     source: ModelValue
     dest: ModelValue
+    address: int = 1
 
 
 class UpdateVoterResponse(Record):
@@ -179,6 +196,7 @@ class UpdateVoterResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
+    endpoint: int = 0
 
 
 class AdminResponse(Record):
@@ -202,6 +220,16 @@ class DescribeQuorumResponse(Record):
     source: ModelValue
     dest: ModelValue
 
+
+LeaderResponse = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | UpdateVoterResponse
+)
+"""The answers that tell of an epoch and its leader."""
 
 # Groups of messages that are dropped together
 

@@ -108,6 +108,11 @@ class QuorumProperties(QuorumBase):
             return me.leader == me.id
         return me.mode is not Mode.CANDIDATE or isinstance(me.leader, Nil)
 
+    @invariant
+    def nobody_fails(self, me: Replica) -> bool:
+        """No process ends since a message or its own disk is not what Kafka takes for possible."""
+        return me.mode is not Mode.FAILED
+
     # Logs
 
     @invariant

@@ -16,7 +16,10 @@ class Nil(Symbol):
 
 
 class Mode(Symbol):
-    """The modes of a replica: its states in KIP-996, "Proposed Changes"; a crashed process is down for good."""
+    """The modes of a replica: its states in KIP-996, "Proposed Changes".
+
+    A process that has crashed is down for good, and so is one that failed, since a handler of Kafka's threw.
+    """
 
     UNATTACHED = "Unattached"
     PROSPECTIVE = "Prospective"
@@ -25,6 +28,7 @@ class Mode(Symbol):
     FOLLOWER = "Follower"
     RESIGNED = "Resigned"
     DOWN = "Down"
+    FAILED = "Failed"
 
 
 class Error(Symbol):
@@ -56,6 +60,9 @@ class Operation(Symbol):
     UPDATE_VOTER = "UpdateVoter"
     UPDATE_FEATURES = "UpdateFeatures"
 
+
+ENDED = (Mode.DOWN, Mode.FAILED)
+"""The modes of a process that has ended."""
 
 SYMBOLS = (Nil, Mode, Error, Operation)
 

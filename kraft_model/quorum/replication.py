@@ -10,10 +10,10 @@ from kraftcheck.kraft_model.quorum.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Position
+from kraftcheck.kraft_model.quorum.records import ENDED, Error, Key, Mode, Nil, Position
 from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import stopped
-from kraftcheck.spec import Record, Step, Steps, internal, on, ordered
+from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
 class QuorumReplication(QuorumBase):
@@ -95,7 +95,10 @@ class QuorumReplication(QuorumBase):
     ) -> FetchResponse:
         """Return the answer without records."""
         shown = self.shown_high_watermark(me) if error is Error.NONE else 0
-        return FetchResponse(me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source)
+        return FetchResponse(
+            me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source,
+            self.endpoint_shown(me),
+        )  # fmt: skip
 
     def served(self, me: Replica, after: Replica, request: FetchRequest) -> FetchResponse:
         """Return the answer with records, from the leader after it noted the fetch."""
@@ -110,31 +113,46 @@ class QuorumReplication(QuorumBase):
         """A replica appends what it fetched, truncates, asks for a snapshot, or hears of another leader.
 
         KIP-595, "Fetch"; KIP-630 for snapshots. Kafka does not append batches of an epoch above that of the request
-        (KAFKA-18723); here a leader has none.
+        (KAFKA-18723); here a leader has none. A replica fails if it is to go below its high watermark, or if the leader
+        that it found has no endpoint that it knows.
         """
         if self.is_cut(me, response.source, shared):
             return
         if not self.is_expected(me, response):
             yield self.taken(me, me)
             return
-        me = me.but(pending=Nil.NIL)
-        after, done = self.common_response(me, response.error, response.leader, response.epoch)
-        if done or after.mode is not Mode.FOLLOWER:
+        after, done = self.common_response(me.but(pending=Nil.NIL), response)
+        if done or after.mode in ENDED:
             yield self.taken(me, after)
-            return
+        elif after.mode is not Mode.FOLLOWER:
+            yield self.fails(me)
+        elif isinstance(response.snapshot, Position):
+            request = self.snapshot_request(after, response.snapshot, response.source)
+            yield self.taken(me, after.but(pending=request, fetched=True), request)
+        else:
+            yield self.stored(me, after, response)
+
+    def stored(self, me: Replica, after: Replica, response: FetchResponse) -> Step:
+        """Return the step in which a follower truncates, or appends and hears what is committed."""
         if isinstance(response.diverging, Position):
             after = self.truncate(after, response, response.diverging)
-        elif isinstance(response.snapshot, Position):
-            request = FetchSnapshotRequest(after.epoch, response.snapshot, me.directory, me.id, response.source)
-            yield self.taken(me, after.but(pending=request, fetched=True), request)
-            return
         elif response.records:
             after = self.append(after, response)
         if not self.can_read(after):
-            yield self.fails_to_read(me)
-            return
+            return self.fails_to_read(me)
         after = self.take_high_watermark(after, response)
-        yield self.taken(me, after.but(fetched=True))
+        return self.taken(me, after.but(fetched=True)) if self.keeps_committed(me, after) else self.fails(me)
+
+    def keeps_committed(self, before: Replica, after: Replica) -> bool:
+        """Whether a replica goes below what it knows to be committed neither with its log nor its high watermark.
+
+        Kafka throws: `KafkaRaftLog.truncateTo`, `FollowerState.updateHighWatermark`.
+        """
+        return before.high_watermark <= min(after.high_watermark, len(after.log))
+
+    def snapshot_request(self, me: Replica, snapshot: Position, source: ModelValue) -> FetchSnapshotRequest:
+        """Return FetchSnapshot for the leader (KIP-630, "FetchSnapshot")."""
+        return FetchSnapshotRequest(me.epoch, snapshot, me.directory, me.id, source, me.leader_endpoint)
 
     def can_read(self, me: Replica) -> bool:
         """Whether a replica's software knows the records of its log."""
@@ -149,14 +167,8 @@ class QuorumReplication(QuorumBase):
         return self.taken(me, stopped(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
-        """Whether the replica waits for this answer.
-
-        Kafka has correlation ids. Here equal requests are told apart only where it matters: an answer from before the
-        high watermark moved answers an earlier request.
-        """
-        if me.pending != response.request:
-            return False
-        return response.high_watermark == 0 or response.high_watermark >= min(me.high_watermark, len(me.log))
+        """Whether the replica waits for this answer; see `answers_to` for answers to an earlier request that equals."""
+        return me.pending == response.request
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
         """Return the follower without what its leader lacks; the voter set goes back with the log."""
@@ -193,7 +205,7 @@ class QuorumReplication(QuorumBase):
         if not isinstance(me.pending, Nil):
             return
         for server in ordered(self.bootstrap_servers - {me.id}):
-            fetch = self.fetch_from(me, server)
+            fetch = self.fetch_from(me, server, 0)
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False)
 
     @internal
@@ -212,7 +224,7 @@ class QuorumReplication(QuorumBase):
         yield self.taken(me, free, consumes=False).spend("retries")
         if me.mode is Mode.FOLLOWER and not is_voter(me):
             for server in ordered(self.bootstrap_servers - {me.id}):
-                fetch = self.fetch_from(me, server)
+                fetch = self.fetch_from(me, server, 0)
                 yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
 
     # Snapshots
@@ -252,7 +264,8 @@ class QuorumReplication(QuorumBase):
     def snapshot_answer(self, me: Replica, request: FetchSnapshotRequest, error: Error) -> FetchSnapshotResponse:
         """Return the answer to FetchSnapshot."""
         content = me.log[: request.snapshot.offset] if error is Error.NONE else ()
-        return FetchSnapshotResponse(me.epoch, me.leader, error, content, request, me.id, request.source)
+        shown = self.endpoint_shown(me)
+        return FetchSnapshotResponse(me.epoch, me.leader, error, content, request, me.id, request.source, shown)
 
     @on(FetchSnapshotResponse)
     def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
@@ -265,8 +278,7 @@ class QuorumReplication(QuorumBase):
         if me.pending != response.request:
             yield self.taken(me, me)
             return
-        me = me.but(pending=Nil.NIL)
-        after, done = self.common_response(me, response.error, response.leader, response.epoch)
+        after, done = self.common_response(me.but(pending=Nil.NIL), response)
         if done or after.mode is not Mode.FOLLOWER or response.error is not Error.NONE:
             yield self.taken(me, after)
             return

@@ -54,6 +54,8 @@ class Replica(Record):
         The highest kraft.version that its software supports (KIP-853, "Supported features").
     mode, epoch, leader, voted
         Its mode and epoch, the leader of that epoch and the candidate that it voted for.
+    leader_endpoint
+        The endpoint at which it reaches another replica that leads; 0 where it knows none.
     log, start, flushed, high_watermark
         Its log; the end offsets of its snapshot, of what is on disk, and of what it knows to be committed.
     voters, version
@@ -90,6 +92,7 @@ class Replica(Record):
     mode: Mode = Mode.UNATTACHED
     epoch: int = 0
     leader: ModelValue | Nil = Nil.NIL
+    leader_endpoint: int = 0
     voted: Key | Nil = Nil.NIL
     log: tuple[Batch, ...] = ()
     start: int = 0

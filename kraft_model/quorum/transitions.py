@@ -9,9 +9,10 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, own_votes
 from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Replica
-from kraftcheck.spec import Map, ModelValue
+from kraftcheck.spec import Map, ModelValue, ordered
 
 VOLATILE = {
+    "leader_endpoint": 0,
     "granted": frozenset(),
     "rejected": frozenset(),
     "fetched": False,
@@ -43,14 +44,15 @@ def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> R
     return enter(me, Mode.UNATTACHED, epoch, leader)
 
 
-def following(me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
-    """Return the replica as follower of a leader, from which it has fetched nothing yet."""
-    return enter(me, Mode.FOLLOWER, epoch, leader)
+def following(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
+    """Return the replica as follower of a leader at an endpoint, from which it has fetched nothing yet."""
+    return enter(me, Mode.FOLLOWER, epoch, leader).but(leader_endpoint=endpoint)
 
 
 def prospective(me: Replica) -> Replica:
     """Return the replica at the start of a pre-vote round: same epoch, same vote, same leader; it grants itself."""
-    return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own_votes(me))
+    after = enter(me, Mode.PROSPECTIVE, me.epoch, me.leader)
+    return after.but(granted=own_votes(me), leader_endpoint=me.leader_endpoint)
 
 
 def candidate(me: Replica) -> Replica:
@@ -60,10 +62,10 @@ def candidate(me: Replica) -> Replica:
 
 
 def after_lost_pre_vote(me: Replica) -> Replica:
-    """Return the replica after its pre-vote round: it follows the leader that it still knows, if any."""
-    if isinstance(me.leader, Nil) or me.leader == me.id:
+    """Return the replica after its pre-vote round: it follows the leader whose endpoint it still knows, if any."""
+    if me.leader_endpoint == 0:
         return unattached(me, me.epoch, me.leader)
-    return following(me, me.leader, me.epoch)
+    return following(me, me.leader, me.epoch, me.leader_endpoint)
 
 
 def resigned(me: Replica) -> Replica:
@@ -87,33 +89,52 @@ def stopped(me: Replica) -> Replica:
     return remembered(me).but(mode=Mode.DOWN)
 
 
+def failed(me: Replica) -> Replica:
+    """Return the replica whose process has ended since it met what it takes for impossible: Kafka throws."""
+    return remembered(me).but(mode=Mode.FAILED)
+
+
 def restarted(me: Replica) -> Replica:
     """Return the replica in the mode in which it comes back (KIP-996; KAFKA-10661 for the leader).
 
-    A leader resigns, a candidate is candidate again, and a known leader is followed. Prospective does not come back: it
-    is not written.
+    As in Kafka (`QuorumState.initialize`), a leader resigns; else a replica that voted for itself is candidate again,
+    also where it knows who won; else a known leader is followed. Prospective does not come back: it is not written. A
+    candidate that is no voter cannot start. The only voter follows nobody (`KafkaRaftClient.initialize`).
     """
     back = remembered(me)
     if last_epoch(back.log) > back.epoch:
-        return unattached(back, last_epoch(back.log))
-    if back.leader == back.id:
-        return back.but(mode=Mode.RESIGNED)
-    if isinstance(back.voted, Key) and back.voted.id == back.id and is_voter(back) and isinstance(back.leader, Nil):
-        return back.but(mode=Mode.CANDIDATE, granted=own_votes(back))
-    if not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
-        return back.but(mode=Mode.FOLLOWER)
-    return back.but(mode=Mode.UNATTACHED)
+        back = unattached(back, last_epoch(back.log))
+    elif back.leader == back.id:
+        back = back.but(mode=Mode.RESIGNED)
+    elif voted_for_itself(back):
+        if not is_voter(back):
+            return failed(me)
+        return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own_votes(back))
+    elif endpoint_of(back, back.leader):
+        back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_of(back, back.leader))
+    else:
+        back = back.but(mode=Mode.UNATTACHED)
+    alone = is_voter(back) and len(back.voters) == 1
+    return back.but(mode=Mode.UNATTACHED, leader=Nil.NIL, leader_endpoint=0) if alone else back
 
 
-def voter_of_id(me: Replica, leader: ModelValue) -> bool:
-    """Return whether the voter set has an endpoint for this replica id."""
-    return any(voter.key.id == leader for voter in me.voters)
+def voted_for_itself(me: Replica) -> bool:
+    """Return whether a replica's vote is its own; a vote without a directory id fits every disk of that id."""
+    voted = me.voted
+    return isinstance(voted, Key) and voted.id == me.id and voted.directory in (UNKNOWN_DIRECTORY, me.directory)
+
+
+def endpoint_of(me: Replica, host: ModelValue | Nil) -> int:
+    """Return the endpoint that the voter set has for a replica id; 0 where it has none."""
+    return next((voter.endpoint for voter in ordered(me.voters) if voter.key.id == host), 0)
 
 
 __all__ = [
     "after_lost_pre_vote",
     "candidate",
+    "endpoint_of",
     "enter",
+    "failed",
     "following",
     "prospective",
     "remembered",

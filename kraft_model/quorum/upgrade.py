@@ -5,10 +5,19 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import is_voter, matches, voter_of
 from kraftcheck.kraft_model.quorum.messages import UpdateVoterRequest, UpdateVoterResponse
-from kraftcheck.kraft_model.quorum.records import Error, Key, KRaftVersion, Mode, Nil, Operation, Voter
+from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
+    Error,
+    Key,
+    KRaftVersion,
+    Mode,
+    Nil,
+    Operation,
+    Voter,
+)
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, QuorumVoterChanges
-from kraftcheck.spec import Steps, internal, on
+from kraftcheck.spec import Map, ModelValue, Steps, internal, on
 
 
 class QuorumUpgrades(QuorumVoterChanges):
@@ -26,8 +35,13 @@ class QuorumUpgrades(QuorumVoterChanges):
             return
         if me.updating or me.updated or not is_voter(me):
             return
-        request = UpdateVoterRequest(me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader)
+        request = self.update_request(me, me.leader)
         yield self.taken(me, self.waits_for_update(me, request), request, consumes=False).spend("updated_voters")
+
+    def update_request(self, me: Replica, leader: ModelValue) -> UpdateVoterRequest:
+        """Return UpdateVoter for the leader."""
+        told = Voter(me.key, me.endpoint)
+        return UpdateVoterRequest(me.epoch, told, me.software, me.id, leader, me.leader_endpoint)
 
     def waits_for_update(self, me: Replica, request: UpdateVoterRequest) -> Replica:
         """Return the voter after it sent UpdateVoter; it goes on fetching."""
@@ -90,7 +104,7 @@ class QuorumUpgrades(QuorumVoterChanges):
         if response.of != me.epoch or me.mode is not Mode.FOLLOWER:
             yield self.taken(me, me)
             return
-        after, _ = self.common_response(me, response.error, response.leader, response.epoch)
+        after, _ = self.common_response(me, response)
         if after.mode is Mode.FOLLOWER and after.epoch == me.epoch:
             after = after.but(updating=False, updated=response.error is Error.NONE)
         yield self.taken(me, after)
@@ -131,7 +145,9 @@ class QuorumUpgrades(QuorumVoterChanges):
         if len(voters) < len(me.voters) or self.old_software & self.brokers:
             return me, [], Error.INVALID_UPDATE_VERSION
         change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN)
-        return self.append_voters(me, voters, change, KRaftVersion(version)), [], None
+        after = self.append_voters(me, voters, change, KRaftVersion(version))
+        known = {Key(voter.key.id, UNKNOWN_DIRECTORY): voter.key for voter in voters}
+        return after.but(offsets=Map((known.get(key, key), end) for key, end in me.offsets.items())), [], None
 
 
 __all__ = ["QuorumUpgrades"]

@@ -15,6 +15,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     RemoveVoterRequest,
 )
 from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
     UNKNOWN_DIRECTORY,
     Batch,
     Error,
@@ -109,7 +110,7 @@ class QuorumVoterChanges(QuorumBase):
         if self.is_duplicate(me, voter.key):
             return me, [], self.duplicate_error()
         change = Change(Operation.ADD_VOTER, voter, False, 0, client)
-        question = ApiVersionsRequest(me.epoch, me.id, voter.key.id)
+        question = ApiVersionsRequest(me.epoch, me.id, voter.key.id, voter.endpoint)
         return me.but(change=change), [question], None
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
@@ -224,7 +225,7 @@ class QuorumVoterChanges(QuorumBase):
 
     def serves_administrators(self, me: Replica) -> bool:
         """Whether a process handles requests of administrators; a broker forwards them to the leader (KIP-853)."""
-        return me.mode is not Mode.DOWN and me.id not in self.brokers
+        return me.mode not in ENDED and me.id not in self.brokers
 
     def refuses_cluster(self, me: Replica, operation: Operation, client: ModelValue) -> Step:
         """Return the step that refuses a request of another cluster."""
@@ -287,10 +288,10 @@ class QuorumVoterChanges(QuorumBase):
         waiting = me.but(joining=True)
         former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
         if former:
-            request = RemoveVoterRequest(former[0], me.id, me.leader)
+            request = RemoveVoterRequest(former[0], me.id, me.leader, me.leader_endpoint)
             yield self.taken(me, waiting, request, consumes=False).spend("removed_voters")
         else:
-            addition = AddVoterRequest(Voter(me.key, me.endpoint), me.id, me.leader)
+            addition = AddVoterRequest(Voter(me.key, me.endpoint), me.id, me.leader, me.leader_endpoint)
             yield self.taken(me, waiting, addition, consumes=False).spend("added_voters")
 
     @on(AdminResponse)

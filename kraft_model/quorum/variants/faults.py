@@ -89,10 +89,11 @@ class ResignedStaysInEpoch(Quorum, variant="resigned-stays-in-epoch"):
     def after_resigning(self, me: Replica) -> Replica:
         return unattached(me, me.epoch)
 
-    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
-        if epoch == me.epoch and isinstance(me.leader, Nil) and leader == me.id:
-            return following(me, leader, epoch)
-        return super().learn(me, leader, epoch)
+    def is_consistent(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
+        return leader == me.id or super().is_consistent(me, leader, epoch)
+
+    def follow(self, me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Replica:
+        return following(me, leader, epoch, endpoint or me.endpoint)
 
 
 class ObserverStands(Quorum, variant="observer-stands"):
@@ -108,10 +109,10 @@ class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
     def is_stale(self, me: Replica, epoch: int) -> bool:
         return False
 
-    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
         if epoch < me.epoch and me.mode is not Mode.LEADER:
-            return following(me, leader, epoch)
-        return super().learn(me, leader, epoch)
+            return following(me, leader, epoch, endpoint)
+        return super().learn(me, leader, epoch, endpoint)
 
 
 class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
@@ -124,10 +125,10 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
 class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
     """A prospective replica that hears of a newer epoch stays prospective in it (KIP-996 makes it unattached)."""
 
-    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
         if me.mode is Mode.PROSPECTIVE and epoch > me.epoch and isinstance(leader, Nil):
             return me.but(epoch=epoch, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL)
-        return super().learn(me, leader, epoch)
+        return super().learn(me, leader, epoch, endpoint)
 
 
 class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
@@ -322,7 +323,7 @@ class NoCheckQuorum(Quorum, variant="no-check-quorum"):
 
     configuration = "trap.check-quorum"
 
-    def has_quorum(self, me: Replica, reachable: set[ModelValue]) -> bool:
+    def has_quorum(self, me: Replica, fetching: set[Key]) -> bool:
         return True
 
 

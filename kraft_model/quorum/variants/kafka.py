@@ -12,20 +12,15 @@ from re import sub
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, last_voters_record, own_votes
+from kraftcheck.kraft_model.quorum.log import last_epoch, last_voters_record, own_votes
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     ApiVersionsResponse,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
     FetchSnapshotResponse,
     VoteRequest,
-    VoteResponse,
 )
 from kraftcheck.kraft_model.quorum.records import (
     Error,
-    Key,
     KRaftVersion,
     LeaderChange,
     Mode,
@@ -35,37 +30,12 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
+from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.kraft_model.quorum.variants import kafka_disk, kafka_failures, kafka_requests
-from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
+from kraftcheck.kraft_model.quorum.variants.readings import ResignsWhileAsked
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Record, Step, Steps
 from kraftcheck.spec.errors import InputError, unknown
-
-
-class RestartsByItsVote(Quorum):
-    """`QuorumState.initialize` asks whether the stored vote is its own before it asks for a leader.
-
-    So a candidate that lost stands again in the epoch of the winner; an own vote of a replica that is no voter any more
-    makes `CandidateState` throw, and the process cannot start. The only voter stands at once
-    (`KafkaRaftClient.initialize`). All versions.
-    """
-
-    def after_restart(self, me: Replica) -> Replica:
-        back = remembered(me)
-        if last_epoch(back.log) > back.epoch:
-            back = unattached(back, last_epoch(back.log))
-        elif back.leader == back.id:
-            back = back.but(mode=Mode.RESIGNED)
-        elif isinstance(back.voted, Key) and self.voted_for(back.voted, back.key):
-            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL, voted=back.key)
-            return stands if is_voter(back) else stopped(me)
-        elif not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
-            back = back.but(mode=Mode.FOLLOWER)
-        else:
-            back = back.but(mode=Mode.UNATTACHED)
-        alone = is_voter(back) and len(back.voters) == 1
-        return back.but(mode=Mode.UNATTACHED, leader=Nil.NIL) if alone else back
 
 
 class PreVotesBeginAnew(Quorum):
@@ -111,70 +81,6 @@ class CaughtUpWithinTheHour(Quorum):
                 yield self.taken(me, later, *sends).put(**puts)
             answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
             yield self.taken(me, me.but(change=Nil.NIL), *answers)
-
-
-class AcknowledgementOfNonVoterKills(Quorum):
-    """A leader dies of an answer to BeginQuorumEpoch from a voter that it has removed since it asked.
-
-    `LeaderState.addAcknowledgementFrom` throws "Unexpected acknowledgement from non-voter". All versions.
-    """
-
-    def handle_acknowledgement(
-        self, me: Replica, response: BeginQuorumEpochResponse | EndQuorumEpochResponse, shared: Shared
-    ) -> Steps:
-        counted = isinstance(response, BeginQuorumEpochResponse) and response.error is Error.NONE
-        counted = counted and me.mode is Mode.LEADER and response.of == me.epoch == response.epoch
-        if counted and not self.is_cut(me, response.source, shared) and not voter_of_id(me, response.source):
-            yield self.dies(me)
-        else:
-            yield from super().handle_acknowledgement(me, response, shared)
-
-    def dies(self, me: Replica) -> Step:
-        """Return the step in which the process ends."""
-        return self.taken(me, stopped(me), starts=True)
-
-
-class InvalidRequestKills(Quorum):
-    """A vote request of an epoch that its sender's log has already is answered with INVALID_REQUEST, which kills.
-
-    A candidate that restarted in the winner's epoch sends such requests (`RestartsByItsVote`).
-    `KafkaRaftClient.handleVoteRequest` refuses them before it looks at anything else; `maybeHandleCommonResponse`
-    throws "Received unexpected invalid request error" where the answer brings no news. All versions.
-    """
-
-    def handle_vote_request(self, me: Replica, request: VoteRequest, shared: Shared) -> Steps:
-        illegal = request.last_epoch > request.epoch - (0 if request.pre_vote else 1)
-        if illegal and not self.is_cut(me, request.source, shared):
-            yield self.taken(me, me, self.vote_answer(me, request, Error.INVALID_REQUEST))
-        else:
-            yield from super().handle_vote_request(me, request, shared)
-
-    def handle_vote_response(self, me: Replica, response: VoteResponse, shared: Shared) -> Steps:
-        after, _ = self.common_response(me, response.error, response.leader, response.epoch)
-        unexpected = response.error is Error.INVALID_REQUEST and after is me and response.epoch == me.epoch
-        if unexpected and self.awaits(me, response) and not self.is_cut(me, response.source, shared):
-            yield self.taken(me, stopped(me), starts=True)
-        else:
-            yield from super().handle_vote_response(me, response, shared)
-
-
-class UnknownResigningLeaderKills(Quorum):
-    """EndQuorumEpoch of a leader that is not in the receiver's voter set kills the receiver, if it is news.
-
-    The request holds no endpoints (`RaftUtil.singletonEndQuorumEpochRequest`), so `transitionToFollower` throws
-    "Unknown leader endpoints". An unattached replica that has heard of the leader stays unattached. All versions.
-    """
-
-    def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
-        refused = self.is_foreign(me, request.source) or self.is_cut(me, request.source, shared)
-        if refused or request.epoch < me.epoch or voter_of_id(me, request.source):
-            yield from super().handle_end_quorum_epoch_request(me, request, shared)
-        elif request.epoch > me.epoch or isinstance(me.leader, Nil):
-            yield self.taken(me, stopped(me), starts=True)
-        elif me.mode is Mode.UNATTACHED:
-            yield self.taken(me, me, *self.acknowledgement(EndQuorumEpochResponse, me, request, Error.NONE))
-        else:
-            yield from super().handle_end_quorum_epoch_request(me, request, shared)
 
 
 class AddVoterNeedsFreeConnection(Quorum):
@@ -243,15 +149,10 @@ MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
 DIFFERENCES: tuple[type[Quorum], ...] = (
     *kafka_requests.DIFFERENCES,
     *kafka_failures.DIFFERENCES,
-    RestartsByItsVote,
     PreVotesBeginAnew,
     CaughtUpWithinTheHour,
-    AcknowledgementOfNonVoterKills,
-    InvalidRequestKills,
-    UnknownResigningLeaderKills,
     AddVoterNeedsFreeConnection,
     VotersAreWrittenAgain,
-    InvalidVoterKey,
     ResignsWhileAsked,
 )
 """All known differences; the first goes before the later ones where two change the same."""

@@ -21,7 +21,6 @@ from kraftcheck.kraft_model.quorum.messages import (
     UpdateVoterResponse,
 )
 from kraftcheck.kraft_model.quorum.records import (
-    UNKNOWN_DIRECTORY,
     Error,
     Key,
     KRaftVersion,
@@ -32,10 +31,9 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.kraft_model.quorum.variants.readings import UpdateVoterAnsweredAtOnce
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
-from kraftcheck.spec import Map, ModelValue, Record, Steps, ordered
+from kraftcheck.spec import ModelValue, Record, Steps, ordered
 
 OwnRequest = UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest
 
@@ -86,8 +84,8 @@ class OneRequestAtATime(Quorum):
         """Return RemoveVoter for the voter with this replica's id, or else AddVoter."""
         former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
         if former:
-            return RemoveVoterRequest(former[0], me.id, leader)
-        return AddVoterRequest(Voter(me.key, me.endpoint), me.id, leader)
+            return RemoveVoterRequest(former[0], me.id, leader, me.leader_endpoint)
+        return AddVoterRequest(Voter(me.key, me.endpoint), me.id, leader, me.leader_endpoint)
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         if not me.updating or me.mode is not Mode.FOLLOWER:
@@ -100,15 +98,17 @@ class OneRequestAtATime(Quorum):
             return self.sends(me, self.joining_request(me, me.leader))
         if not self.needs_update(me):
             return super().next_request(me.but(updating=False))
-        return self.sends(me, UpdateVoterRequest(me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader))
+        return self.sends(me, self.update_request(me, me.leader))
 
     def sends(self, me: Replica, request: OwnRequest) -> tuple[Replica, tuple[Record, ...]]:
         """Return the replica and the request of its own that it sends; the timer begins anew."""
         return me.but(pending=request, updating=False), (request,)
 
     def no_longer_awaited(self, me: Replica) -> list[Record]:
-        gone = super().no_longer_awaited(me.but(updating=False))
-        return [*gone, Answers("update", me.id)] if isinstance(me.pending, UpdateVoterRequest) else gone
+        return super().no_longer_awaited(me.but(updating=False))
+
+    def answers_to(self, me: Replica) -> list[Record]:
+        return [Answers("update" if isinstance(me.pending, UpdateVoterRequest) else "fetch", me.id)]
 
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
         """A voter that hears that all is well also counts as one that has fetched from this leader.
@@ -123,10 +123,7 @@ class OneRequestAtATime(Quorum):
             yield self.taken(me, me)
             return
         free = me.but(pending=Nil.NIL)
-        after, done = self.common_response(free, response.error, response.leader, response.epoch)
-        if response.error is Error.INVALID_REQUEST and response.epoch == me.epoch:
-            yield self.taken(me, stopped(me), starts=True)
-            return
+        after, done = self.common_response(free, response)
         if not done and after.mode is Mode.FOLLOWER:
             after = after.but(updated=True, fetched=True)
         yield self.taken(me, after)
@@ -160,7 +157,7 @@ class UpgradesAtOnce(Quorum):
     """A leader upgrades kraft.version whatever is committed, and does not count that as a pending change.
 
     `LeaderState.maybeAppendUpgradedKRaftVersion` looks at neither the high watermark nor at voter changes under way.
-    The leader still knows the log ends of the voters, whose directory ids it knows now. Since 4.1.
+    Since 4.1.
     """
 
     def begin_upgrade(self, me: Replica, version: int) -> ChangeOutcome:
@@ -171,9 +168,7 @@ class UpgradesAtOnce(Quorum):
         if error is not None:
             return me, sends, error
         sends = [*sends, *self.answer(me, Operation.UPDATE_FEATURES, Error.NONE, ADMIN)]
-        known = {Key(voter.key.id, UNKNOWN_DIRECTORY): voter.key for voter in after.voters}
-        offsets = Map((known.get(key, key), end) for key, end in me.offsets.items())
-        return after.but(change=me.change, high_watermark=me.high_watermark, offsets=offsets), sends, None
+        return after.but(change=me.change, high_watermark=me.high_watermark), sends, None
 
 
 class JoinersAnsweredWhenAppended(Quorum):
@@ -234,17 +229,6 @@ class OnlyVoterIsNotFound(Quorum):
         return after, sends, Error.VOTER_NOT_FOUND if error is Error.INVALID_REQUEST else error
 
 
-class VoteIsNotedOnce(Quorum):
-    """A vote without a directory id, as it comes back from disk at kraft.version 0, stays so when it is given again.
-
-    `KafkaRaftClient.handleVoteRequest` notes a vote only where `QuorumState.isUnattachedNotVoted` or its like for
-    prospectives. All versions.
-    """
-
-    def votes_for(self, me: Replica, key: Key) -> Replica:
-        return me if isinstance(me.voted, Key) else super().votes_for(me, key)
-
-
 class AsksForTheSnapshotAgain(Quorum):
     """A follower whose leader refuses FetchSnapshot asks for the snapshot again, as long as it follows this leader.
 
@@ -274,8 +258,9 @@ class RetriesAtBootstrapServers(Quorum):
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             yield self.taken(me, me.but(pending=Nil.NIL), consumes=False).spend("retries")
             return
-        for server in ordered((self.bootstrap_servers - {me.id}) | {me.leader}):
-            fetch = self.fetch_from(me, server)
+        servers = [(me.leader, me.leader_endpoint), *((host, 0) for host in ordered(self.bootstrap_servers - {me.id}))]
+        for server, address in servers:
+            fetch = self.fetch_from(me, server, address)
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
 
 
@@ -287,7 +272,6 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     VersionIsWrittenAgain,
     ReadsAnyVersion,
     OnlyVoterIsNotFound,
-    VoteIsNotedOnce,
     AsksForTheSnapshotAgain,
     RetriesAtBootstrapServers,
 )

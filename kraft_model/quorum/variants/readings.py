@@ -28,6 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.transitions import remembered
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
@@ -168,13 +169,25 @@ class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once")
         return me.but(change=Nil.NIL), [], Error.NONE
 
 
-class InvalidVoterKey(Quorum, variant="invalid-voter-key"):
-    """A request meant for another replica key is refused with INVALID_VOTER_KEY, as in Kafka, not INVALID_REQUEST."""
+class InvalidRequest(Quorum, variant="invalid-request"):
+    """A request meant for another replica key is refused with INVALID_REQUEST, as KIP-853 has it; its sender fails."""
 
-    configuration = "reading.invalid-voter-key"
+    configuration = "reading.invalid-request"
 
     def wrong_voter(self) -> Error:
-        return Error.INVALID_VOTER_KEY
+        return Error.INVALID_REQUEST
+
+
+class KnownLeaderFollowed(Quorum, variant="known-leader-followed"):
+    """A replica that restarts follows the leader that it knows, also where it voted for itself (KIP-996)."""
+
+    configuration = "finding.own-vote"
+
+    def after_restart(self, me: Replica) -> Replica:
+        if isinstance(me.leader, Nil):
+            return super().after_restart(me)
+        back = super().after_restart(me.but(voted=Nil.NIL))
+        return back.but(voted=remembered(me).voted) if back.epoch == me.epoch else back
 
 
 class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):
