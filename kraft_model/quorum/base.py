@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.quorum.log import (
-    end_of,
-    epoch_start,
-    is_voter,
-    last_epoch,
-    last_voters_record,
-    matches,
-    others,
-    version_in,
-    voter_of,
-    voters_in,
-)
+from kraftcheck.kraft_model.quorum.log import end_of, epoch_start, last_epoch, matches, version_in, voter_of
+from kraftcheck.kraft_model.quorum.membership import QuorumMembership
 from kraftcheck.kraft_model.quorum.messages import (
     AdminResponse,
     Answers,
@@ -51,7 +41,6 @@ from kraftcheck.spec import (
     Bag,
     ConstantError,
     ModelValue,
-    Protocol,
     Record,
     State,
     Step,
@@ -65,7 +54,7 @@ ADMIN = ModelValue("admin", 1 << 20)
 """The administrator's id: it sends requests and receives the answers."""
 
 
-class QuorumBase(Protocol):
+class QuorumBase(QuorumMembership):
     """Constants, bounds and what several modules use. A bound counts one kind of event; at 0 the kind costs nothing."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
@@ -225,7 +214,7 @@ class QuorumBase(Protocol):
         if me.mode is Mode.PROSPECTIVE:
             gone.append(Answers("pre-vote", me.id))
             if not self.late_pre_votes:
-                gone += [PreVotes(me.id, key.id) for key in others(me)]
+                gone += [PreVotes(me.id, key.id) for key in self.others(me)]
         if not isinstance(me.pending, Nil):
             gone += self.answers_to(me)
         if me.updating:
@@ -256,7 +245,7 @@ class QuorumBase(Protocol):
 
     def after_restart(self, me: Replica) -> Replica:
         """Return the replica after a restart."""
-        return restarted(me)
+        return restarted(me, self.own_votes(me))
 
     # Hearing of leaders
 
@@ -334,7 +323,7 @@ class QuorumBase(Protocol):
         return me.but(
             log=log,
             flushed=len(log) if flushes else min(me.flushed, len(log)),
-            voters=voters_in(log, formatted),
+            voters=self.voters_in(log, formatted),
             version=version_in(log, self.initial_version if formatted else 0),
         )
 
@@ -349,8 +338,9 @@ class QuorumBase(Protocol):
 
         A leader that is not in the voter set does not count itself (KIP-853, "High watermark").
         """
-        ends = [self.known_end(me, voter) for voter in me.voters]
-        return sorted(ends, reverse=True)[len(ends) // 2] if ends else 0
+        ends = {voter.key: self.known_end(me, voter) for voter in me.voters}
+        held = [end for end in ends.values() if self.is_majority(me.voters, {k for k in ends if ends[k] >= end})]
+        return max(held, default=0)
 
     def known_end(self, me: Replica, voter: Voter) -> int:
         """Return the log end of a voter, as the leader knows it."""
@@ -402,7 +392,7 @@ class QuorumBase(Protocol):
 
     def endings(self, me: Replica, preferred: tuple[Key, ...]) -> list[Record]:
         """Return EndQuorumEpoch for every other voter (KIP-595, "EndQuorumEpoch")."""
-        peers = others(me)
+        peers = self.others(me)
         return [EndQuorumEpochRequest(me.epoch, preferred, me.id, k.id, endpoint_of(me, k.id)) for k in peers]
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
@@ -410,7 +400,7 @@ class QuorumBase(Protocol):
         end = end_of(me.log)
         return [
             VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id, endpoint_of(me, key.id))
-            for key in others(me)
+            for key in self.others(me)
         ]
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
@@ -419,11 +409,11 @@ class QuorumBase(Protocol):
 
     def leaves_office(self, before: Replica, after: Replica) -> bool:
         """Whether the voter set without this leader is committed now (KIP-853, "RemoveVoter", step 7)."""
-        return not is_voter(after) and last_voters_record(after.log) <= after.high_watermark
+        return not self.is_voter(after) and self.last_voters_record(after.log) <= after.high_watermark
 
     def farewell(self, me: Replica) -> list[Record]:
         """Return EndQuorumEpoch for every other voter; it prefers who has fetched most (KIP-595, "EndQuorumEpoch")."""
-        preferred = tuple(sorted(others(me), key=lambda key: -me.offsets.get(key, 0)))
+        preferred = tuple(sorted(self.others(me), key=lambda key: -me.offsets.get(key, 0)))
         return self.endings(me, preferred)
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
-from kraftcheck.kraft_model.quorum.log import is_majority, matches
+from kraftcheck.kraft_model.quorum.log import matches
 from kraftcheck.kraft_model.quorum.records import ENDED, Batch, Data, Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import resigned, stopped
@@ -52,7 +52,7 @@ class QuorumEnvironment(QuorumElections):
     def comes_back(self, me: Replica, shared: Shared) -> Iterator[Step]:
         """Yield the step in which a replica starts again; the only voter that is candidate leads at once."""
         after = self.after_restart(me)
-        if after.mode is Mode.CANDIDATE and is_majority(after.voters, after.granted):
+        if after.mode is Mode.CANDIDATE and self.is_majority(after.voters, after.granted):
             for step in self.take_office(after, shared, consumes=False):
                 yield step.forget(*self.no_longer_awaited(me)).spend("restarts")
         else:
@@ -139,11 +139,5 @@ class QuorumEnvironment(QuorumElections):
 
     def has_quorum(self, me: Replica, fetching: set[Key]) -> bool:
         """Whether the voters that can fetch are a majority, this leader counted if it is a voter."""
-        if len(me.voters) == 1:
-            return True
-        heard = [v for v in me.voters if not matches(v.key, me.key) and any(matches(v.key, key) for key in fetching)]
-        return 2 * (len(heard) + self.counts_itself(me)) > len(me.voters)
-
-    def counts_itself(self, me: Replica) -> int:
-        """Return how many voters a leader counts without a fetch: itself, if it is a voter."""
-        return sum(matches(voter.key, me.key) for voter in me.voters)
+        heard = {voter for voter in self.others(me) if any(matches(voter, key) for key in fetching)}
+        return len(me.voters) == 1 or self.is_majority(me.voters, heard | self.own_votes(me))

@@ -6,7 +6,7 @@ stays as long as the epoch does (KAFKA-17641), also when the replica knows the l
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, own_votes
+from kraftcheck.kraft_model.quorum.log import last_epoch
 from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import Map, ModelValue, ordered
@@ -49,16 +49,15 @@ def following(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) 
     return enter(me, Mode.FOLLOWER, epoch, leader).but(leader_endpoint=endpoint)
 
 
-def prospective(me: Replica) -> Replica:
-    """Return the replica at the start of a pre-vote round: same epoch, same vote, same leader; it grants itself."""
-    after = enter(me, Mode.PROSPECTIVE, me.epoch, me.leader)
-    return after.but(granted=own_votes(me), leader_endpoint=me.leader_endpoint)
+def prospective(me: Replica, own: frozenset[Key]) -> Replica:
+    """Return the replica at the start of a pre-vote round: same epoch, vote and leader; it grants itself `own`."""
+    return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own, leader_endpoint=me.leader_endpoint)
 
 
-def candidate(me: Replica) -> Replica:
-    """Return the replica as candidate of the next epoch; it votes for itself."""
+def candidate(me: Replica, own: frozenset[Key]) -> Replica:
+    """Return the replica as candidate of the next epoch; it votes for itself, and counts that as `own`."""
     after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
-    return after.but(voted=me.key, ballot=me.key, granted=own_votes(me))
+    return after.but(voted=me.key, ballot=me.key, granted=own)
 
 
 def after_lost_pre_vote(me: Replica) -> Replica:
@@ -94,12 +93,13 @@ def failed(me: Replica) -> Replica:
     return remembered(me).but(mode=Mode.FAILED)
 
 
-def restarted(me: Replica) -> Replica:
+def restarted(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica in the mode in which it comes back (KIP-996; KAFKA-10661 for the leader).
 
     As in Kafka (`QuorumState.initialize`), a leader resigns; else a replica that voted for itself is candidate again,
-    also where it knows who won; else a known leader is followed. Prospective does not come back: it is not written. A
-    candidate that is no voter cannot start. The only voter follows nobody (`KafkaRaftClient.initialize`).
+    also where it knows who won, and counts its `own` votes; else a known leader is followed. Prospective does not come
+    back: it is not written. A candidate that is no voter cannot start. The only voter follows nobody
+    (`KafkaRaftClient.initialize`).
     """
     back = remembered(me)
     if last_epoch(back.log) > back.epoch:
@@ -107,15 +107,15 @@ def restarted(me: Replica) -> Replica:
     elif back.leader == back.id:
         back = back.but(mode=Mode.RESIGNED)
     elif voted_for_itself(back):
-        if not is_voter(back):
+        if not own:
             return failed(me)
-        return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own_votes(back))
+        return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own)
     elif endpoint_of(back, back.leader):
         back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_of(back, back.leader))
     else:
         back = back.but(mode=Mode.UNATTACHED)
-    alone = is_voter(back) and len(back.voters) == 1
-    return back.but(mode=Mode.UNATTACHED, leader=Nil.NIL, leader_endpoint=0) if alone else back
+    is_alone = own and len(back.voters) == 1
+    return back.but(mode=Mode.UNATTACHED, leader=Nil.NIL, leader_endpoint=0) if is_alone else back
 
 
 def voted_for_itself(me: Replica) -> bool:

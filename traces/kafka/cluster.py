@@ -45,6 +45,7 @@ class KafkaReplica(NamedTuple):
     mode: Mode
     epoch: int
     leader: ModelValue | Nil
+    leader_endpoint: int
     voted: Key | Nil
     log: tuple[Any, ...]
     start: int
@@ -127,9 +128,16 @@ class KafkaCluster:
             raise InputError("WithoutPreVote: every version of Kafka that is driven asks for pre-votes (KIP-996)")
         self._take(
             self._driver.ask(
-                "cluster", nodes=numbers(p.hosts), voters=numbers(p.initial_voters), brokers=numbers(p.brokers),
-                bootstrap=numbers(p.bootstrap_servers), old=numbers(p.old_software), foreign=numbers(p.other_cluster),
-                version=p.initial_version, autoJoin=p.auto_join, fetchLimit=p.fetch_limit,
+                "cluster",
+                nodes=numbers(p.hosts),
+                voters=numbers(p.initial_voters),
+                brokers=numbers(p.brokers),
+                bootstrap=numbers(p.bootstrap_servers),
+                old=numbers(p.old_software),
+                foreign=numbers(p.other_cluster),
+                version=p.initial_version,
+                autoJoin=p.auto_join,
+                fetchLimit=p.fetch_limit,
             )
         )
 
@@ -241,6 +249,7 @@ class KafkaCluster:
             mode=Mode(state["mode"]),
             epoch=state["epoch"],
             leader=hosts[state["leader"]] if state["leader"] >= 0 else Nil.NIL,
+            leader_endpoint=state["leaderEndpoint"],
             voted=self._book.key(state["voted"]) if "voted" in state else Nil.NIL,
             log=held.batches,
             start=held.count(state["start"]),

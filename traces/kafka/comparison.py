@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import epoch_start, matches
-from kraftcheck.kraft_model.quorum.records import Mode, Nil
+from kraftcheck.kraft_model.quorum.records import ENDED, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Term
-from kraftcheck.kraft_model.quorum.transitions import stopped
+from kraftcheck.kraft_model.quorum.transitions import failed
 from kraftcheck.spec import Map, ModelValue, Record, State
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaReplica, PendingChange
 from kraftcheck.traces.kafka.messages import canonical
@@ -58,11 +58,11 @@ def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference
 
 def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
     """Yield what differs between a replica of the model and Kafka's."""
-    if model.mode is Mode.DOWN or kafka.mode is Mode.DOWN:  # nothing of it matters any more
-        if model.mode is not kafka.mode:
+    if model.mode in ENDED or kafka.mode is Mode.DOWN:  # nothing of it matters any more
+        if not (model.mode in ENDED and kafka.mode is Mode.DOWN):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
-    for field in ("mode", "epoch", "leader", "log", "start", "voters", "version"):
+    for field in ("mode", "epoch", "leader", "leader_endpoint", "log", "start", "voters", "version"):
         if getattr(model, field) != getattr(kafka, field):
             yield FieldDifference(model.id, field, getattr(model, field), getattr(kafka, field))
     if model.mode not in VOTE_IS_HIDDEN and model.voted != kafka.voted:
@@ -138,10 +138,10 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
     committed, elected = guess.shared.committed, guess.shared.elected
     for host, kafka in cluster.replicas.items():
         was: Replica = guess.replicas[host]
-        if was.mode is Mode.DOWN:
+        if was.mode in ENDED:
             continue
         if kafka.mode is Mode.DOWN:
-            replicas[host] = stopped(was)
+            replicas[host] = failed(was)
             continue
         own = [voter.key for voter in kafka.voters]
         keys = {key.id: key for key in own}
@@ -152,6 +152,7 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
             mode=kafka.mode,
             epoch=kafka.epoch,
             leader=kafka.leader,
+            leader_endpoint=kafka.leader_endpoint,
             voted=voted,
             ballot=first,
             log=kafka.log,

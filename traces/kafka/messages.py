@@ -29,6 +29,7 @@ from kraftcheck.kraft_model.quorum.messages import (
 )
 from kraftcheck.kraft_model.quorum.records import Error, Key, Nil, Operation, Position, Voter
 from kraftcheck.spec import ModelValue, Record, ordered
+from kraftcheck.spec.values import field_names
 from kraftcheck.traces.kafka.logs import Json, LogBook
 
 FIRST_PORT = 9990
@@ -119,6 +120,10 @@ class MessageReader:
             message = None
         if message is None:
             return Unknown(found["api"], str(found["data"]), source, dest)
+        if "address" in found:
+            message = message.but(address=found["address"])
+        if "endpoint" in field_names(type(message)):
+            message = message.but(endpoint=leader_endpoint(found["data"]))
         return canonical(message)
 
     def _leader(self, node: int) -> ModelValue | Nil:
@@ -240,9 +245,7 @@ class MessageReader:
 
     def _update_raft_voter_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
         data = found["data"]
-        voter = Voter(
-            self._key(data["voterId"], data["voterDirectoryId"]), data["listeners"][0]["port"] - FIRST_PORT
-        )
+        voter = Voter(self._key(data["voterId"], data["voterDirectoryId"]), data["listeners"][0]["port"] - FIRST_PORT)
         version = data["kRaftVersionFeature"]["maxSupportedVersion"]
         return UpdateVoterRequest(data["currentLeaderEpoch"], voter, version, source, dest)
 
@@ -295,6 +298,13 @@ def error(data: Json) -> Error:
         The model has none of this code.
     """
     return ERRORS[data["errorCode"]]
+
+
+def leader_endpoint(data: Json) -> int:
+    """Return the endpoint of the leader that a message names; 0 where it names none."""
+    told = data.get("nodeEndpoints") or data.get("leaderEndpoints") or [data.get("currentLeader", {})]
+    port: int = told[0].get("port", 0)
+    return port - FIRST_PORT if port > 0 else 0
 
 
 def is_silent(found: Json, *, plain_answers: bool) -> bool:

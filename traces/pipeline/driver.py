@@ -203,4 +203,3 @@ class Pipeline:
             diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
             unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
         )
-

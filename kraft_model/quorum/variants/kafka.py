@@ -12,7 +12,7 @@ from re import sub
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import last_epoch, last_voters_record, own_votes
+from kraftcheck.kraft_model.quorum.log import last_epoch
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     ApiVersionsResponse,
@@ -50,7 +50,7 @@ class PreVotesBeginAnew(Quorum):
             assert isinstance(after, Replica)
             if me.mode is Mode.PROSPECTIVE is after.mode and after.epoch == me.epoch and after.voted != me.voted:
                 asked = [r for r in self.vote_requests(after, pre_vote=True) if self.has_answered(me, r)]
-                yield step.but(me=after.but(granted=own_votes(me), rejected=frozenset())).send(*asked)
+                yield step.but(me=after.but(granted=self.own_votes(me), rejected=frozenset())).send(*asked)
             else:
                 yield step
 
@@ -115,7 +115,7 @@ class VotersAreWrittenAgain(Quorum):
 
     def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
         yield from super().take_office(me, shared, consumes=consumes)
-        if me.version > 0 and last_voters_record(me.log) > 0:
+        if me.version > 0 and self.last_voters_record(me.log) > 0:
             yield from self.unread(me, shared, consumes=consumes)
 
     def unread(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:

@@ -16,6 +16,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.message.VotersRecord;
@@ -41,6 +42,8 @@ final class LockstepJson {
             : quorum.isResigned() ? "Resigned" : "Unattached");
         node.put("epoch", quorum.epoch());
         node.put("leader", quorum.leaderId().orElse(-1));
+        int port = quorum.isLeader() || quorum.isResigned() ? 0 : portOf(quorum.leaderEndpoints());
+        node.put("leaderEndpoint", port == 0 ? 0 : port - FIRST_PORT);
         Optional<ReplicaKey> voted = quorum.votedKey();
         if (voted.isPresent()) {
             node.set("voted", key(voted.get()));
@@ -149,7 +152,10 @@ final class LockstepJson {
         ObjectNode node = JSON.createObjectNode();
         node.put("id", message.id).put("from", message.from).put("to", message.to).put("answer", message.answer);
         node.put("api", ApiKeys.forId(message.data.apiKey()).name());
-        node.put("bootstrap", message.request != null && message.request.destination().id() < 0);
+        if (message.request != null && !message.answer) {
+            Node to = message.request.destination();
+            node.put("address", to.id() < 0 ? 0 : to.port() - FIRST_PORT);
+        }
         LockstepRecords.complete(message.data);
         node.set("data", json(message.data));
         if (message.answer) {
