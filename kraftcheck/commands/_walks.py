@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kraftcheck.catalogue import Model, everything, find_config, find_model
 from kraftcheck.jobs import lenient_job, scenario_job
 from kraftcheck.reporting.lines import print_warnings
-from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -88,8 +88,18 @@ def _drawn(arguments: argparse.Namespace) -> Task:
         config = override(config, [parse_setting(f"FetchLimit={FETCH_LIMIT}", config)])
     config = override(config, [parse_setting(text, config) for text in arguments.set])
     wider = _with_room(model, config) if arguments.cover else config
-    about = _about(arguments.model, arguments.variant, bind(model.protocol, wider).protocol, arguments)
+    bound = bind(model.protocol, wider)
+    about = _about(arguments.model, arguments.variant, bound.protocol, arguments)
+    about = about._replace(ignored=_unlisted(bound))
     return Task("random walks", about, wider, covered=config if arguments.cover else None)
+
+
+def _unlisted(bound: BoundConfig) -> tuple[str, ...]:
+    """Return the properties that a configuration that lists any does not list."""
+    listed = {prop.name for prop in bound.properties}
+    kinds = ("invariant", "step_invariant")
+    known = (name for name, prop in bound.protocol.properties.items() if prop.kind in kinds)
+    return tuple(name for name in known if name not in listed) if listed else ()
 
 
 def _with_room(model: Model, config: ModelConfig) -> ModelConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -118,6 +118,8 @@ class Lockstep:
         The model, with its constants.
     go_on
         Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
+    ignored
+        Names of the properties that are not looked at.
 
     Attributes
     ----------
@@ -127,14 +129,15 @@ class Lockstep:
 
     also: tuple[str, object] | None = None
 
-    def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False) -> None:
+    def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False, ignored: Collection[str] = ()) -> None:
         self.protocol = protocol
         self.driver = driver
         self.go_on = go_on
+        self.ignored = ignored
         self.taken: Counter[str] = Counter()
         self.steps = 0
         self._forget()
-        found = protocol.properties.values()
+        found = [prop for prop in protocol.properties.values() if prop.name not in ignored]
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant"]
 

@@ -106,7 +106,7 @@ def _if_shown(
         other = type(protocol)(**{**_values(protocol), **changes})
     except ConstantError:  # nobody is left to vote
         return None
-    shown = _shown(Lockstep(lockstep.driver, other, go_on=lockstep.go_on), steps, wanted)
+    shown = _shown(Lockstep(lockstep.driver, other, go_on=lockstep.go_on, ignored=lockstep.ignored), steps, wanted)
     return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 

@@ -80,7 +80,7 @@ class Survey:
     ) -> None:
         self.about = about
         self.walks = 0
-        self._lockstep = Lockstep(driver, protocol, go_on=about.go_on)
+        self._lockstep = Lockstep(driver, protocol, go_on=about.go_on, ignored=about.ignored)
         self._report = report
         self._kinds: dict[Sign, Kind] = {}
         self._drawn: Counter[Sort] = Counter()

@@ -9,7 +9,8 @@ A walk file is text. Lines that begin with `#`, and blank ones, say nothing to t
     HandleVoteRequest by n2 on VoteRequest(epoch=0, pre_vote=TRUE, ...)
     RemoveVoter by n1, outcome 2
 
-`without NAME` leaves a known difference out of the model, so that it shows. `go on` is there where the walk goes on
+`without NAME` leaves a known difference out of the model, so that it shows; `ignore NAME` says which property is not
+looked at. `go on` is there where the walk goes on
 from Kafka's state after a difference. Where an action has several outcomes, `outcome` says which one, in the order of
 the model.
 """
@@ -81,6 +82,8 @@ class WalkFile(NamedTuple):
         The steps.
     without
         Names of known differences that are left out of the model, so that they show.
+    ignored
+        Names of the properties that are not looked at.
     """
 
     model: str
@@ -89,6 +92,7 @@ class WalkFile(NamedTuple):
     go_on: bool
     steps: tuple[Step, ...]
     without: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def settings_of(protocol: Protocol) -> tuple[str, ...]:
@@ -221,7 +225,7 @@ def read_walk(path: Path) -> WalkFile:
     if not text:
         raise InputError(f"{path}: expected a walk file of 1 to {MOST_BYTES:,} bytes, found {len(raw):,}")
     model, variant, settings, go_on = "", "", list[str](), False
-    steps, without = list[Step](), list[str]()
+    steps, without, ignored = list[Step](), list[str](), list[str]()
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         word, _, rest = line.partition(" ")
         match = STEP.fullmatch(line)
@@ -235,6 +239,8 @@ def read_walk(path: Path) -> WalkFile:
             settings.append(rest)
         elif word == "without" and rest:
             without.append(rest)
+        elif word == "ignore" and rest:
+            ignored.append(rest)
         elif line == "go on":
             go_on = True
         elif match is not None:
@@ -245,7 +251,7 @@ def read_walk(path: Path) -> WalkFile:
             raise InputError(f"{path}:{number}:1: expected {expected}, found {line!r}")
     if not model:
         raise InputError(f"{path}:1:1: expected a line `model NAME`, found none")
-    return WalkFile(model, variant, tuple(settings), go_on, tuple(steps), tuple(without))
+    return WalkFile(model, variant, tuple(settings), go_on, tuple(steps), tuple(without), tuple(ignored))
 
 
 def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None:
@@ -265,6 +271,7 @@ def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None
     head += [f"variant {walk.variant}"] if walk.variant else []
     head += [f"set {setting}" for setting in walk.settings]
     head += [f"without {name}" for name in walk.without]
+    head += [f"ignore {name}" for name in walk.ignored]
     head += ["go on"] if walk.go_on else []
     with replacing(path) as new:
         new.write_text("\n".join([*head, "", *map(str, walk.steps)]) + "\n")
