@@ -103,9 +103,7 @@ class ReferenceSearch:
                 self.result.depth = None
 
     def _totals(self) -> Totals:
-        return Totals(
-            len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls)
-        )
+        return Totals(len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
 
     def _initial(self) -> Iterator[State]:
         for state in initial_states(self.semantics, self.options.init):

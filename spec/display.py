@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
+from kraftcheck.spec.values import Map, Record, Value, ordered, shown_names
 
 
 def text_of(value: Value) -> str:
@@ -27,7 +27,7 @@ def text_of(value: Value) -> str:
     if isinstance(value, Map):
         return "{" + ", ".join(f"{text_of(key)}: {text_of(value[key])}" for key in ordered(value)) + "}"
     if isinstance(value, Record) and not any("__str__" in vars(base) for base in kind.__mro__[:-1]):
-        fields = [f"{name}={text_of(getattr(value, name))}" for name in field_names(kind)]
+        fields = [f"{name}={text_of(getattr(value, name))}" for name in shown_names(value)]
         return f"{kind.__name__}({', '.join(fields)})"
     return str(value)
 

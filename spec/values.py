@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from operator import itemgetter
-from typing import Any, Self, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform, get_type_hints
 
 Value = Any
 """A value: a recursive union that mypy cannot express. `kraftcheck.spec.kinds` checks it at run time."""
@@ -88,8 +88,11 @@ class Record:
     Point(x=1, y=2)
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    _quiet: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, quiet: tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
+        cls._quiet = (*cls._quiet, *quiet)
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
     def but(self, **changes: Value) -> Self:
@@ -135,6 +138,12 @@ class Record:
 def field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the names of a record class's fields, in the order of their declaration."""
     return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+
+def shown_names(record: Record) -> tuple[str, ...]:
+    """Return the names of the fields that texts show: of a quiet field only where it has not its default value."""
+    names, kind = field_names(type(record)), type(record)
+    return tuple(n for n in names if n not in kind._quiet or getattr(record, n) != getattr(kind, n))
 
 
 @cached

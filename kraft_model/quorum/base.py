@@ -169,7 +169,7 @@ class QuorumBase(QuorumMembership):
 
     def unnamed(self, me: Replica) -> Replica:
         """Return the replica with neither epoch nor leader, as answers to other clusters and old requests show it."""
-        return me.but(epoch=0, leader=Nil.NIL, leader_endpoint=0, mode=Mode.UNATTACHED)
+        return me.but(epoch=0, leader=Nil.NIL, leader_endpoint=1)
 
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
@@ -263,7 +263,7 @@ class QuorumBase(QuorumMembership):
         leader, epoch
             What it heard.
         endpoint
-            The leader's endpoint, if that was told; else 0.
+            The leader's endpoint; 0 where that was not told.
         """
         if epoch < me.epoch:
             return me
@@ -272,8 +272,7 @@ class QuorumBase(QuorumMembership):
         if isinstance(leader, Nil):
             return unattached(me, epoch) if epoch > me.epoch else me
         endpoint = endpoint or endpoint_of(me, leader)
-        lacks = me.mode not in (Mode.LEADER, Mode.RESIGNED) and me.leader_endpoint == 0 < endpoint
-        if epoch > me.epoch or isinstance(me.leader, Nil) or lacks:
+        if epoch > me.epoch or isinstance(me.leader, Nil) or me.leader_endpoint == 0 < endpoint:
             return self.follow(me, leader, epoch, endpoint)
         return me
 
@@ -308,8 +307,8 @@ class QuorumBase(QuorumMembership):
         return (failed(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
 
     def endpoint_shown(self, me: Replica) -> int:
-        """Return the endpoint of the leader that a replica names in its answers; 0 where it knows none."""
-        return me.endpoint if me.mode in (Mode.LEADER, Mode.RESIGNED) else me.leader_endpoint
+        """Return the endpoint of the leader that a replica names in its answers; 0 where it knows none of it."""
+        return me.endpoint if me.leader == me.id else me.leader_endpoint
 
     # Logs
 

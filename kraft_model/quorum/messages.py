@@ -5,7 +5,7 @@ Sources: the schemas of KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch),
 answered: a replica drops answers to requests of its earlier epochs. Kafka does so by resetting its connections
 at every transition. `address` is the endpoint to which a request goes; where its receiver does not have that any more
 nobody receives it. 0 is the address of a bootstrap server, which the operator keeps. `endpoint` is that of the leader
-which a message names, in the schemas of KIP-853; 0 where the sender does not know it.
+which a message names, in the schemas of KIP-853; 0 where the sender knows the leader and not the endpoint.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kraftcheck.kraft_model.quorum.records import Batch, Error, Key, Nil, Operat
 from kraftcheck.spec import ModelValue, Record
 
 
-class VoteRequest(Record):
+class VoteRequest(Record, quiet=("address",)):
     """Vote; with `pre_vote` it asks whether a vote would be granted (KIP-996). `voter` is the replica key it is for."""
 
     epoch: int
@@ -28,7 +28,7 @@ class VoteRequest(Record):
     address: int = 1
 
 
-class VoteResponse(Record):
+class VoteResponse(Record, quiet=("endpoint",)):
     """The answer to Vote; `voter` is the replica key that the request was for."""
 
     epoch: int
@@ -40,10 +40,16 @@ class VoteResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
-    endpoint: int = 0
+    endpoint: int = 1
 
 
-class BeginQuorumEpochRequest(Record):
+class BeginQuorumEpochRequest(
+    Record,
+    quiet=(
+        "address",
+        "endpoint",
+    ),
+):
     """A leader tells a voter that it leads."""
 
     epoch: int
@@ -51,10 +57,10 @@ class BeginQuorumEpochRequest(Record):
     source: ModelValue
     dest: ModelValue
     address: int = 1
-    endpoint: int = 0
+    endpoint: int = 1
 
 
-class BeginQuorumEpochResponse(Record):
+class BeginQuorumEpochResponse(Record, quiet=("endpoint",)):
     """The answer to BeginQuorumEpoch."""
 
     epoch: int
@@ -63,10 +69,10 @@ class BeginQuorumEpochResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
-    endpoint: int = 0
+    endpoint: int = 1
 
 
-class EndQuorumEpochRequest(Record):
+class EndQuorumEpochRequest(Record, quiet=("address",)):
     """A leader resigns, and says who should stand for election, the best first."""
 
     epoch: int
@@ -76,7 +82,7 @@ class EndQuorumEpochRequest(Record):
     address: int = 1
 
 
-class EndQuorumEpochResponse(Record):
+class EndQuorumEpochResponse(Record, quiet=("endpoint",)):
     """The answer to EndQuorumEpoch."""
 
     epoch: int
@@ -85,10 +91,10 @@ class EndQuorumEpochResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
-    endpoint: int = 0
+    endpoint: int = 1
 
 
-class FetchRequest(Record):
+class FetchRequest(Record, quiet=("address",)):
     """A follower or an observer asks for the batches behind its log end."""
 
     epoch: int
@@ -100,7 +106,7 @@ class FetchRequest(Record):
     address: int = 1
 
 
-class FetchResponse(Record):
+class FetchResponse(Record, quiet=("endpoint",)):
     """The answer to a fetch: batches, where the logs diverge, the snapshot to load, or an error."""
 
     epoch: int
@@ -113,10 +119,10 @@ class FetchResponse(Record):
     request: FetchRequest
     source: ModelValue
     dest: ModelValue
-    endpoint: int = 0
+    endpoint: int = 1
 
 
-class FetchSnapshotRequest(Record):
+class FetchSnapshotRequest(Record, quiet=("address",)):
     """A replica asks for a snapshot, which travels in one piece (KIP-630)."""
 
     epoch: int
@@ -127,7 +133,7 @@ class FetchSnapshotRequest(Record):
     address: int = 1
 
 
-class FetchSnapshotResponse(Record):
+class FetchSnapshotResponse(Record, quiet=("endpoint",)):
     """The answer: the state up to the snapshot's end offset, or an error."""
 
     epoch: int
@@ -137,10 +143,10 @@ class FetchSnapshotResponse(Record):
     request: FetchSnapshotRequest
     source: ModelValue
     dest: ModelValue
-    endpoint: int = 0
+    endpoint: int = 1
 
 
-class ApiVersionsRequest(Record):
+class ApiVersionsRequest(Record, quiet=("address",)):
     """The leader asks a new voter which kraft.version it supports (KIP-853, "AddVoter", step 3)."""
 
     of: int
@@ -158,7 +164,7 @@ class ApiVersionsResponse(Record):
     dest: ModelValue
 
 
-class AddVoterRequest(Record):
+class AddVoterRequest(Record, quiet=("address",)):
     """AddVoter of a controller that joins automatically. An administrator's request is a step of its receiver."""
 
     voter: Voter
@@ -167,7 +173,7 @@ class AddVoterRequest(Record):
     address: int = 1
 
 
-class RemoveVoterRequest(Record):
+class RemoveVoterRequest(Record, quiet=("address",)):
     """RemoveVoter of a controller that joins automatically."""
 
     voter: Key
@@ -176,7 +182,7 @@ class RemoveVoterRequest(Record):
     address: int = 1
 
 
-class UpdateVoterRequest(Record):
+class UpdateVoterRequest(Record, quiet=("address",)):
     """A voter tells the leader its endpoint, directory id and supported kraft.version."""
 
     epoch: int
@@ -187,7 +193,7 @@ class UpdateVoterRequest(Record):
     address: int = 1
 
 
-class UpdateVoterResponse(Record):
+class UpdateVoterResponse(Record, quiet=("endpoint",)):
     """The answer to UpdateVoter."""
 
     epoch: int
@@ -196,7 +202,7 @@ class UpdateVoterResponse(Record):
     of: int
     source: ModelValue
     dest: ModelValue
-    endpoint: int = 0
+    endpoint: int = 1
 
 
 class AdminResponse(Record):

@@ -55,7 +55,7 @@ class Replica(Record):
     mode, epoch, leader, voted
         Its mode and epoch, the leader of that epoch and the candidate that it voted for.
     leader_endpoint
-        The endpoint at which it reaches another replica that leads; 0 where it knows none.
+        The endpoint at which it reaches its leader; 0 where it knows a leader and no endpoint of it.
     log, start, flushed, high_watermark
         Its log; the end offsets of its snapshot, of what is on disk, and of what it knows to be committed.
     voters, version
@@ -92,7 +92,7 @@ class Replica(Record):
     mode: Mode = Mode.UNATTACHED
     epoch: int = 0
     leader: ModelValue | Nil = Nil.NIL
-    leader_endpoint: int = 0
+    leader_endpoint: int = 1
     voted: Key | Nil = Nil.NIL
     log: tuple[Batch, ...] = ()
     start: int = 0

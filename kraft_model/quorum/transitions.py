@@ -12,7 +12,7 @@ from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import Map, ModelValue, ordered
 
 VOLATILE = {
-    "leader_endpoint": 0,
+    "leader_endpoint": 1,
     "granted": frozenset(),
     "rejected": frozenset(),
     "fetched": False,
@@ -40,8 +40,8 @@ def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Repl
 
 
 def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> Replica:
-    """Return the replica without a leader to fetch from."""
-    return enter(me, Mode.UNATTACHED, epoch, leader)
+    """Return the replica without a leader to fetch from; if it knows one, it knows no endpoint of it."""
+    return enter(me, Mode.UNATTACHED, epoch, leader).but(leader_endpoint=1 if isinstance(leader, Nil) else 0)
 
 
 def following(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
@@ -62,7 +62,7 @@ def candidate(me: Replica, own: frozenset[Key]) -> Replica:
 
 def after_lost_pre_vote(me: Replica) -> Replica:
     """Return the replica after its pre-vote round: it follows the leader whose endpoint it still knows, if any."""
-    if me.leader_endpoint == 0:
+    if isinstance(me.leader, Nil) or me.leader == me.id or me.leader_endpoint == 0:
         return unattached(me, me.epoch, me.leader)
     return following(me, me.leader, me.epoch, me.leader_endpoint)
 
@@ -113,9 +113,9 @@ def restarted(me: Replica, own: frozenset[Key]) -> Replica:
     elif endpoint_of(back, back.leader):
         back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_of(back, back.leader))
     else:
-        back = back.but(mode=Mode.UNATTACHED)
+        back = unattached(back, back.epoch, back.leader)
     is_alone = own and len(back.voters) == 1
-    return back.but(mode=Mode.UNATTACHED, leader=Nil.NIL, leader_endpoint=0) if is_alone else back
+    return unattached(back, back.epoch) if is_alone else back
 
 
 def voted_for_itself(me: Replica) -> bool:

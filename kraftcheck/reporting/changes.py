@@ -12,7 +12,7 @@ from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_names
 
 
 class FieldChange(NamedTuple):
@@ -182,7 +182,7 @@ def _under_way(network: Network, state: State) -> Counter[Record]:
 
 def message_words(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
     """Return a message as its type, from whom to whom, and the rest of its fields, long ones last."""
-    names = field_names(type(message))
+    names = shown_names(message)
     ends = [text_of(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
     others = {name: getattr(message, name) for name in names if name not in {"source", "dest", *leaving_out}}
     rest = sorted(others.items(), key=lambda field: isinstance(field[1], tuple | Map) or is_shown_by_fields(field[1]))

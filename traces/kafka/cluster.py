@@ -249,7 +249,7 @@ class KafkaCluster:
             mode=Mode(state["mode"]),
             epoch=state["epoch"],
             leader=hosts[state["leader"]] if state["leader"] >= 0 else Nil.NIL,
-            leader_endpoint=state["leaderEndpoint"],
+            leader_endpoint=state["leaderEndpoint"] if leads_elsewhere(state, node) else 1,
             voted=self._book.key(state["voted"]) if "voted" in state else Nil.NIL,
             log=held.batches,
             start=held.count(state["start"]),
@@ -282,6 +282,11 @@ class KafkaCluster:
         if "removing" in state:
             return PendingChange(Operation.REMOVE_VOTER, Nil.NIL, held.count(state["removing"]["last"] + 1))
         return Nil.NIL
+
+
+def leads_elsewhere(state: Json, node: int) -> bool:
+    """Return whether a replica knows another one that leads."""
+    return state["leader"] not in (-1, node)
 
 
 def thrown(answer: Answer) -> KafkaThrew | None:

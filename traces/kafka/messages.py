@@ -123,7 +123,8 @@ class MessageReader:
         if "address" in found:
             message = message.but(address=found["address"])
         if "endpoint" in field_names(type(message)):
-            message = message.but(endpoint=leader_endpoint(found["data"]))
+            names = isinstance(message, BeginQuorumEpochRequest) or not isinstance(message.leader, Nil)
+            message = message.but(endpoint=leader_endpoint(found["data"]) if names else 1)
         return canonical(message)
 
     def _leader(self, node: int) -> ModelValue | Nil:
@@ -301,7 +302,7 @@ def error(data: Json) -> Error:
 
 
 def leader_endpoint(data: Json) -> int:
-    """Return the endpoint of the leader that a message names; 0 where it names none."""
+    """Return the endpoint of the leader that a message names; 0 where it names none of it."""
     told = data.get("nodeEndpoints") or data.get("leaderEndpoints") or [data.get("currentLeader", {})]
     port: int = told[0].get("port", 0)
     return port - FIRST_PORT if port > 0 else 0

@@ -42,7 +42,7 @@ final class LockstepJson {
             : quorum.isResigned() ? "Resigned" : "Unattached");
         node.put("epoch", quorum.epoch());
         node.put("leader", quorum.leaderId().orElse(-1));
-        int port = quorum.isLeader() || quorum.isResigned() ? 0 : portOf(quorum.leaderEndpoints());
+        int port = portOf(quorum.leaderEndpoints());
         node.put("leaderEndpoint", port == 0 ? 0 : port - FIRST_PORT);
         Optional<ReplicaKey> voted = quorum.votedKey();
         if (voted.isPresent()) {
