@@ -173,9 +173,9 @@ class QuorumElections(QuorumBase):
             yield self.taken(me, now, self.vote_answer(now, request, self.wrong_voter()))
             return
         granted = self.grants_pre_vote(now, request) if request.pre_vote else self.grants_vote(now, request)
-        if granted and not request.pre_vote and not isinstance(now.voted, Key):
-            first = request.candidate if isinstance(now.ballot, Nil) else now.ballot
-            now = self.votes_for(now, request.candidate).but(ballot=first)
+        if granted and not request.pre_vote:
+            noted = now if isinstance(now.voted, Key) else self.votes_for(now, request.candidate)
+            now = noted.but(ballot=now.ballot | {request.candidate})
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
     def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:

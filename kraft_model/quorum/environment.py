@@ -132,12 +132,14 @@ class QuorumEnvironment(QuorumElections):
         """
         if me.mode is not Mode.LEADER:
             return
-        linked = [key for host, key in fetcher.items() if frozenset({me.id, host}) not in shared.cuts]
-        if self.has_quorum(me, {key for key in linked if isinstance(key, Key)}):
+        fetching = frozenset(key for host, key in fetcher.items() if frozenset({me.id, host}) not in shared.cuts)
+        if self.has_quorum(me, fetching):
             return
         yield self.taken(me, resigned(me), *self.farewell(me), consumes=False)
 
-    def has_quorum(self, me: Replica, fetching: set[Key]) -> bool:
+    def has_quorum(self, me: Replica, fetching: frozenset[Key | Nil]) -> bool:
         """Whether the voters that can fetch are a majority, this leader counted if it is a voter."""
-        heard = {voter for voter in self.others(me) if any(matches(voter, key) for key in fetching)}
+        heard = {
+            voter for voter in self.others(me) if any(isinstance(key, Key) and matches(voter, key) for key in fetching)
+        }
         return len(me.voters) == 1 or self.is_majority(me.voters, heard | self.own_votes(me))

@@ -82,7 +82,7 @@ class Replica(Record):
         History, for properties only (WatchPreVotes): the replicas since whose pre-vote round began this replica has
         led, or followed and fetched, all the time.
     ballot
-        History, for properties only: its vote in this epoch, also if it has forgotten it since.
+        History, for properties only: whom it voted for in this epoch, also if it has forgotten it since.
     """
 
     id: ModelValue
@@ -114,7 +114,7 @@ class Replica(Record):
     updated: bool = False
     joining: bool = False
     watched: frozenset[ModelValue] = frozenset()
-    ballot: Key | Nil = Nil.NIL
+    ballot: frozenset[Key] = frozenset()
 
     @property
     def key(self) -> Key:

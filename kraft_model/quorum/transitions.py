@@ -35,7 +35,7 @@ def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Repl
     return me.but(
         **{**VOLATILE, "mode": mode, "epoch": epoch, "leader": leader},
         voted=me.voted if kept else Nil.NIL,
-        ballot=me.ballot if kept else Nil.NIL,
+        ballot=me.ballot if kept else frozenset(),
     )
 
 
@@ -57,7 +57,7 @@ def prospective(me: Replica, own: frozenset[Key]) -> Replica:
 def candidate(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica as candidate of the next epoch; it votes for itself, and counts that as `own`."""
     after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
-    return after.but(voted=me.key, ballot=me.key, granted=own)
+    return after.but(voted=me.key, ballot=frozenset({me.key}), granted=own)
 
 
 def after_lost_pre_vote(me: Replica) -> Replica:

@@ -272,9 +272,9 @@ class Corners(Protocol):
     @internal
     def one_liner(self, me: Node) -> Steps:
         if me.side is Side.LEFT:
-            return  # noqa: E701
+            return
         if me.count > 2:
-            return  # noqa: E701
+            return
         yield become(me)
 
     @internal

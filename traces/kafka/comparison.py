@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import epoch_start, matches
-from kraftcheck.kraft_model.quorum.records import ENDED, Mode, Nil
+from kraftcheck.kraft_model.quorum.records import ENDED, Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Term
 from kraftcheck.kraft_model.quorum.transitions import failed
 from kraftcheck.spec import Map, ModelValue, Record, State
@@ -146,7 +146,7 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
         own = [voter.key for voter in kafka.voters]
         keys = {key.id: key for key in own}
         voted = was.voted if kafka.mode in VOTE_IS_HIDDEN and was.epoch == kafka.epoch else kafka.voted
-        first = was.ballot if was.epoch == kafka.epoch and not isinstance(was.ballot, Nil) else voted
+        known = frozenset({voted}) if isinstance(voted, Key) and voted.directory > 0 else frozenset[Key]()
         shows = kafka.mode is Mode.LEADER and kafka.high_watermark > 0
         replicas[host] = was.but(
             mode=kafka.mode,
@@ -154,7 +154,7 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
             leader=kafka.leader,
             leader_endpoint=kafka.leader_endpoint,
             voted=voted,
-            ballot=first,
+            ballot=known | (was.ballot if was.epoch == kafka.epoch else frozenset()),
             log=kafka.log,
             start=kafka.start,
             high_watermark=kafka.high_watermark if shows or kafka.mode is not Mode.LEADER else was.high_watermark,

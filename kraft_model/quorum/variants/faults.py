@@ -119,7 +119,7 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
     """A replica takes over the next epoch to ask for pre-votes in it, as in an early draft of KIP-996."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        raised = me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL)
+        raised = me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=frozenset(), leader=Nil.NIL)
         return prospective(raised, self.own_votes(me))
 
 
@@ -128,7 +128,7 @@ class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
         if me.mode is Mode.PROSPECTIVE and epoch > me.epoch and isinstance(leader, Nil):
-            return me.but(epoch=epoch, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL)
+            return me.but(epoch=epoch, voted=Nil.NIL, ballot=frozenset(), leader=Nil.NIL)
         return super().learn(me, leader, epoch, endpoint)
 
 
@@ -304,7 +304,7 @@ class EpochNotWritten(Quorum, variant="epoch-not-written"):
 
     def after_restart(self, me: Replica) -> Replica:
         last = me.log[-1].epoch if me.log else 0
-        return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=Nil.NIL), last)
+        return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=frozenset()), last)
 
 
 # Progress: these break no safety, and are found as states without a way out
@@ -324,7 +324,7 @@ class NoCheckQuorum(Quorum, variant="no-check-quorum"):
 
     configuration = "trap.check-quorum"
 
-    def has_quorum(self, me: Replica, fetching: set[Key]) -> bool:
+    def has_quorum(self, me: Replica, fetching: frozenset[Key | Nil]) -> bool:
         return True
 
 

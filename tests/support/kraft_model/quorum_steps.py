@@ -67,7 +67,7 @@ def replica(
 
 def leader(**fields: Any) -> Replica:
     """Replica 1 in office, with everything committed."""
-    return replica(N1, Mode.LEADER, leader=N1, voted=Key(N1), ballot=Key(N1), **fields)
+    return replica(N1, Mode.LEADER, leader=N1, voted=Key(N1), ballot=frozenset({Key(N1)}), **fields)
 
 
 def follower(host: ModelValue = N2, **fields: Any) -> Replica:
