@@ -15,6 +15,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     DescribeQuorumResponse,
+    FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
     RemoveVoterRequest,
@@ -215,7 +216,7 @@ def test_a_leader_that_leaves_office_answers_who_waits() -> None:
         ),
     ):
         assert sent(step, AdminResponse) == AdminResponse(Operation.ADD_VOTER, Error.NOT_LEADER_OR_FOLLOWER, N1, N4)
-    assert all_sent(only(BASE.restart(me)), AdminResponse) == []
+    assert all_sent(only(BASE.restart(me, QUIET)), AdminResponse) == []
     without = frozenset({Voter(Key(N2)), Voter(Key(N3))})
     log = (FIRST, Batch(1, (Voters(without),)))
     removal = leader(log=log, offsets=Map({Key(N3): 2}), change=Change(Operation.REMOVE_VOTER, Nil.NIL, True, 2, N4))
@@ -319,7 +320,7 @@ def test_when_update_voter_is_sent() -> None:
             BASE.handle_update_voter_response(step.me, UpdateVoterResponse(1, N1, Error.NONE, 1, N1, N2), QUIET)
         ).me
         assert list(BASE.send_update_voter(heard)) == []
-        assert len(list(BASE.send_update_voter(only(BASE.restart(heard)).me))) == 1
+        assert len(list(BASE.send_update_voter(only(BASE.restart(heard, QUIET)).me))) == 1
         told = BeginQuorumEpochRequest(2, Key(N2), N3, N2)
         other = only(BASE.handle_begin_quorum_epoch_request(heard, told, QUIET)).me
         assert sent(only(BASE.send_update_voter(other)), UpdateVoterRequest).dest == N3
@@ -397,7 +398,8 @@ def test_other_software() -> None:
     old = changed.me.but(log=(), pending=fetch(0, 0))
     records = FetchResponse(1, N1, Error.NONE, 1, (FIRST,), Nil.NIL, Nil.NIL, old.pending, N1, N2)
     failed = only(BASE.handle_fetch_response(old, records, QUIET))
-    assert (failed.me.mode, failed.me.log, failed.sends) == (Mode.DOWN, (), ())
+    assert (failed.me.mode, failed.me.log) == (Mode.DOWN, ())
+    assert all_sent(failed, FetchRequest) == []
     loading = old.but(pending=snapshot_request(1))
     snapshot = FetchSnapshotResponse(1, N1, Error.NONE, (FIRST,), loading.pending, N1, N2)
     assert only(BASE.handle_fetch_snapshot_response(loading, snapshot, QUIET)).me.mode is Mode.DOWN
@@ -475,7 +477,7 @@ def test_begin_quorum_epoch_in_the_draft() -> None:
     )
     assert leads.me == leader()
     wrong = only(model.handle_begin_quorum_epoch_request(BLANK, told.but(voter=Key(N4, 2)), QUIET))
-    assert sent(wrong, BeginQuorumEpochResponse).error is Error.INVALID_REQUEST
+    assert sent(wrong, BeginQuorumEpochResponse).error is Error.INVALID_VOTER_KEY
     voter = only(
         model.handle_begin_quorum_epoch_request(
             replica(N2, Mode.UNATTACHED), BeginQuorumEpochRequest(1, Key(N2), N1, N2), QUIET

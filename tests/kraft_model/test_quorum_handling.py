@@ -21,6 +21,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
+    FetchResponse,
     PreVotes,
     VoteRequest,
     VoteResponse,
@@ -51,6 +52,7 @@ from tests.support.kraft_model.quorum_steps import (
     all_sent,
     answer_to,
     data,
+    fetch,
     follower,
     leader,
     only,
@@ -69,10 +71,10 @@ from tests.support.kraft_model.quorum_steps import (
     [
         (vote(1), Error.FENCED_LEADER_EPOCH, 2),
         (vote(1, pre_vote=True), Error.FENCED_LEADER_EPOCH, 2),
-        (vote(2, voter=Key(N2, 2)), Error.INVALID_REQUEST, 2),
-        (vote(3, voter=Key(N2, 2)), Error.INVALID_REQUEST, 3),
-        (vote(2, voter=Key(N1)), Error.INVALID_REQUEST, 2),
-        (vote(2, pre_vote=True, voter=Key(N2, 2)), Error.INVALID_REQUEST, 2),
+        (vote(2, voter=Key(N2, 2)), Error.INVALID_VOTER_KEY, 2),
+        (vote(3, voter=Key(N2, 2)), Error.INVALID_VOTER_KEY, 3),
+        (vote(2, voter=Key(N1)), Error.INVALID_VOTER_KEY, 2),
+        (vote(2, pre_vote=True, voter=Key(N2, 2)), Error.INVALID_VOTER_KEY, 2),
         (vote(2), Error.NONE, 2),
         (vote(2, voter=Key(N2, 0)), Error.NONE, 2),
     ],
@@ -109,8 +111,8 @@ def test_candidates_and_electors_need_not_be_voters() -> None:
 )
 @pytest.mark.parametrize("pre_vote", [False, True])
 def test_the_log_of_a_candidate_is_not_behind(last_epoch: int, last_offset: int, granted: bool, pre_vote: bool) -> None:
-    me = replica(N2, Mode.UNATTACHED, epoch=2, log=(FIRST, data(2, 1)))
-    asked = vote(2, pre_vote=pre_vote, last_epoch=last_epoch, last_offset=last_offset)
+    me = replica(N2, Mode.UNATTACHED, epoch=4, log=(FIRST, data(2, 1)))
+    asked = vote(4, pre_vote=pre_vote, last_epoch=last_epoch, last_offset=last_offset)
     assert sent(only(BASE.handle_vote_request(me, asked, QUIET)), VoteResponse).granted is granted
 
 
@@ -155,19 +157,30 @@ def test_who_grants_a_pre_vote(me: Replica, granted: bool) -> None:
     ],
 )
 def test_who_grants_a_vote(me: Replica, granted: bool) -> None:
-    step = only(BASE.handle_vote_request(me, vote(), QUIET))
+    step = only(BASE.handle_vote_request(me.but(epoch=2), vote(2), QUIET))
     assert sent(step, VoteResponse).granted is granted
-    assert (step.me.mode, step.me.epoch) == (me.mode, me.epoch)
-    assert (step.me.voted == Key(N3)) is granted
+    assert (step.me.mode, step.me.epoch) == (me.mode, 2)
+    assert (step.me.ballot == {Key(N3)}) is granted
+    assert step.me.voted == (me.voted if isinstance(me.voted, Key) or not granted else Key(N3))
+
+
+def test_votes_in_an_epoch_that_the_log_has_are_not_asked_for() -> None:
+    """Kafka refuses such a request with an error that the sender does not survive."""
+    me = replica(N2, Mode.UNATTACHED)
+    for asked, error in ((vote(), Error.INVALID_REQUEST), (vote(pre_vote=True), Error.NONE)):
+        assert sent(only(BASE.handle_vote_request(me, asked, QUIET)), VoteResponse).error is error
+    candidate = standing()
+    refused = answer_to(candidate, granted=False, error=Error.INVALID_REQUEST)
+    assert only(BASE.handle_vote_response(candidate, refused, QUIET)).me.mode is Mode.FAILED
 
 
 @pytest.mark.parametrize(("version", "granted"), [(1, False), (0, True)])
 def test_what_is_written_of_a_vote(version: int, granted: bool) -> None:
     """At kraft.version 0 the directory id is kept in memory alone, and after a restart another disk gets the vote."""
-    voted = only(BASE.handle_vote_request(replica(N2, Mode.UNATTACHED, version=version), vote(), QUIET)).me
-    other = vote(candidate=Key(N3, 2))
+    voted = only(BASE.handle_vote_request(replica(N2, Mode.UNATTACHED, version=version), vote(2), QUIET)).me
+    other = vote(2, candidate=Key(N3, 2))
     assert not sent(only(BASE.handle_vote_request(voted, other, QUIET)), VoteResponse).granted
-    back = only(BASE.restart(voted)).me
+    back = only(BASE.restart(voted, QUIET)).me
     assert back.voted == Key(N3, version)
     assert sent(only(BASE.handle_vote_request(back, other, QUIET)), VoteResponse).granted is granted
 
@@ -267,7 +280,7 @@ def test_resigned_leaves_its_epoch() -> None:
     step = only(BASE.resigned_timeout(resigned))
     assert (step.me.mode, step.me.epoch, step.me.leader, step.me.voted) == (Mode.UNATTACHED, 3, Nil.NIL, Nil.NIL)
     told = BeginQuorumEpochRequest(2, Key(N1), N2, N1)
-    assert only(BASE.handle_begin_quorum_epoch_request(resigned, told, QUIET)).me == resigned
+    assert only(BASE.handle_begin_quorum_epoch_request(resigned, told, QUIET)).me.mode is Mode.FAILED
 
 
 @pytest.mark.parametrize(
@@ -282,18 +295,31 @@ def test_resigned_leaves_its_epoch() -> None:
         (follower(leader=N4), Mode.UNATTACHED),
         (replica(N2, Mode.UNATTACHED, voted=Key(N3)), Mode.UNATTACHED),
         (replica(N2, Mode.UNATTACHED, epoch=0), Mode.UNATTACHED),
+        (follower(N3, voted=Key(N3)), Mode.CANDIDATE),
+        (follower(N3, voted=Key(N3), voters=frozenset({Voter(Key(N1))})), Mode.FAILED),
+        (follower(voters=frozenset({Voter(Key(N2))})), Mode.UNATTACHED),
     ],
 )
 def test_what_a_restart_makes_of_a_replica(me: Replica, mode: Mode) -> None:
-    step = only(BASE.restart(me))
+    step = only(BASE.restart(me, QUIET))
     assert step.me.mode is mode
     assert step.me.epoch == max(me.epoch, 1)
     assert step.me.voted == me.voted
     assert (step.me.log, step.me.voters, step.me.version) == (me.log, me.voters, me.version)
-    assert step.me.leader == me.leader
+    stands = mode is Mode.CANDIDATE or me.voters == {Voter(me.key)}
+    assert step.me.leader == (Nil.NIL if stands else me.leader)
     assert (step.me.high_watermark, step.me.offsets, step.me.change) == (0, Map(), Nil.NIL)
     farewells = all_sent(step, EndQuorumEpochRequest)
     assert {request.preferred for request in farewells} == ({()} if mode is Mode.RESIGNED else set())
+
+
+def test_the_only_voter_that_voted_for_itself_leads_the_epoch_that_it_lost() -> None:
+    """Kafka: `QuorumState.initialize`, `KafkaRaftClient.onBecomeCandidate`."""
+    me = follower(N3, epoch=2, voted=Key(N3), voters=frozenset({Voter(Key(N3))}))
+    steps = [step.me for step in BASE.restart(me, QUIET)]
+    assert [(after.mode, after.epoch) for after in steps] == [(Mode.LEADER, 2), (Mode.UNATTACHED, 2)]
+    kinder = quorum("known-leader-followed")
+    assert only(kinder.restart(me, QUIET)).me.mode is Mode.UNATTACHED
 
 
 # Taking office (KIP-595, "Leader Change Message"; KIP-853, "First leader")
@@ -346,8 +372,8 @@ def test_what_a_new_leader_writes() -> None:
         (replica(N2, Mode.UNATTACHED), BeginQuorumEpochRequest(2, Key(N2), N4, N2), "NONE", N4),
         (BLANK, BeginQuorumEpochRequest(1, Key(N4), N1, N4), "NONE", N1),
         (replica(N2, Mode.UNATTACHED), BeginQuorumEpochRequest(1, Key(N2, 0), N1, N2), "NONE", N1),
-        (replica(N2, Mode.UNATTACHED), BeginQuorumEpochRequest(1, Key(N2, 2), N1, N2), "INVALID_REQUEST", N1),
-        (replica(N2, Mode.UNATTACHED), BeginQuorumEpochRequest(1, Key(N3), N1, N2), "INVALID_REQUEST", N1),
+        (replica(N2, Mode.UNATTACHED), BeginQuorumEpochRequest(1, Key(N2, 2), N1, N2), "INVALID_VOTER_KEY", N1),
+        (replica(N2, Mode.UNATTACHED), BeginQuorumEpochRequest(1, Key(N3), N1, N2), "INVALID_VOTER_KEY", N1),
     ],
 )
 def test_begin_quorum_epoch(
@@ -385,6 +411,33 @@ def test_end_quorum_epoch(me: Replica, epoch: int, error: Error, ended: bool) ->
         assert all("pre_votes" not in soon.spends for soon in BASE.fetch_timeout(step.me, QUIET, Map()))
 
 
+def test_what_a_replica_hears_of_leaders_must_fit_to_what_it_knows() -> None:
+    """Where Kafka throws the process ends: `maybeTransition`, `QuorumState.transitionToFollower`."""
+    begins, ends = BASE.handle_begin_quorum_epoch_request, BASE.handle_end_quorum_epoch_request
+    rival = BeginQuorumEpochRequest(1, Key(N2), N3, N2)
+    assert only(begins(follower(), rival, QUIET)).me.mode is Mode.FAILED
+    assert only(begins(leader(), rival.but(dest=N1), QUIET)).me.mode is Mode.FAILED
+    stranger = EndQuorumEpochRequest(2, (), N4, N2)
+    assert only(ends(follower(), stranger, QUIET)).me.mode is Mode.FAILED
+    assert only(begins(follower(), rival.but(epoch=2, source=N4), QUIET)).me.leader == N4
+    told = FetchResponse(2, N4, Error.FENCED_LEADER_EPOCH, 0, (), Nil.NIL, Nil.NIL, fetch(), N1, N2)
+    me = follower(pending=fetch())
+    assert only(BASE.handle_fetch_response(me, told, QUIET)).me.leader == N4
+    assert only(BASE.handle_fetch_response(me, told.but(endpoint=0), QUIET)).me.mode is Mode.FAILED
+    itself = answer_to(prospective(), leader=N3, granted=False)
+    assert only(BASE.handle_vote_response(prospective(), itself, QUIET)).me.mode is Mode.FAILED
+    assert only(begins(follower(epoch=2), rival, QUIET)).me.mode is Mode.FOLLOWER
+
+
+def test_who_has_ended_does_nothing_and_breaks_a_property() -> None:
+    (prop,) = (prop for prop in BASE.properties.values() if prop.name == "NobodyFails")
+    rival = BeginQuorumEpochRequest(1, Key(N1), N2, N1)
+    ended = only(BASE.handle_begin_quorum_epoch_request(leader(), rival, QUIET)).me
+    assert not prop.function(BASE, me=ended)
+    assert not BASE.receives(ended, vote(dest=N1))
+    assert list(BASE.restart(ended, QUIET)) == []
+
+
 def test_a_leader_that_resigns_prefers_who_has_fetched_most() -> None:
     me = leader(offsets=Map({Key(N2): 0, Key(N3): 1}))
     requests = all_sent(only(BASE.resign(me)), EndQuorumEpochRequest)
@@ -396,7 +449,8 @@ def test_acknowledgements_tell_of_newer_epochs() -> None:
     for kind in (BeginQuorumEpochResponse, EndQuorumEpochResponse):
         for error, epoch, mode in (
             (Error.FENCED_LEADER_EPOCH, 3, Mode.UNATTACHED),
-            (Error.INVALID_REQUEST, 1, Mode.LEADER),
+            (Error.INVALID_VOTER_KEY, 1, Mode.LEADER),
+            (Error.INVALID_REQUEST, 1, Mode.FAILED),
             (Error.NONE, 1, Mode.LEADER),
         ):
             answer = kind(epoch, Nil.NIL, error, 1, N2, N1)
@@ -404,6 +458,9 @@ def test_acknowledgements_tell_of_newer_epochs() -> None:
             assert (step.me.mode, step.me.epoch) == (mode, epoch)
         stale = kind(3, Nil.NIL, Error.FENCED_LEADER_EPOCH, 0, N2, N1)
         assert only(BASE.handle_acknowledgement(leader(), stale, QUIET)).me == leader()
+        stranger = kind(1, N1, Error.NONE, 1, N4, N1)
+        dies = kind is BeginQuorumEpochResponse
+        assert (only(BASE.handle_acknowledgement(leader(), stranger, QUIET)).me.mode is Mode.FAILED) is dies
 
 
 # Connections are reset
@@ -414,12 +471,12 @@ def forgotten(step: Step) -> set[Any]:
 
 
 def test_answers_to_a_state_that_is_left_are_dropped() -> None:
-    asking, polling = follower(pending=BASE.fetch_from(follower(), N1)), leader()
+    asking, polling = follower(pending=BASE.fetch_from(follower(), N1, 1)), leader()
     told = BeginQuorumEpochRequest(2, Key(N3), N1, N3)
     for me, groups in (
         (standing(), {Answers("vote", N3)}),
         (prospective(), {Answers("pre-vote", N3)}),
-        (follower(N3, pending=BASE.fetch_from(follower(N3), N1)), {Answers("fetch", N3)}),
+        (follower(N3, pending=BASE.fetch_from(follower(N3), N1, 1)), {Answers("fetch", N3)}),
         (follower(N3, updating=True), {Answers("update", N3)}),
         (replica(N3, Mode.LEADER, leader=N3), {Answers("leader", N3)}),
         (replica(N3, Mode.RESIGNED, leader=N3), {Answers("leader", N3)}),
@@ -430,7 +487,7 @@ def test_answers_to_a_state_that_is_left_are_dropped() -> None:
     for me in (asking, polling):
         stays = only(BASE.handle_vote_request(me, vote(pre_vote=True, voter=me.key, dest=me.id), QUIET))
         assert forgotten(stays) == set()
-        assert forgotten(only(BASE.restart(me))) == {Answers("fetch" if me is asking else "leader", me.id)}
+        assert forgotten(only(BASE.restart(me, QUIET))) == {Answers("fetch" if me is asking else "leader", me.id)}
     early = quorum(LatePreVotes="FALSE")
     given_up = only(early.pre_vote_timeout(prospective()))
     assert forgotten(given_up) == {Answers("pre-vote", N3), PreVotes(N3, N1), PreVotes(N3, N2)}
@@ -442,7 +499,7 @@ def test_acknowledgements_without_an_error_stay_away_unless_answers_are_plain() 
     step = only(quiet.handle_begin_quorum_epoch_request(replica(N2, Mode.UNATTACHED), told, QUIET))
     assert all_sent(step, BeginQuorumEpochResponse) == []
     wrong = only(quiet.handle_begin_quorum_epoch_request(follower(), told.but(voter=Key(N2, 2)), QUIET))
-    assert sent(wrong, BeginQuorumEpochResponse).error is Error.INVALID_REQUEST
+    assert sent(wrong, BeginQuorumEpochResponse).error is Error.INVALID_VOTER_KEY
 
 
 # What the properties watch

@@ -135,7 +135,7 @@ def answered(me: Replica, **fields: Any) -> FetchResponse:
 
 def fetching(**fields: Any) -> Replica:
     me = follower(**fields)
-    return me.but(pending=BASE.fetch_from(me, N1))
+    return me.but(pending=BASE.fetch_from(me, N1, 1))
 
 
 def test_what_a_follower_does_with_an_answer() -> None:
@@ -182,12 +182,12 @@ def test_the_leader_is_found_through_bootstrap_servers() -> None:
     lost = replica(N3, Mode.UNATTACHED)
     assert [sent(step, FetchRequest).dest for step in BASE.fetch_from_bootstrap_server(lost)] == [N1, N2]
     assert [sent(step, FetchRequest).dest for step in BASE.fetch_from_bootstrap_server(BLANK)] == [N1, N2]
-    asking = lost.but(pending=BASE.fetch_from(lost, N2))
+    asking = lost.but(pending=BASE.fetch_from(lost, N2, 1))
     told = answered(asking, error=Error.NOT_LEADER_OR_FOLLOWER, leader=N1)
     found = only(BASE.handle_fetch_response(asking, told, QUIET))
     assert (found.me.mode, found.me.leader) == (Mode.FOLLOWER, N1)
     assert sent(found, FetchRequest).dest == N1
-    at_once = lost.but(pending=BASE.fetch_from(lost, N1))
+    at_once = lost.but(pending=BASE.fetch_from(lost, N1, 1))
     served = only(BASE.handle_fetch_response(at_once, answered(at_once, records=(data(1, 1),)), QUIET))
     assert (served.me.mode, served.me.leader, len(served.me.log)) == (Mode.FOLLOWER, N1, 2)
 
@@ -239,9 +239,9 @@ def test_what_is_committed_becomes_a_snapshot() -> None:
 def test_a_snapshot_outlasts_a_loss_of_power() -> None:
     model = quorum(Brokers="{n4}", MaxRestarts=1)
     me = follower(N4, log=(FIRST, data(1, 1), data(1, 2)), high_watermark=2, flushed=0)
-    assert only(model.restart_losing_unflushed(me)).me.log == ()
+    assert only(model.restart_losing_unflushed(me, QUIET)).me.log == ()
     snapshot = only(model.take_snapshot(me)).me
-    back = only(model.restart_losing_unflushed(snapshot)).me
+    back = only(model.restart_losing_unflushed(snapshot, QUIET)).me
     assert (back.start, back.log) == (2, me.log[:2])
 
 
@@ -260,12 +260,12 @@ def test_a_leader_appends_and_flushes() -> None:
 def test_what_is_not_flushed_is_lost() -> None:
     broker = quorum(Brokers="{n4}")
     me = follower(N4, flushed=1)
-    me = me.but(pending=broker.fetch_from(me, N1))
+    me = me.but(pending=broker.fetch_from(me, N1, 1))
     appended = only(broker.handle_fetch_response(me, answered(me, records=(data(1, 1),)), QUIET)).me
     assert (len(appended.log), appended.flushed) == (2, 1)
-    assert only(broker.restart(appended)).me.log == (FIRST, data(1, 1))
-    assert only(broker.restart_losing_unflushed(appended)).me.log == (FIRST,)
-    assert list(broker.restart_losing_unflushed(follower())) == []
+    assert only(broker.restart(appended, QUIET)).me.log == (FIRST, data(1, 1))
+    assert only(broker.restart_losing_unflushed(appended, QUIET)).me.log == (FIRST,)
+    assert list(broker.restart_losing_unflushed(follower(), QUIET)) == []
 
 
 def test_a_lost_disk_comes_back_as_another_replica() -> None:
@@ -287,7 +287,7 @@ def test_a_crashed_process_does_nothing() -> None:
     down = only(BASE.crash(leader())).me
     assert down.mode is Mode.DOWN
     assert not BASE.receives(down, fetch())
-    for steps in (BASE.restart(down), BASE.crash(down), BASE.resign(down), BASE.lose_disk(down, QUIET)):
+    for steps in (BASE.restart(down, QUIET), BASE.crash(down), BASE.resign(down), BASE.lose_disk(down, QUIET)):
         assert list(steps) == []
 
 
@@ -302,17 +302,22 @@ def test_nothing_comes_through_a_cut_link() -> None:
 
 
 def test_a_leader_that_no_majority_can_fetch_from_resigns() -> None:
-    model = quorum(MaxCrashes=3)
-    up = {N1: True, N2: True, N3: True, N4: True}
+    model = quorum()
+    up = {host: Key(host) for host in (N1, N2, N3, N4)}
+    down = Nil.NIL
     assert list(model.check_quorum(leader(), QUIET, Map(up))) == []
-    assert list(model.check_quorum(leader(), QUIET, Map({**up, N2: False}))) == []
-    step = only(model.check_quorum(leader(), QUIET, Map({**up, N2: False, N3: False})))
+    assert list(model.check_quorum(leader(), QUIET, Map({**up, N2: down}))) == []
+    step = only(model.check_quorum(leader(), QUIET, Map({**up, N2: down, N3: down})))
     assert step.me.mode is Mode.RESIGNED
     assert len(all_sent(step, EndQuorumEpochRequest)) == 2
     removed = leader(voters=frozenset({Voter(Key(N2)), Voter(Key(N3))}))
-    assert only(model.check_quorum(removed, QUIET, Map({**up, N2: False}))).me.mode is Mode.RESIGNED
+    assert only(model.check_quorum(removed, QUIET, Map({**up, N2: down}))).me.mode is Mode.RESIGNED
+    new_disks = {**up, N2: Key(N2, 2), N3: Key(N3, 2)}
+    assert only(model.check_quorum(leader(), QUIET, Map(new_disks))).me.mode is Mode.RESIGNED
+    cut = Shared(cuts=frozenset({frozenset({N1, N2}), frozenset({N1, N3})}))
+    assert only(model.check_quorum(leader(), cut, Map(up))).me.mode is Mode.RESIGNED
     alone = leader(voters=frozenset({Voter(Key(N1))}))
-    assert list(model.check_quorum(alone, QUIET, Map({**up, N2: False, N3: False}))) == []
+    assert list(model.check_quorum(alone, QUIET, Map({**up, N2: down, N3: down}))) == []
 
 
 def test_a_request_is_sent_again() -> None:
