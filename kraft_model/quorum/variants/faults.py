@@ -8,7 +8,7 @@ tracker where Kafka had the fault, or where the rule comes from.
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter
+from kraftcheck.kraft_model.quorum.log import epoch_start
 from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
     FetchResponse,
@@ -35,7 +35,7 @@ class VoteDroppedOnCanvass(Quorum, variant="vote-dropped-on-canvass"):
     """A voter that becomes prospective forgets its vote of the epoch, and votes again (KAFKA-17641, KAFKA-17642)."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        return prospective(me).but(voted=Nil.NIL)
+        return prospective(me, self.own_votes(me)).but(voted=Nil.NIL)
 
 
 class SecondVoteInEpoch(Quorum, variant="second-vote-in-epoch"):
@@ -99,7 +99,7 @@ class ObserverStands(Quorum, variant="observer-stands"):
     """An observer that has voted stands for election once its timer expires (KAFKA-17067)."""
 
     def may_stand(self, me: Replica) -> bool:
-        return is_voter(me) or isinstance(me.voted, Key)
+        return self.is_voter(me) or isinstance(me.voted, Key)
 
 
 class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
@@ -118,7 +118,8 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
     """A replica takes over the next epoch to ask for pre-votes in it, as in an early draft of KIP-996."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        return prospective(me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL))
+        raised = me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL)
+        return prospective(raised, self.own_votes(me))
 
 
 class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
@@ -161,7 +162,7 @@ class NewVoterDoesNotFlush(Quorum, variant="new-voter-does-not-flush"):
     """Only voters flush, and a replica checks whether it is one before the batch that makes it one (KAFKA-17332)."""
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
-        return self.with_log(me, me.log + response.records, flushes=is_voter(me))
+        return self.with_log(me, me.log + response.records, flushes=self.is_voter(me))
 
 
 class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):

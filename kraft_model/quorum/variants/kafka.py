@@ -12,7 +12,7 @@ from re import sub
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, last_voters_record, own_votes
+from kraftcheck.kraft_model.quorum.log import last_epoch
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     ApiVersionsResponse,
@@ -58,13 +58,13 @@ class RestartsByItsVote(Quorum):
         elif back.leader == back.id:
             back = back.but(mode=Mode.RESIGNED)
         elif isinstance(back.voted, Key) and self.voted_for(back.voted, back.key):
-            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL, voted=back.key)
-            return stands if is_voter(back) else stopped(me)
+            stands = back.but(mode=Mode.CANDIDATE, granted=self.own_votes(back), leader=Nil.NIL, voted=back.key)
+            return stands if self.is_voter(back) else stopped(me)
         elif not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
             back = back.but(mode=Mode.FOLLOWER)
         else:
             back = back.but(mode=Mode.UNATTACHED)
-        alone = is_voter(back) and len(back.voters) == 1
+        alone = self.is_voter(back) and len(back.voters) == 1
         return back.but(mode=Mode.UNATTACHED, leader=Nil.NIL) if alone else back
 
 
@@ -80,7 +80,7 @@ class PreVotesBeginAnew(Quorum):
             assert isinstance(after, Replica)
             if me.mode is Mode.PROSPECTIVE is after.mode and after.epoch == me.epoch and after.voted != me.voted:
                 asked = [r for r in self.vote_requests(after, pre_vote=True) if self.has_answered(me, r)]
-                yield step.but(me=after.but(granted=own_votes(me), rejected=frozenset())).send(*asked)
+                yield step.but(me=after.but(granted=self.own_votes(me), rejected=frozenset())).send(*asked)
             else:
                 yield step
 
@@ -209,7 +209,7 @@ class VotersAreWrittenAgain(Quorum):
 
     def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
         yield from super().take_office(me, shared, consumes=consumes)
-        if me.version > 0 and last_voters_record(me.log) > 0:
+        if me.version > 0 and self.last_voters_record(me.log) > 0:
             yield from self.unread(me, shared, consumes=consumes)
 
     def unread(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:

@@ -19,6 +19,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Error,
     Key,
+    LogRecord,
     Mode,
     Nil,
     Operation,
@@ -86,7 +87,7 @@ class Draft(Quorum, variant="kip853-draft"):
             after, sends, puts = self.commits(appended, shared)
             yield self.taken(me, after, *sends).put(**puts)
 
-    def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
+    def change_record(self, me: Replica, voters: frozenset[Voter]) -> LogRecord:
         """Return AddVoterRecord or RemoveVoterRecord if one voter comes or goes."""
         added, removed = voters - me.voters, me.voters - voters
         if len(added) == 1 and not removed:
