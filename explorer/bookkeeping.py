@@ -129,9 +129,7 @@ class Bookkeeping:
         result = self.result
         if self.options.report is not None:
             self.options.report(
-                Progress(
-                    result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds
-                )
+                Progress(result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds)
             )
 
     def look_at_the_clock(self, frontier: int) -> None:

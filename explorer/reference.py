@@ -106,9 +106,7 @@ class ReferenceSearch:
                 self.result.depth = None
 
     def _totals(self) -> Totals:
-        return Totals(
-            len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls)
-        )
+        return Totals(len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
 
     def _initial(self) -> Iterator[State]:
         for state in initial_states(self.semantics, self.options.init):
@@ -202,9 +200,7 @@ class ReferenceSearch:
                 trap = Trap(len(found), len(states))
                 self._books.violation(prop.name, self.path_to(states[found[0]]), trap)
 
-    def _edges(
-        self, number: int, state: State, numbers: dict[Value, int], without: tuple[str, ...]
-    ) -> Iterator[Edge]:
+    def _edges(self, number: int, state: State, numbers: dict[Value, int], without: tuple[str, ...]) -> Iterator[Edge]:
         """Yield the steps within the constraints out of a state, given the numbers of states by identity."""
         for transition in self.semantics.transitions(state):
             target = numbers.get(self.identity(transition.target))

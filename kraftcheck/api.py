@@ -172,7 +172,8 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     if asked["properties"] is None:
         asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith("constraint")]
     over_states, over_steps = (
-        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind != REACHABLE} for steps in (False, True)
+        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind != REACHABLE}
+        for steps in (False, True)
     )
     for field, what, known in (
         ("search", "search", searches()),

@@ -21,11 +21,11 @@ from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges, mark
 from kraftcheck.explorer.tables.kernel.hash_set import look_up
 from kraftcheck.explorer.tables.locality import reason
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.explorer.tables.states.packing import PARTITIONS, Rows, by_owner
+from kraftcheck.explorer.tables.states.packing import Rows, by_owner
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.threads import SERIAL
-from kraftcheck.spec.language.property import SPENT, Property
+from kraftcheck.spec.language.property import Property
 
 Flags = NDArray[np.uint8]
 Numbers = NDArray[np.int32]
@@ -187,7 +187,10 @@ class StateGraph:
             expander.threads.run(partial(self._find, parts, closed, found), len(parts))
             rest: list[NDArray[np.int64]] = []
             for worker, part, edges, count in zip(workers, parts, self._edges, found.tolist(), strict=False):
-                rest += [worker.left_out(), part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0]]
+                rest += [
+                    worker.left_out(),
+                    part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0],
+                ]
                 if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                     worker.make_room()
                 yield edges.sources[:count], self._targets(edges, count)

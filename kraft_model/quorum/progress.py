@@ -6,14 +6,14 @@ A bound that is used up ends what a quorum can do: where elections are left out 
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import is_voter, matches, voters_in
+from kraftcheck.kraft_model.quorum.log import matches
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, projection, reachable
 
 
 class Office(Record):
-    """What the properties here read of a leader: its epoch, whether its log is committed, and how many voters it has."""
+    """A leader, as far as the properties here read it: its epoch, whether all is committed, how many voters it has."""
 
     epoch: int
     committed: bool
@@ -56,23 +56,23 @@ class QuorumProgress(QuorumBase):
 
     @reachable(reads=office)
     def lost_disks_block_nobody(self, office: Offices) -> bool:
-        """A leader can commit though lost disks make its voters two more than hosts (KIP-853, "Disk failure recovery")."""
+        """A leader can commit though two lost disks are voters beside all hosts (KIP-853, "Disk failure recovery")."""
         return all(one.committed or one.voters < len(self.hosts) + 2 for one in leaders(office))
 
     @reachable(reads=office)
     def observers_find_the_leader(self, me: Replica, office: Offices) -> bool:
         """An observer can come to follow the leader of the newest epoch (KIP-595, "Observers"; KIP-853)."""
         newest = max((one.epoch for one in leaders(office)), default=0)
-        if is_voter(me) or not newest:
+        if self.is_voter(me) or not newest:
             return True
-        found = office.get(me.leader, Nil.NIL)
+        found = next((one for host, one in office.items() if host == me.leader), Nil.NIL)
         return isinstance(found, Office) and found.epoch == newest
 
     @reachable
     def removed_voters_hear_of_it(self, me: Replica, shared: Shared) -> bool:
         """A voter whose removal is committed can come to know that it is none (KIP-853, "Removing voters")."""
-        voters = voters_in(shared.committed, frozenset())
-        return not is_voter(me) or not voters or any(matches(voter.key, me.key) for voter in voters)
+        voters = self.voters_in(shared.committed, frozenset())
+        return not self.is_voter(me) or not voters or any(matches(voter.key, me.key) for voter in voters)
 
     @projection
     def has_grown(self, me: Replica | Admin) -> bool:

@@ -186,9 +186,7 @@ def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str],
         Actions that fired in the variant only, and those that fired in the base only: None where the variant was not
         searched as far as the base, so that nobody knows.
     """
-    fired, fired_in_variant = (
-        [name for name, times in one.result.actions.items() if times] for one in (base, variant)
-    )
+    fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
     whole = variant.seen_to is None or (base.seen_to is not None and variant.seen_to >= base.seen_to)
     return gained, [name for name in fired if name not in fired_in_variant] if whole else None

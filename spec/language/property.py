@@ -123,9 +123,7 @@ def reachable(function: F) -> F: ...
 
 
 @overload
-def reachable(
-    *, reads: Reads = (), without: Iterable[str] = (), name: str | None = None
-) -> Callable[[F], F]: ...
+def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | None = None) -> Callable[[F], F]: ...
 
 
 def reachable(
@@ -158,9 +156,7 @@ def reachable(
     return _marked(REACHABLE, function, reads, name, tuple(without))
 
 
-def _marked(
-    kind: str, function: F | None, reads: Reads, name: str | None, without: tuple[str, ...] = ()
-) -> Any:
+def _marked(kind: str, function: F | None, reads: Reads, name: str | None, without: tuple[str, ...] = ()) -> Any:
     def mark(function: F) -> F:
         found = PropertyMark(kind, declared(reads, function.__qualname__), name, without)
         function.property_mark = found  # type: ignore[attr-defined]

@@ -7,7 +7,6 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.recovery import Recovery
-from kraftcheck.kraft_model.recovery.records import Api
 from kraftcheck.spec import ConstantError, ModelValue
 from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
@@ -41,7 +40,9 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
 @pytest.mark.parametrize("config", ["smoke", pytest.param("smoke-zookeeper", marks=pytest.mark.slow)])
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
     given = bound(MODEL, config)
-    assert {prop.name for prop in given.properties} == set(Recovery.properties) - BROKEN_BY_DESIGN - {"EveryoneCanServe"}
+    assert {prop.name for prop in given.properties} == set(Recovery.properties) - BROKEN_BY_DESIGN - {
+        "EveryoneCanServe"
+    }
     found = [search(given, engine) for engine in ("reference", "tables")]
     assert [one.verdict for one in found] == [Verdict.OK] * 2
     assert [numbers(one) for one in found] == [SMALL[config]] * 2

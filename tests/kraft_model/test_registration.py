@@ -159,4 +159,3 @@ def test_constants_that_do_not_fit(constants: dict[str, object], message: str) -
     values = {k: frozenset(map(ModelValue, v)) if isinstance(v, set) else v for k, v in given.items()}
     with pytest.raises(ConstantError, match=message):
         Registration(**values)
-

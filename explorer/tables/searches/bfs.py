@@ -235,7 +235,9 @@ class BreadthFirst:
                 books.violation(prop.name, self.path_to(row, level), Trap(len(found), graph.count))
 
     def _stop_for_room(self) -> None:
-        self.books.result.notes.append("the state graph does not fit in memory: give more, by --memory, or smaller bounds")
+        self.books.result.notes.append(
+            "the state graph does not fit in memory: give more, by --memory, or smaller bounds"
+        )
         self.books.stop_at(MEMORY)
 
     # Checkpoints
