@@ -1,7 +1,7 @@
 """Search a model and variants of it within the same bounds, and say what differs.
 
-exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 20 nothing violated, but
-the search stopped at a limit; 2 bad input; 130 interrupted
+exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
+not stay reachable; 20 nothing violated, but the search stopped at a limit; 2 bad input; 130 interrupted
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model, find_model, find_variant
-from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict
+from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.files import require_writable, result_as_json, write_json
@@ -143,6 +143,7 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     """
     options = job.options
     limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
+    limited = limited or bool(options.reachable)  # which is not known before the end
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
     if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
@@ -237,12 +238,18 @@ def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
     return (
         one.label,
         _verdict(one),
-        ", ".join(violation.property for violation in result.violations),
+        ", ".join(_what(violation) for violation in result.violations),
         str(len(result.violations[0].trace)) if result.violations else "",
         f"{result.distinct_states:,}",
         f"{result.seconds:,.1f}",
         ", ".join([*(f"+{name}" for name in gained), *(f"-{name}" for name in lost or ())]),
     )
+
+
+def _what(violation: Violation) -> str:
+    """Return what is violated, for what should stay reachable with the states that have no way out."""
+    trap = violation.trap
+    return violation.property if trap is None else f"{violation.property} ({trap.states:,} of {trap.among:,})"
 
 
 def _verdict(one: ComparedRun) -> str:
@@ -252,5 +259,6 @@ def _verdict(one: ComparedRun) -> str:
     if result.limit == INTERRUPTED:
         return "interrupted"
     if one.job.options.search == Search.BFS and one.seen_to:
-        return f"holds to depth {one.seen_to}"
+        unknown = ", ".join(prop.name for prop in one.job.options.reachable)
+        return f"holds to depth {one.seen_to}" + (f", but {unknown} is not known" if unknown else "")
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"
