@@ -28,6 +28,20 @@ class QuorumStarts(QuorumBase):
             yield from fetches(follower, leader, times=1)
 
     @scenario
+    def own_vote(self) -> Iterator[Take]:
+        """Three voters: 1 and 2 stand in epoch 1, 3 elects 2, and 1 follows it; its vote of the epoch is its own."""
+        one, two, three = self.chosen(3)
+        for host in (one, two):
+            yield take("ElectionTimeout", host)
+            yield take("HandleVoteRequest", three, source=host, pre_vote=True)
+            yield take("HandleVoteResponse", host, source=three, pre_vote=True)
+        yield take("HandleVoteRequest", three, source=two, pre_vote=False)
+        yield take("HandleVoteResponse", two, _leads, source=three, pre_vote=False)
+        for follower in (one, three):
+            yield take("HandleBeginQuorumEpochRequest", follower, source=two)
+            yield from fetches(follower, two, times=2)
+
+    @scenario
     def old_batch_under_new_leader(self) -> Iterator[Take]:
         """Three voters: leader 1 appends a record that nobody fetches; 2 leads epoch 2 unheard; 1 leads epoch 3 again.
 

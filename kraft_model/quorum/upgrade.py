@@ -77,8 +77,11 @@ class QuorumUpgrades(QuorumVoterChanges):
             heard = frozenset(v for v in me.heard if v.key.id != request.source)
             return me.but(heard=heard | {request.voter} if request.version > 0 else heard), [], Error.NONE
         change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, request.source)
-        updated = known.but(key=request.voter.key, endpoint=request.voter.endpoint)
-        return self.appended_update(self.append_voters(me, (me.voters - {known}) | {updated}, change))
+        return self.appended_update(self.append_voters(me, self.with_update(me, known, request.voter), change))
+
+    def with_update(self, me: Replica, known: Voter, told: Voter) -> frozenset[Voter]:
+        """Return the voter set with what a voter has told of itself."""
+        return (me.voters - {known}) | {known.but(key=told.key, endpoint=told.endpoint)}
 
     def update_error(self, me: Replica, request: UpdateVoterRequest) -> Error | None:
         """Return the error of an update, or None (steps 1 to 3; only the leader of the epoch handles it)."""

@@ -8,15 +8,16 @@ tracker where Kafka had the fault, or where the rule comes from.
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.log import epoch_start
+from kraftcheck.kraft_model.quorum.log import epoch_start, voter_of
 from kraftcheck.kraft_model.quorum.messages import (
+    BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Position, Voter
+from kraftcheck.kraft_model.quorum.records import Error, Key, LogRecord, Mode, Nil, Position, Voter
 from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
 from kraftcheck.spec import ModelValue, Record, Step, Steps, become
@@ -174,6 +175,16 @@ class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
         return self.taken(me, after, self.fetch_answer(me, request, Error.NONE, diverging=common), *sends).put(**puts)
 
 
+class LateAnswersTaken(Quorum, variant="late-answers-taken"):
+    """A follower takes an answer to an earlier request that equals the one that it waits for (no correlation ids)."""
+
+    def answers_to(self, me: Replica) -> list[Record]:
+        return []
+
+    def keeps_committed(self, before: Replica, after: Replica) -> bool:
+        return True
+
+
 class HighWatermarkBeforeDivergence(Quorum, variant="high-watermark-before-divergence"):
     """A follower takes the high watermark of a response before it truncates as the response says (KAFKA-14704)."""
 
@@ -290,6 +301,26 @@ class DirectoryReplaced(Quorum, variant="directory-replaced"):
 
     def voters_with(self, me: Replica, voter: Voter) -> frozenset[Voter]:
         return frozenset(old for old in me.voters if old.key.id != voter.key.id) | {voter}
+
+
+class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
+    """A leader writes the endpoints that it knows, whatever UpdateVoter tells it and whatever its own are."""
+
+    def with_update(self, me: Replica, known: Voter, told: Voter) -> frozenset[Voter]:
+        return super().with_update(me, known, told.but(endpoint=known.endpoint))
+
+    def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
+        own = voter_of(me.voters, me.key)
+        return super().first_records(me if own is None else me.but(endpoint=own.endpoint))
+
+
+class EndpointNotTold(Quorum, variant="endpoint-not-told"):
+    """A leader does not tell its endpoint in BeginQuorumEpoch, so that voters fetch from where they know it (KIP-853)."""
+
+    configuration = "trap.endpoints"
+
+    def announcement(self, me: Replica, key: Key) -> BeginQuorumEpochRequest:
+        return super().announcement(me, key).but(endpoint=0)
 
 
 class SnapshotOfUncommitted(Quorum, variant="snapshot-of-uncommitted"):
