@@ -28,6 +28,7 @@ module         what is in it
 `environment`  ClientAppend, Restart, RestartLosingUnflushed, Crash, LoseDisk, MoveEndpoint, ChangeSoftware, Cut,
                Heal, CheckQuorum
 `properties`   invariants, step invariants and constraints
+`answers`      invariants about what administrators and voters are told
 `starts`       named starts for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs
 `configs/`     bounded configurations (`.cfg`)
@@ -36,6 +37,7 @@ module         what is in it
 
 from __future__ import annotations
 
+from kraftcheck.kraft_model.quorum.answers import QuorumAnswers
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
 from kraftcheck.kraft_model.quorum.properties import QuorumProperties
@@ -53,6 +55,7 @@ class Quorum(
     QuorumReplication,
     QuorumEnvironment,
     QuorumProperties,
+    QuorumAnswers,
     QuorumStarts,
 ):
     """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""

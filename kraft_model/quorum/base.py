@@ -22,6 +22,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     PreVotes,
+    UpdateVoterRequest,
     UpdateVoterResponse,
     VoteRequest,
     group_of,
@@ -62,6 +63,7 @@ class QuorumBase(Protocol):
     plain_answers: bool = constant("PlainAnswers", default=False)
     auto_join: bool = constant("AutoJoin", default=False)
     watch_pre_votes: bool = constant("WatchPreVotes", default=False)
+    watch_answers: bool = constant("WatchAnswers", default=False)
     late_pre_votes: bool = constant("LatePreVotes", default=True)
 
     pre_votes: int = bound("MaxPreVotes")
@@ -112,6 +114,8 @@ class QuorumBase(Protocol):
             raise ConstantError("KRaftVersion", f"expected 0 or 1, found {self.initial_version}")
         if self.initial_version == 1 and self.old_software & self.initial_voters:
             raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
+        if self.watch_answers and not self.plain_answers:
+            raise ConstantError("WatchAnswers", "expected PlainAnswers = TRUE, without which there are no answers")
 
     # The start
 
@@ -351,15 +355,17 @@ class QuorumBase(Protocol):
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
         """Return the answer to the client of an operation. Administrators are answered only with PlainAnswers."""
-        if operation is Operation.UPDATE_VOTER:
-            return [self.update_answer(me, error, me.epoch, client)]
+        asked = me.change.asked if isinstance(me.change, Change) and me.change.operation is operation else Nil.NIL
+        if isinstance(asked, UpdateVoterRequest):
+            return [self.update_answer(me, error, asked)]
         if client == ADMIN and not self.plain_answers:
             return []
-        return [AdminResponse(operation, error, me.id, client)]
+        noted = self.watch_answers and (client, error) == (ADMIN, Error.NONE)
+        return [AdminResponse(operation, error, me.id, client, asked if noted else Nil.NIL)]
 
-    def update_answer(self, me: Replica, error: Error, of: int, client: ModelValue) -> UpdateVoterResponse:
+    def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         """Return the answer to UpdateVoter."""
-        return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client)
+        return UpdateVoterResponse(me.epoch, me.leader, error, request, me.id, request.source)
 
     def epoch_error(self, me: Replica, epoch: int) -> Error:
         """Return the error of a request that only the leader of its epoch serves; NONE where it is served."""

@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared, Told
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
@@ -108,7 +108,7 @@ class QuorumVoterChanges(QuorumBase):
             return me, [], error
         if self.is_duplicate(me, voter.key):
             return me, [], self.duplicate_error()
-        change = Change(Operation.ADD_VOTER, voter, False, 0, client)
+        change = Change(Operation.ADD_VOTER, voter, False, 0, client, voter.key)
         question = ApiVersionsRequest(me.epoch, me.id, voter.key.id)
         return me.but(change=change), [question], None
 
@@ -218,7 +218,8 @@ class QuorumVoterChanges(QuorumBase):
         if len(me.voters) == 1:
             return me, [], Error.INVALID_REQUEST
         voters = frozenset(voter for voter in me.voters if voter.key != key)
-        return self.append_voters(me, voters, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client)), [], None
+        change = Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, key)
+        return self.append_voters(me, voters, change), [], None
 
     # Outcomes
 
@@ -308,7 +309,15 @@ class QuorumVoterChanges(QuorumBase):
     @on(AdminResponse, DescribeQuorumResponse)
     def read_answer(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Steps:
         """An administrator reads an answer (KIP-853, "Admin client")."""
-        yield Step(me=me, consumes=True)
+        yield Step(me=self.remembers(me, response) if self.watch_answers else me, consumes=True)
+
+    def remembers(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Admin:
+        """Return the administrator with what it was told, for properties only."""
+        if response.error is not Error.NONE:
+            return me
+        if isinstance(response, DescribeQuorumResponse):
+            return me.but(described=me.described | {response})
+        return me.but(told=me.told | {Told(response.operation, response.about)})
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:

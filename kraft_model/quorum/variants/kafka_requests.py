@@ -119,7 +119,7 @@ class OneRequestAtATime(Quorum):
         if self.is_cut(me, response.source, shared):
             return
         asked = me.pending
-        if not isinstance(asked, UpdateVoterRequest) or (asked.epoch, asked.dest) != (response.of, response.source):
+        if not isinstance(asked, UpdateVoterRequest) or asked != response.request:
             yield self.taken(me, me)
             return
         free = me.but(pending=Nil.NIL)
