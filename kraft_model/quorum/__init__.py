@@ -13,7 +13,8 @@ module         what is in it
 `records`      symbols (modes, errors), replica keys, voters, log records, batches
 `messages`     requests and responses, and the groups of messages that are dropped together
 `state`        what a replica knows; what belongs to nobody, with the history that properties read
-`log`          pure rules: log ends, truncation, voter sets in a log, majorities
+`log`          pure rules: log ends, truncation, replica keys
+`membership`   voter sets in a log, who is a voter, majorities: what a design change overrides in one place
 `transitions`  pure rules: how a replica enters each mode, and what a restart leaves
 `base`         constants and bounds, the network (LoseMessage, DuplicateMessage), `Init`; what several modules use:
                steps, fetches, the high watermark

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import alike, keys, version_in, voter_sets
-from kraftcheck.kraft_model.quorum.records import Mode, Operation, Voter
+from kraftcheck.kraft_model.quorum.log import alike, keys, version_in
+from kraftcheck.kraft_model.quorum.records import Key, Mode, Operation
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared, Told
 from kraftcheck.spec import invariant
 
@@ -25,7 +25,7 @@ class QuorumAnswers(QuorumBase):
 
     def is_kept(self, told: Told, shared: Shared) -> bool:
         """Whether the committed log has what an administrator was told."""
-        sets = [keys(voters) for _, voters in voter_sets(shared.committed)]
+        sets = [keys(voters) for _, voters in self.voter_sets(shared.committed)]
         if told.operation is Operation.ADD_VOTER:
             return any(told.about in voters for voters in sets)
         if told.operation is Operation.REMOVE_VOTER:
@@ -40,7 +40,8 @@ class QuorumAnswers(QuorumBase):
         """
         if not me.updated or version_in(shared.committed, self.initial_version) == 0:
             return True
-        return any(Voter(me.key, me.endpoint) in voters for _, voters in voter_sets(shared.committed))
+        sets = [voters for _, voters in self.voter_sets(shared.committed)]
+        return any((voter.key, voter.endpoint) == (me.key, me.endpoint) for voters in sets for voter in voters)
 
     @invariant
     def voters_change_as_asked(self, me: Replica) -> bool:
@@ -52,12 +53,13 @@ class QuorumAnswers(QuorumBase):
         if me.mode is not Mode.LEADER or not isinstance(change, Change) or change.offset == 0:
             return True
         formatted = self.formatted_voters(me.id, me.directory)
-        sets = [(0, formatted), *voter_sets(me.log, formatted)]
+        sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
         old, new = next(alike(old, new) for (_, old), (end, new) in pairwise(sets) if end == change.offset)
+        asked = frozenset({change.asked} if isinstance(change.asked, Key) else ())
         if change.operation is Operation.ADD_VOTER:
-            return (new - old, old - new) == ({change.asked}, frozenset())
+            return new == old | asked and not asked & old
         if change.operation is Operation.REMOVE_VOTER:
-            return (new - old, old - new) == (frozenset(), {change.asked})
+            return new == old - asked and asked <= old
         return new == old
 
     @invariant
@@ -76,7 +78,7 @@ class QuorumAnswers(QuorumBase):
 
         Only with WatchAnswers is it checked.
         """
-        sets = {voters for _, voters in voter_sets(shared.committed)}
+        sets = {voters for _, voters in self.voter_sets(shared.committed)}
         return all(
             told.committed in sets | {self.formatted_voters(told.source, 1)}
             and told.high_watermark <= len(shared.committed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import is_voter, matches, voter_of
+from kraftcheck.kraft_model.quorum.log import matches, voter_of
 from kraftcheck.kraft_model.quorum.messages import UpdateVoterRequest, UpdateVoterResponse
 from kraftcheck.kraft_model.quorum.records import Error, Key, KRaftVersion, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
@@ -24,7 +24,7 @@ class QuorumUpgrades(QuorumVoterChanges):
         """
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
-        if me.updating or me.updated or not is_voter(me):
+        if me.updating or me.updated or not self.is_voter(me):
             return
         request = self.update_request(me, me.leader)
         yield self.taken(me, self.waits_for_update(me, request), request, consumes=False).spend("updated_voters")
@@ -67,7 +67,8 @@ class QuorumUpgrades(QuorumVoterChanges):
             heard = frozenset(v for v in me.heard if v.key.id != request.source)
             return me.but(heard=heard | {request.voter} if request.version > 0 else heard), [], Error.NONE
         change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, request.source, request)
-        return self.appended_update(self.append_voters(me, (me.voters - {known}) | {request.voter}, change))
+        updated = known.but(key=request.voter.key, endpoint=request.voter.endpoint)
+        return self.appended_update(self.append_voters(me, (me.voters - {known}) | {updated}, change))
 
     def update_error(self, me: Replica, request: UpdateVoterRequest) -> Error | None:
         """Return the error of an update, or None (steps 1 to 3; only the leader of the epoch handles it)."""

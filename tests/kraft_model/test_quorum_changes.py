@@ -198,7 +198,7 @@ def test_an_operation_takes_too_long() -> None:
         step = only(BASE.expire_operation(me))
         assert (sent(step, AdminResponse).error, step.me.change) == (Error.REQUEST_TIMED_OUT, Nil.NIL)
         assert step.me.log == UNCOMMITTED
-    updated = leader(log=UNCOMMITTED, change=Change(Operation.UPDATE_VOTER, Nil.NIL, True, 2, N2))
+    updated = leader(log=UNCOMMITTED, change=Change(Operation.UPDATE_VOTER, Nil.NIL, True, 2, N2, UPDATE))
     assert sent(only(BASE.expire_operation(updated)), UpdateVoterResponse).error is Error.REQUEST_TIMED_OUT
     assert list(BASE.expire_operation(leader())) == []
 
