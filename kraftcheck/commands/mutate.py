@@ -56,8 +56,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     which = parser.add_argument_group("which mutants")
     which.add_argument("--sample", type=count, metavar="N", help="only so many of them, chosen by --seed")
     which.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, another sample (default: 0)")
-    only = "only mutants whose name contains this"
-    which.add_argument("--only", default="", metavar="TEXT", help=only)
+    only = "only mutants whose name contains this (repeatable)"
+    which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
     how = parser.add_argument_group("how")
     add(how, "--engine")
     add(how, "--workers", help="processes (default: one for each processor)")
@@ -102,7 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
         functions = changeable_functions(model.protocol, modules)
         mutants = _chosen(list(mutants_of(functions, modules)), arguments)
         if not mutants:
-            raise InputError(f"{arguments.model}: there is nothing to change{' of that name' * bool(arguments.only)}")
+            raise InputError(
+                f"{arguments.model}: there is nothing to change{' of that name' if arguments.only else ''}"
+            )
         if not arguments.quiet:
             print_lines(_header(model, jobs, mutants))
         folder = arguments.checkpoint if "checkpoint" in arguments else None
@@ -153,7 +155,7 @@ OWN = ("workers", "time_limit", "checkpoint")
 
 def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
     """Return the mutants to judge: all, those of a name, or a sample that does not depend on lines."""
-    named = [mutant for mutant in mutants if arguments.only in mutant.name]
+    named = [one for one in mutants if not arguments.only or any(text in one.name for text in arguments.only)]
     if arguments.sample is None:
         return named
     drawn = sorted(named, key=lambda one: blake2b(f"{arguments.seed}/{one.name}".encode()).digest())

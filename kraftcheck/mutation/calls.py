@@ -139,11 +139,12 @@ def _with(arguments: Arguments, place: int, value: Any) -> Arguments:
 
 
 @contextmanager
-def limited_time(seconds: float = ONE_CALL) -> Iterator[None]:
-    """Raise `EndlessError` in what takes longer; for the main thread alone."""
+def limited_time() -> Iterator[None]:
+    """Raise `EndlessError` in a call that takes longer than `ONE_CALL`; for the main thread alone."""
+    seconds = ONE_CALL
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise EndlessError(f"did not return within {seconds:.0f} s")
+        raise EndlessError(f"did not return within {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -240,4 +240,5 @@ def _is_test(node: ast.expr) -> bool:
 def _within(text: str, node: ast.expr, parent: ast.AST) -> str:
     """Return the source of an expression as it stands within another one."""
     holds = isinstance(parent, (*_COMPOUND, ast.Attribute, ast.Subscript, ast.Starred))
-    return f"({text})" if isinstance(node, _COMPOUND) and holds else text
+    plain = isinstance(node, ast.Compare) and isinstance(parent, ast.BoolOp)
+    return f"({text})" if isinstance(node, _COMPOUND) and holds and not plain else text

@@ -131,7 +131,7 @@ class Workers:
                     one.process.join()
                     verdict = Verdict(ERROR, f"the process ended by itself ({one.process.exitcode})")
             elif time.monotonic() > one.until:
-                verdict = Verdict(ERROR, f"was not judged within {self._seconds:.0f} s")
+                verdict = Verdict(ERROR, f"was not judged within {self._seconds:g} s")
             if verdict is not None:
                 self._running.remove(one)
                 _stop(one.process)
