@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,8 +24,9 @@ from kraftcheck.mutation.recording import RecordedCall, Recording
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step
 
 KILLED, ERROR, SURVIVED, LOST, SAME, UNREACHED = "killed", "error", "survived", "lost", "same", "never reached"
@@ -37,6 +39,9 @@ VERDICTS = {
     UNREACHED: "its line never runs",
 }
 """The verdicts, and what each means."""
+
+MOST_WALKED = 20_000
+"""States up to which a step is looked for that the model does not have, once an action does something else."""
 
 NEW = " (new)"
 """Ends the name under which a step counts that the model does not have."""
@@ -59,8 +64,11 @@ class Verdict(NamedTuple):
         Whether the mutant takes a step, or has an initial state, that the model does not have.
     lost
         What the model has and the mutant lacks: actions, with how many of their different steps.
+    step
+        The first step that the model does not have, for a person.
     counts
-        For each configuration in which the counts differ, the model's distinct and generated states, and the mutant's.
+        For each configuration in which the counts differ, the distinct states of the model and of the mutant, then the
+        generated ones.
     """
 
     verdict: str
@@ -69,6 +77,7 @@ class Verdict(NamedTuple):
     length: int = 0
     gains: bool = False
     lost: tuple[str, ...] = ()
+    step: str = ""
     counts: tuple[tuple[str, int, int, int, int], ...] = ()
 
 
@@ -194,23 +203,49 @@ class _Trial:
             result = search(job.engine, protocol, replace(job.options, init="Init"), is_named=job.is_named)
         except ProtocolError as error:
             return Verdict(ERROR, _told(error), self._name)
-        return self._judged(result, other_starts=starts != self._recording.starts)
+        return self._judged(result, starts)
 
-    def _judged(self, result: Result, *, other_starts: bool) -> Verdict:
+    def _judged(self, result: Result, starts: list[State]) -> Verdict:
         before = self._recording.result
-        gains = other_starts or any(times for name, times in result.actions.items() if name.endswith(NEW))
+        gains = any(times for name, times in result.actions.items() if name.endswith(NEW))
         numbers = before.distinct_states, result.distinct_states, before.generated_states, result.generated_states
         complete = before.complete and result.complete
         differ = numbers[0] != numbers[1] or (complete and numbers[2] != numbers[3])
         counts = ((self._name, *numbers),) if differ else ()
+        step = self._first_new_step(starts) if gains else ""
+        gains = step != "" or starts != self._recording.starts
         if result.violations:
-            violation = result.violations[0]
-            return Verdict(KILLED, violation.property, self._name, len(violation.trace), gains, counts=counts)
+            name, trace = result.violations[0].property, result.violations[0].trace
+            return Verdict(KILLED, name, self._name, len(trace), gains, step=step, counts=counts)
         if gains:
-            return Verdict(SURVIVED, "", self._name, gains=True, lost=self._found.told(), counts=counts)
+            return Verdict(SURVIVED, "", self._name, gains=True, lost=self._found.told(), step=step, counts=counts)
         if +self._found.lost and (differ or not complete):
             return Verdict(LOST, "", self._name, lost=self._found.told(), counts=counts)
         return Verdict(SAME)
+
+    def _first_new_step(self, starts: list[State]) -> str:
+        """Return the first labelled step that the model does not have; "" where it has them all.
+
+        An action may do something else, and the network make the same of it: a message sent twice into a set.
+        """
+        theirs, ours = Semantics(self._recording.job.protocol), Semantics(copy(self._recording.job.protocol))
+        found, frontier, depth = set(starts), starts, 1
+        while frontier:
+            reached: list[State] = []
+            for state in frontier:
+                with self._swap.original():
+                    known = {(one.action, one.target) for one in _transitions(ours, state)}
+                for one in _transitions(theirs, state):
+                    if one.target != state and (one.action, one.target) not in known:
+                        who = "" if one.actor is None else f" by {one.actor}"
+                        return f"{one.action}{who}, at depth {depth}"
+                    if one.target not in found:
+                        found.add(one.target)
+                        reached.append(one.target)
+                if len(found) > MOST_WALKED:
+                    return f"deeper than {depth}"
+            frontier, depth = reached, depth + 1
+        return ""
 
     def _steps(self, action: Action, protocol: Protocol, arguments: Arguments, *, new: bool) -> tuple[Step, ...]:
         """Return the steps of an action that the model does not have, or those that it has."""
@@ -228,6 +263,13 @@ class _Trial:
         self._found.lost[action.name] += sum(step not in theirs for step in ours)
         self._found.had[action.name] += len(ours)
         return tuple(step for step in made if step not in theirs or step in ours)
+
+
+def _transitions(semantics: Semantics, state: State) -> list[Transition]:
+    try:
+        return list(semantics.transitions(state))
+    except ProtocolError:  # beyond the states of the model
+        return []
 
 
 def _told(error: ProtocolError) -> str:

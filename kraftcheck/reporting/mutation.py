@@ -157,7 +157,7 @@ def _survivors(judged: list[Judged], explanations: Explanations) -> Iterator[Lin
         old, new = mutant.diff()
         yield from ([(OLD, f"  - {line}")] for line in old)
         yield from ([(NEW, f"  + {line}")] for line in new)
-        yield [(FAINT, f"  {_counted(verdict)}")]
+        yield [(FAINT, f"  new: {verdict.step or 'another start'}{_counted(verdict)}")]
         reason = explanations.of(mutant)
         yield [(FAINT, f"  explained: {reason}") if reason else (WARNING, "  not explained")]
     if chosen:
@@ -165,8 +165,8 @@ def _survivors(judged: list[Judged], explanations: Explanations) -> Iterator[Lin
 
 
 def _counted(verdict: Verdict) -> str:
-    counts = [f"{name} {before:,} -> {after:,} states" for name, before, after, _, _ in verdict.counts]
-    return "; ".join(counts) or f"new steps in {verdict.config}, as many states"
+    counts = [f"{name} {before:,} -> {after:,} states" for name, before, after, *_ in verdict.counts if before != after]
+    return f"; {', '.join(counts)}" if counts else f" in {verdict.config}"
 
 
 def _list(chosen: list[Judged], title: str) -> Iterator[Line]:
