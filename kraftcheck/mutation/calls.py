@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -55,21 +55,26 @@ def _matters(step: Step, me: Value, bounds: dict[str, int]) -> bool:
     return bool((step.me not in ((), me)) or step.consumes or step.sends or step.puts or step.writes or step.spends)
 
 
-def rewired(protocol: Protocol, actions: dict[str, tuple[Action, Wrapper]]) -> None:
-    """Give a protocol other actions: wrappers around its own.
+def rewired(protocol: Protocol, actions: Mapping[str, Action]) -> None:
+    """Give a protocol other actions; it alone is changed, not its class."""
+    vars(protocol)["actions"] = MappingProxyType(dict(actions))
+
+
+def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
+    """Return an action that asks for what another one asks for, and calls something else.
 
     Parameters
     ----------
-    protocol
-        The protocol, with its constants; it alone is changed, not its class.
-    actions
-        By name, the action that is wrapped and what is called in its place.
+    name
+        Its name.
+    action
+        The other one.
+    wrapper
+        What it calls, with the protocol and the arguments.
     """
-    made = {}
-    for name, (action, wrapper) in actions.items():
-        made[name] = wrapped = Action(name, action.kind, _function(wrapper), action.messages, action.reads)
-        vars(wrapped).update(asks=action.asks, actors=action.actors)
-    vars(protocol)["actions"] = MappingProxyType(made)
+    made = Action(name, action.kind, _function(wrapper), action.messages, action.reads)
+    vars(made).update(asks=action.asks, actors=action.actors)
+    return made
 
 
 def _function(wrapper: Wrapper) -> Callable[..., Any]:

@@ -105,25 +105,51 @@ def changeable_functions(protocol: type[Protocol], modules: list[ModuleType]) ->
         Their modules.
     """
     sources = {str(module.__file__): SourceFile(Path(str(module.__file__))) for module in modules}
-    names = {module.__name__ for module in modules}
-    waiting = [one for action in protocol.actions.values() if (one := _function_of(action.function))]
-    found: dict[FunctionType, None] = {}
-    while waiting:
-        function = waiting.pop()
-        if function in found or function.__module__ not in names:
-            continue
-        found[function] = None
-        for name in _names_in(function.__code__):
-            called = map(_function_of, _named(name, function, protocol, modules))
-            waiting += [other for other in called if other is not None and _may_change(other)]
     result = []
-    for function in found:
+    for function in dict.fromkeys(one for found in functions_of_actions(protocol, modules).values() for one in found):
         code = function.__code__
         source = sources.get(code.co_filename)
         definition = source and source.definitions.get((code.co_name, code.co_firstlineno))
         if source and definition:
             result.append(ChangeableFunction(function, source, definition))
     return sorted(result, key=lambda one: (str(one.source.path), one.definition.lineno))
+
+
+def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) -> dict[str, list[FunctionType]]:
+    """Return for each action the functions that it may call, itself included, by way of others too.
+
+    Parameters
+    ----------
+    protocol
+        The class.
+    modules
+        The modules of the functions.
+    """
+    names = {module.__name__ for module in modules}
+    calls: dict[FunctionType, list[FunctionType]] = {}
+    result = {}
+    for action in protocol.actions.values():
+        first = _function_of(action.function)
+        waiting, found = [first] if first is not None else [], dict[FunctionType, None]()
+        while waiting:
+            function = waiting.pop()
+            if function in found:
+                continue
+            found[function] = None
+            if function not in calls:
+                calls[function] = list(_called_by(function, protocol, modules))
+            waiting += calls[function]
+        result[action.name] = [function for function in found if function.__module__ in names]
+    return result
+
+
+def _called_by(function: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[FunctionType]:
+    """Yield the functions that a function may call itself."""
+    names = {module.__name__ for module in modules}
+    for name in _names_in(function.__code__):
+        for called in map(_function_of, _named(name, function, protocol, modules)):
+            if called is not None and called.__module__ in names and _may_change(called):
+                yield called
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

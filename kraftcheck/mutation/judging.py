@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from types import FunctionType, ModuleType
+from typing import NamedTuple
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import Result
-from kraftcheck.mutation.calls import (
-    Arguments,
-    UnreadError,
-    limited_time,
-    plain_steps,
-    replaying,
-    rewired,
-)
+from kraftcheck.mutation.calls import Arguments, limited_time, plain_steps, rewired, wrapped
+from kraftcheck.mutation.comparing import Differences, compare
+from kraftcheck.mutation.functions import functions_of_actions
 from kraftcheck.mutation.mutants import Mutant, Swap
-from kraftcheck.mutation.recording import RecordedCall, Recording
+from kraftcheck.mutation.recording import Recording
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.protocol import Protocol
@@ -39,6 +34,12 @@ VERDICTS = {
     UNREACHED: "its line never runs",
 }
 """The verdicts, and what each means."""
+
+FIRST_SHARE = 20
+"""Every configuration is searched first up to this part of its states, since most slips show soon."""
+
+SAFETY = ("invariant", "step_invariant")
+"""Properties that hold of a model that does less, if they hold of the model."""
 
 MOST_WALKED = 20_000
 """States up to which a step is looked for that the model does not have, once an action does something else."""
@@ -81,30 +82,6 @@ class Verdict(NamedTuple):
     counts: tuple[tuple[str, int, int, int, int], ...] = ()
 
 
-@dataclass
-class Differences:
-    """In what a mutant's actions differ from the model's, on the inputs met in one search.
-
-    Attributes
-    ----------
-    lost
-        How many steps each action lacks.
-    had
-        How many it has in the model.
-    """
-
-    lost: Counter[str] = field(default_factory=Counter)
-    had: Counter[str] = field(default_factory=Counter)
-
-    def told(self) -> tuple[str, ...]:
-        """Return what is lost, for a person."""
-        lost = sorted((+self.lost).items())
-        return tuple(
-            f"{name}: every step" if times == self.had[name] else f"{name}: {times} of {self.had[name]} steps"
-            for name, times in lost
-        )
-
-
 class Judge:
     """Judges mutants of one protocol.
 
@@ -116,9 +93,14 @@ class Judge:
         Its modules.
     """
 
-    def __init__(self, recordings: Iterable[Recording], modules: Iterable[Any]) -> None:
+    def __init__(self, recordings: Iterable[Recording], modules: Iterable[ModuleType]) -> None:
         self._recordings = sorted(recordings, key=lambda one: one.result.seconds)
         self._modules = list(modules)
+        self._actions: dict[FunctionType, frozenset[str]] = {}
+        protocol = type(self._recordings[0].job.protocol)
+        for name, functions in functions_of_actions(protocol, self._modules).items():
+            for function in functions:
+                self._actions[function] = self._actions.get(function, frozenset()) | {name}
 
     def reached_in(self, mutant: Mutant) -> list[Recording]:
         """Return the configurations in which the changed line runs, the quickest first."""
@@ -134,12 +116,21 @@ class Judge:
         assert code is not None
         swap = Swap(mutant.changed.function, code, self._modules)
         with swap.mutated():
-            suspects = [one for one in reached if self._may_differ(mutant, one)]
-            verdicts = []
-            for recording in suspects:
-                verdicts.append(_Trial(recording, swap).verdict())
-                if verdicts[-1].verdict in (KILLED, ERROR):
-                    return verdicts[-1]
+            verdicts: list[Verdict] = []
+            suspects: list[_Trial] = []
+            for recording in reached:
+                found = compare(recording, mutant)
+                if not found.only_removes or _is_to_be_searched(recording):
+                    suspects.append(_Trial(recording, swap, self._actions[mutant.changed.function]))
+                elif found.told():
+                    verdicts.append(Verdict(LOST, "", recording.job.config_name, lost=found.told()))
+            for share in (FIRST_SHARE, 1):
+                tried = []
+                for trial in suspects:
+                    tried.append(trial.verdict(share))
+                    if tried[-1].verdict in (KILLED, ERROR):
+                        return tried[-1]
+        verdicts += tried
         for wanted in (SURVIVED, LOST):
             alike = [one for one in verdicts if one.verdict == wanted]
             if alike:
@@ -147,63 +138,51 @@ class Judge:
                 return alike[0]._replace(counts=counts)
         return Verdict(SAME)
 
-    def _may_differ(self, mutant: Mutant, recording: Recording) -> bool:
-        """Whether a mutant does something else where the changed line runs, or may do so."""
-        path = str(mutant.changed.function.__code__.co_filename)
-        protocol, kind = recording.job.protocol, recording.shared_type
-        if not _same_starts(recording):
-            return True
-        return any(_differs(protocol, call, kind) for call in recording.through(path, mutant.lines))
 
-
-def _differs(protocol: Protocol, call: RecordedCall, kind: type[Any]) -> bool:
-    arguments = replaying(call.action, call.arguments, kind, call.seen)
-    try:
-        with limited_time():
-            made = dict.fromkeys(call.action.function(protocol, *arguments))
-            return frozenset(plain_steps(call.action, protocol, arguments, made)) != call.steps
-    except (Exception, UnreadError):
-        return True
-
-
-def _same_starts(recording: Recording) -> bool:
-    """Whether a mutant begins where the model does, the way to a named start included."""
-    if recording.job.options.init == "Init":
-        return True
-    try:
-        return initial_states(Semantics(recording.job.protocol), recording.job.options.init) == recording.starts
-    except InputError:
-        return False
+def _is_to_be_searched(recording: Recording) -> bool:
+    """Whether a model that does less may break what is checked: then there is a deadlock, or a way out is gone."""
+    options = recording.job.options
+    return options.deadlock or any(prop.kind not in SAFETY for prop in options.properties)
 
 
 class _Trial:
     """One mutant in one configuration."""
 
-    def __init__(self, recording: Recording, swap: Swap) -> None:
+    def __init__(self, recording: Recording, swap: Swap, actions: frozenset[str]) -> None:
         self._recording = recording
         self._name = recording.job.config_name
         self._swap = swap
+        self._actions = actions
         self._found = Differences()
+        self._whole: Verdict | None = None
 
-    def verdict(self) -> Verdict:
-        """Return what becomes of the mutant there."""
+    def verdict(self, share: int) -> Verdict:
+        """Return what becomes of the mutant there, within a share of the states that a search may have."""
+        if self._whole is not None:
+            return self._whole
+        self._found = Differences()
         job = self._recording.job
         try:
             starts = initial_states(Semantics(job.protocol), job.options.init)
         except InputError:
             return Verdict(LOST, config=self._name, lost=(f"the start {job.options.init}",))
         protocol = self._recording.protocol()
-        actions: dict[str, Any] = {}
-        for name, action in job.protocol.actions.items():
-            actions[name] = action, partial(self._steps, action, new=False)
-            actions[name + NEW] = action, partial(self._steps, action, new=True)
+        actions = dict(job.protocol.actions)
+        for name in self._actions:
+            action = job.protocol.actions[name]
+            actions[name] = wrapped(name, action, partial(self._steps, action, new=False))
+            actions[name + NEW] = wrapped(name + NEW, action, partial(self._steps, action, new=True))
         rewired(protocol, actions)
         vars(protocol)["initial"] = lambda: starts
+        options = replace(job.options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
-            result = search(job.engine, protocol, replace(job.options, init="Init"), is_named=job.is_named)
+            result = search(job.engine, protocol, options, is_named=job.is_named)
         except ProtocolError as error:
             return Verdict(ERROR, _told(error), self._name)
-        return self._judged(result, starts)
+        if share > 1 and not result.violations and not result.complete:
+            return Verdict(SAME)  # so far; it is searched again
+        self._whole = self._judged(result, starts)
+        return self._whole
 
     def _judged(self, result: Result, starts: list[State]) -> Verdict:
         before = self._recording.result

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.jobs import Job
-from kraftcheck.mutation.calls import Arguments, noting_reads, plain_steps, rewired
+from kraftcheck.mutation.calls import Arguments, noting_reads, plain_steps, rewired, wrapped
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -107,7 +107,9 @@ def record(job: Job, files: Iterable[str], report: Callable[[Progress], None] | 
     recording = Recording(job, initial_states(Semantics(job.protocol), job.options.init))
     protocol, noted = recording.protocol(), frozenset(files)
     actions = job.protocol.actions
-    rewired(protocol, {name: (one, partial(_noted, recording, one, noted)) for name, one in actions.items()})
+    rewired(
+        protocol, {name: wrapped(name, one, partial(_noted, recording, one, noted)) for name, one in actions.items()}
+    )
     vars(protocol)["initial"] = lambda: recording.starts
     options = replace(job.options, init="Init", report=report)
     recording.result = search(job.engine, protocol, options, is_named=job.is_named)
