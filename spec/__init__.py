@@ -7,7 +7,7 @@ A protocol is a class: constants, records for what a replica knows and sends, an
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError
 from kraftcheck.spec.language.action import Action, environment, internal, on
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, Network
-from kraftcheck.spec.language.property import action_constraint, constraint, invariant, step_invariant
+from kraftcheck.spec.language.property import action_constraint, constraint, invariant, reachable, step_invariant
 from kraftcheck.spec.language.protocol import Protocol, bound, constant, hide
 from kraftcheck.spec.language.signature import projection
 from kraftcheck.spec.language.starts import Take, scenario, take
@@ -51,6 +51,7 @@ __all__ = [
     "on",
     "ordered",
     "projection",
+    "reachable",
     "scenario",
     "step_invariant",
     "take",

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.quorum.log import (
-    end_of,
-    epoch_start,
-    is_voter,
-    last_epoch,
-    last_voters_record,
-    matches,
-    others,
-    version_in,
-    voter_of,
-    voters_in,
-)
+from kraftcheck.kraft_model.quorum.log import end_of, epoch_start, last_epoch, matches, version_in, voter_of
+from kraftcheck.kraft_model.quorum.membership import QuorumMembership
 from kraftcheck.kraft_model.quorum.messages import (
     AdminResponse,
     Answers,
     EndQuorumEpochRequest,
     FetchRequest,
     PreVotes,
+    UpdateVoterRequest,
     UpdateVoterResponse,
     VoteRequest,
     group_of,
@@ -33,7 +24,6 @@ from kraftcheck.spec import (
     Bag,
     ConstantError,
     ModelValue,
-    Protocol,
     Record,
     State,
     Step,
@@ -47,7 +37,7 @@ ADMIN = ModelValue("admin", 1 << 20)
 """The administrator's id: it sends requests and receives the answers."""
 
 
-class QuorumBase(Protocol):
+class QuorumBase(QuorumMembership):
     """Constants, bounds and what several modules use. A bound counts one kind of event; at 0 the kind costs nothing."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
@@ -62,6 +52,7 @@ class QuorumBase(Protocol):
     plain_answers: bool = constant("PlainAnswers", default=False)
     auto_join: bool = constant("AutoJoin", default=False)
     watch_pre_votes: bool = constant("WatchPreVotes", default=False)
+    watch_answers: bool = constant("WatchAnswers", default=False)
     late_pre_votes: bool = constant("LatePreVotes", default=True)
 
     pre_votes: int = bound("MaxPreVotes")
@@ -112,6 +103,8 @@ class QuorumBase(Protocol):
             raise ConstantError("KRaftVersion", f"expected 0 or 1, found {self.initial_version}")
         if self.initial_version == 1 and self.old_software & self.initial_voters:
             raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
+        if self.watch_answers and not self.plain_answers:
+            raise ConstantError("WatchAnswers", "expected PlainAnswers = TRUE, without which there are no answers")
 
     # The start
 
@@ -202,7 +195,7 @@ class QuorumBase(Protocol):
         if me.mode is Mode.PROSPECTIVE:
             gone.append(Answers("pre-vote", me.id))
             if not self.late_pre_votes:
-                gone += [PreVotes(me.id, key.id) for key in others(me)]
+                gone += [PreVotes(me.id, key.id) for key in self.others(me)]
         if not isinstance(me.pending, Nil):
             gone.append(Answers("fetch", me.id))
         if me.updating:
@@ -222,7 +215,7 @@ class QuorumBase(Protocol):
 
     def after_restart(self, me: Replica) -> Replica:
         """Return the replica after a restart."""
-        return restarted(me)
+        return restarted(me, self.own_votes(me))
 
     # Hearing of leaders
 
@@ -263,7 +256,7 @@ class QuorumBase(Protocol):
         return me.but(
             log=log,
             flushed=len(log) if flushes else min(me.flushed, len(log)),
-            voters=voters_in(log, formatted),
+            voters=self.voters_in(log, formatted),
             version=version_in(log, self.initial_version if formatted else 0),
         )
 
@@ -278,8 +271,9 @@ class QuorumBase(Protocol):
 
         A leader that is not in the voter set does not count itself (KIP-853, "High watermark").
         """
-        ends = [self.known_end(me, voter) for voter in me.voters]
-        return sorted(ends, reverse=True)[len(ends) // 2] if ends else 0
+        ends = {voter.key: self.known_end(me, voter) for voter in me.voters}
+        held = [end for end in ends.values() if self.is_majority(me.voters, {k for k in ends if ends[k] >= end})]
+        return max(held, default=0)
 
     def known_end(self, me: Replica, voter: Voter) -> int:
         """Return the log end of a voter, as the leader knows it."""
@@ -327,13 +321,14 @@ class QuorumBase(Protocol):
             return self.vote_requests(me, pre_vote=False)
         if me.mode is not Mode.RESIGNED:
             return []
-        return [EndQuorumEpochRequest(me.epoch, (), me.id, key.id) for key in others(me)]
+        return [EndQuorumEpochRequest(me.epoch, (), me.id, key.id) for key in self.others(me)]
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
         """Return Vote for every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
         end = end_of(me.log)
         return [
-            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id) for key in others(me)
+            VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id)
+            for key in self.others(me)
         ]
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
@@ -342,24 +337,26 @@ class QuorumBase(Protocol):
 
     def leaves_office(self, before: Replica, after: Replica) -> bool:
         """Whether the voter set without this leader is committed now (KIP-853, "RemoveVoter", step 7)."""
-        return not is_voter(after) and last_voters_record(after.log) <= after.high_watermark
+        return not self.is_voter(after) and self.last_voters_record(after.log) <= after.high_watermark
 
     def farewell(self, me: Replica) -> list[Record]:
         """Return EndQuorumEpoch for every other voter; it prefers who has fetched most (KIP-595, "EndQuorumEpoch")."""
-        preferred = tuple(sorted(others(me), key=lambda key: -me.offsets.get(key, 0)))
-        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, key.id) for key in others(me)]
+        preferred = tuple(sorted(self.others(me), key=lambda key: -me.offsets.get(key, 0)))
+        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, key.id) for key in self.others(me)]
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
         """Return the answer to the client of an operation. Administrators are answered only with PlainAnswers."""
-        if operation is Operation.UPDATE_VOTER:
-            return [self.update_answer(me, error, me.epoch, client)]
+        asked = me.change.asked if isinstance(me.change, Change) and me.change.operation is operation else Nil.NIL
+        if isinstance(asked, UpdateVoterRequest):
+            return [self.update_answer(me, error, asked)]
         if client == ADMIN and not self.plain_answers:
             return []
-        return [AdminResponse(operation, error, me.id, client)]
+        noted = self.watch_answers and (client, error) == (ADMIN, Error.NONE)
+        return [AdminResponse(operation, error, me.id, client, asked if noted else Nil.NIL)]
 
-    def update_answer(self, me: Replica, error: Error, of: int, client: ModelValue) -> UpdateVoterResponse:
+    def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         """Return the answer to UpdateVoter."""
-        return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client)
+        return UpdateVoterResponse(me.epoch, me.leader, error, request, me.id, request.source)
 
     def epoch_error(self, me: Replica, epoch: int) -> Error:
         """Return the error of a request that only the leader of its epoch serves; NONE where it is served."""

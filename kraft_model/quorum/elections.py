@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import (
-    end_of,
-    is_majority,
-    is_voter,
-    last_voters_record,
-    majority_is_lost,
-    matches,
-    others,
-    voter_of,
-)
+from kraftcheck.kraft_model.quorum.log import end_of, matches, voter_of
 from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -30,9 +21,9 @@ from kraftcheck.kraft_model.quorum.records import (
     Key,
     KRaftVersion,
     LeaderChange,
+    LogRecord,
     Mode,
     Nil,
-    Voter,
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared, Term
@@ -119,7 +110,7 @@ class QuorumElections(QuorumBase):
 
     def may_stand(self, me: Replica) -> bool:
         """Whether a replica may ask for votes: only a voter, by id and directory id (KIP-853, "Key terms")."""
-        return is_voter(me)
+        return self.is_voter(me)
 
     def gives_up(self, me: Replica) -> Replica:
         """Return the replica after a lost pre-vote round."""
@@ -133,19 +124,19 @@ class QuorumElections(QuorumBase):
             yield from self.stand(me, shared, consumes=consumes)
             return
         after = self.asks_for_pre_votes(me)
-        if is_majority(after.voters, after.granted):
+        if self.is_majority(after.voters, after.granted):
             yield from self.stand(after, shared, consumes=consumes)
         else:
             yield self.taken(me, after, *self.vote_requests(after, pre_vote=True), consumes=consumes)
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         """Return the replica as Prospective."""
-        return prospective(me)
+        return prospective(me, self.own_votes(me))
 
     def stand(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
         """Raise the epoch, vote for oneself, and ask for votes (KIP-595, "Vote"); the only voter wins at once."""
-        after = candidate(me)
-        if is_majority(after.voters, after.granted):
+        after = candidate(me, self.own_votes(me))
+        if self.is_majority(after.voters, after.granted):
             for step in self.take_office(after, shared, consumes=consumes):
                 yield step.spend("elections")
         else:
@@ -253,7 +244,7 @@ class QuorumElections(QuorumBase):
             yield from self.count_grant(me.but(granted=me.granted | {response.voter}), shared)
         else:
             after = me.but(rejected=me.rejected | {response.voter})
-            lost = me.mode is Mode.PROSPECTIVE and majority_is_lost(after.voters, after.rejected)
+            lost = me.mode is Mode.PROSPECTIVE and self.majority_is_lost(after.voters, after.rejected)
             yield self.taken(me, self.gives_up(after) if lost else after)
 
     def awaits(self, me: Replica, response: VoteResponse) -> bool:
@@ -265,7 +256,7 @@ class QuorumElections(QuorumBase):
 
     def count_grant(self, me: Replica, shared: Shared) -> Iterator[Step]:
         """Yield the step after one more grant: count it, stand for election, or take office."""
-        if not is_majority(me.voters, me.granted):
+        if not self.is_majority(me.voters, me.granted):
             yield self.taken(me, me)
         elif me.mode is Mode.PROSPECTIVE:
             yield from self.stand(me, shared, consumes=True)
@@ -284,7 +275,7 @@ class QuorumElections(QuorumBase):
         elected = enter(me, Mode.LEADER, me.epoch, me.id)
         batch = Batch(me.epoch, (LeaderChange(me.id), *self.first_records(me)))
         leader = self.with_log(elected, (*me.log, batch), flushes=True)
-        announcements = [BeginQuorumEpochRequest(me.epoch, key, me.id, key.id) for key in others(leader)]
+        announcements = [BeginQuorumEpochRequest(me.epoch, key, me.id, key.id) for key in self.others(leader)]
         leader, sends, puts = self.commits(leader, shared)
         puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
         yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
@@ -292,13 +283,13 @@ class QuorumElections(QuorumBase):
         failure = self.taken(me, failed, *self.first_words(failed), consumes=consumes, starts=True)
         yield failure.put(elected=puts["elected"]).spend("restarts")
 
-    def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
+    def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
         """Return what a new leader writes beside LeaderChangeMessage."""
         own = voter_of(me.voters, me.key)
         if me.version == 0 or own is None:
             return ()
-        current = (me.voters - {own}) | {Voter(own.key, me.endpoint)}
-        if last_voters_record(me.log) == 0:
+        current = (me.voters - {own}) | {own.but(endpoint=me.endpoint)}
+        if self.last_voters_record(me.log) == 0:
             return (KRaftVersion(me.version), Voters(current))
         return (Voters(current),) if current != me.voters else ()
 
@@ -313,7 +304,7 @@ class QuorumElections(QuorumBase):
         """
         if me.mode is not Mode.LEADER:
             return
-        for key in others(me):
+        for key in self.others(me):
             yield self.taken(me, me, BeginQuorumEpochRequest(me.epoch, key, me.id, key.id), consumes=False).spend(
                 "retries"
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import matches
 from kraftcheck.kraft_model.quorum.records import Batch, Data, Mode
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import resigned, stopped
@@ -133,11 +132,5 @@ class QuorumEnvironment(QuorumBase):
 
     def has_quorum(self, me: Replica, reachable: set[ModelValue]) -> bool:
         """Whether the voters that can fetch are a majority, this leader counted if it is a voter."""
-        if len(me.voters) == 1:
-            return True
-        fetching = sum(v.key.id in reachable for v in me.voters if not matches(v.key, me.key))
-        return 2 * (fetching + self.counts_itself(me)) > len(me.voters)
-
-    def counts_itself(self, me: Replica) -> int:
-        """Return how many voters a leader counts without a fetch: itself, if it is a voter."""
-        return sum(matches(voter.key, me.key) for voter in me.voters)
+        fetching = {key for key in self.others(me) if key.id in reachable}
+        return len(me.voters) == 1 or self.is_majority(me.voters, fetching | self.own_votes(me))

@@ -5,18 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import (
-    Log,
-    VoterSet,
-    alike,
-    is_majority,
-    is_voter,
-    last_voters_record,
-    majorities_meet,
-    matches,
-    voter_sets,
-    voters_in,
-)
+from kraftcheck.kraft_model.quorum.log import Log, VoterSet, alike, matches
 from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
@@ -77,7 +66,7 @@ class QuorumProperties(QuorumBase):
     @invariant
     def observers_never_stand(self, me: Replica) -> bool:
         """An observer is neither prospective nor candidate (KIP-853, "Key terms"; KAFKA-17067)."""
-        return me.mode not in STANDS or is_voter(me)
+        return me.mode not in STANDS or self.is_voter(me)
 
     @projection
     def watched(self, me: Replica | Admin) -> frozenset[ModelValue]:
@@ -94,10 +83,10 @@ class QuorumProperties(QuorumBase):
         """
         if me.mode is not Mode.CANDIDATE:
             return True
-        voters = voters_in(shared.committed, frozenset())
+        voters = self.voters_in(shared.committed, frozenset())
         if not voters or any(matches(voter.key, me.key) for voter in voters):
             return True
-        return not is_majority(voters, {v.key for v in voters if me.id in watched.get(v.key.id, frozenset())})
+        return not self.is_majority(voters, {v.key for v in voters if me.id in watched.get(v.key.id, frozenset())})
 
     @invariant
     def nobody_follows_itself(self, me: Replica) -> bool:
@@ -172,7 +161,7 @@ class QuorumProperties(QuorumBase):
         for key, log in lost.items():
             sets |= self.sets_from(log, committed, self.formatted_voters(key.id, key.directory))
         return any(
-            is_majority(voters, {v.key for v in voters if any(matches(v.key, key) for key in holders)})
+            self.is_majority(voters, {v.key for v in voters if any(matches(v.key, key) for key in holders)})
             for voters in sets
         )
 
@@ -190,21 +179,21 @@ class QuorumProperties(QuorumBase):
 
     def sets_from(self, log: Log, committed: Log, formatted: VoterSet) -> set[VoterSet]:
         """Return the last committed voter set, and later ones in a log, given the one from formatting."""
-        base = voters_in(committed, formatted)
-        later = {voters for end, voters in voter_sets(log, formatted) if end > len(committed)}
+        base = self.voters_in(committed, formatted)
+        later = {voters for end, voters in self.voter_sets(log, formatted) if end > len(committed)}
         return later | {base} if base else later
 
     @invariant(reads=held)
     def majorities_overlap(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
         """Every two voter sets in force have a common member in every pair of majorities (KIP-853, "Voter changes")."""
         sets = self.in_force(shared, held)
-        return all(majorities_meet(one, other) for one in sets for other in sets)
+        return all(self.majorities_meet(one, other) for one in sets for other in sets)
 
     @invariant
     def voter_sets_differ_by_one(self, me: Replica) -> bool:
         """Consecutive VotersRecords differ by at most one addition or one removal (KIP-853, "VotersRecord")."""
         formatted = self.formatted_voters(me.id, me.directory)
-        sets = [formatted, *[voters for _, voters in voter_sets(me.log, formatted)]]
+        sets = [formatted, *[voters for _, voters in self.voter_sets(me.log, formatted)]]
         pairs = [alike(one, other) for one, other in pairwise(sets) if one]
         return all(len(one ^ other) <= 1 for one, other in pairs)
 
@@ -215,19 +204,19 @@ class QuorumProperties(QuorumBase):
             return True
         known = max(me.high_watermark, len(shared.committed))
         formatted = self.formatted_voters(me.id, me.directory)
-        sets = [(0, formatted), *voter_sets(me.log, formatted)]
+        sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
         changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(alike(old, new))) > 1]
         return sum(end > known for end in changes) <= 1
 
     @invariant
     def last_voter_set_is_used(self, me: Replica) -> bool:
         """The voter set in use is the last in the log or snapshot, committed or not (KIP-853, "VotersRecord")."""
-        return me.voters == voters_in(me.log, self.formatted_voters(me.id, me.directory))
+        return me.voters == self.voters_in(me.log, self.formatted_voters(me.id, me.directory))
 
     @invariant
     def removed_leaders_resign(self, me: Replica) -> bool:
         """A leader no longer leads once a voter set without it is committed (KIP-853, "Removing voters")."""
-        return me.mode is not Mode.LEADER or is_voter(me) or last_voters_record(me.log) > me.high_watermark
+        return me.mode is not Mode.LEADER or self.is_voter(me) or self.last_voters_record(me.log) > me.high_watermark
 
     # Snapshots
 

@@ -93,37 +93,41 @@ class Voter(Record):
 # Log records
 
 
-class Data(Record):
+class LogRecord(Record):
+    """A record of the log. A design change adds a kind by a subclass; `QuorumMembership` says what it changes."""
+
+
+class Data(LogRecord):
     """A client's record."""
 
     number: int
 
 
-class LeaderChange(Record):
+class LeaderChange(LogRecord):
     """LeaderChangeMessage, the first record of an epoch (KIP-595, "Leader Change Message")."""
 
     leader: ModelValue
 
 
-class Voters(Record):
+class Voters(LogRecord):
     """VotersRecord: the entire set of voters from here on (KIP-853, "VotersRecord")."""
 
     voters: frozenset[Voter]
 
 
-class KRaftVersion(Record):
+class KRaftVersion(LogRecord):
     """KRaftVersionRecord (KIP-853, "KRaftVersionRecord")."""
 
     version: int
 
 
-class VoterAdded(Record):
+class VoterAdded(LogRecord):
     """AddVoterRecord of the draft of KIP-853: one voter more."""
 
     voter: Voter
 
 
-class VoterRemoved(Record):
+class VoterRemoved(LogRecord):
     """RemoveVoterRecord of the draft of KIP-853: one voter less."""
 
     voter: Key
@@ -133,7 +137,7 @@ class Batch(Record):
     """A batch of the log: what is appended at once, in one epoch."""
 
     epoch: int
-    records: tuple[LeaderChange | KRaftVersion | Voters | Data | VoterAdded | VoterRemoved, ...]
+    records: tuple[LogRecord, ...]
 
 
 class Position(Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import end_offset_for_epoch, is_voter, matches, truncated
+from kraftcheck.kraft_model.quorum.log import end_offset_for_epoch, matches, truncated
 from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
     FetchResponse,
@@ -210,7 +210,7 @@ class QuorumReplication(QuorumBase):
             return
         free = me.but(pending=Nil.NIL)
         yield self.taken(me, free, consumes=False).spend("retries")
-        if me.mode is Mode.FOLLOWER and not is_voter(me):
+        if me.mode is Mode.FOLLOWER and not self.is_voter(me):
             for server in ordered(self.bootstrap_servers - {me.id}):
                 fetch = self.fetch_from(me, server)
                 yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")

@@ -6,7 +6,7 @@ stays as long as the epoch does (KAFKA-17641), also when the replica knows the l
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, own_votes
+from kraftcheck.kraft_model.quorum.log import last_epoch
 from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import Map, ModelValue
@@ -48,15 +48,15 @@ def following(me: Replica, leader: ModelValue | Nil, epoch: int) -> Replica:
     return enter(me, Mode.FOLLOWER, epoch, leader)
 
 
-def prospective(me: Replica) -> Replica:
-    """Return the replica at the start of a pre-vote round: same epoch, same vote, same leader; it grants itself."""
-    return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own_votes(me))
+def prospective(me: Replica, own: frozenset[Key]) -> Replica:
+    """Return the replica at the start of a pre-vote round: same epoch, vote and leader; it grants itself `own`."""
+    return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own)
 
 
-def candidate(me: Replica) -> Replica:
-    """Return the replica as candidate of the next epoch; it votes for itself."""
+def candidate(me: Replica, own: frozenset[Key]) -> Replica:
+    """Return the replica as candidate of the next epoch; it votes for itself, and counts that as `own`."""
     after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
-    return after.but(voted=me.key, ballot=me.key, granted=own_votes(me))
+    return after.but(voted=me.key, ballot=me.key, granted=own)
 
 
 def after_lost_pre_vote(me: Replica) -> Replica:
@@ -87,19 +87,19 @@ def stopped(me: Replica) -> Replica:
     return remembered(me).but(mode=Mode.DOWN)
 
 
-def restarted(me: Replica) -> Replica:
+def restarted(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica in the mode in which it comes back (KIP-996; KAFKA-10661 for the leader).
 
-    A leader resigns, a candidate is candidate again, and a known leader is followed. Prospective does not come back: it
-    is not written.
+    A leader resigns, a candidate is candidate again, with its `own` votes, and a known leader is followed. Prospective
+    does not come back: it is not written.
     """
     back = remembered(me)
     if last_epoch(back.log) > back.epoch:
         return unattached(back, last_epoch(back.log))
     if back.leader == back.id:
         return back.but(mode=Mode.RESIGNED)
-    if isinstance(back.voted, Key) and back.voted.id == back.id and is_voter(back) and isinstance(back.leader, Nil):
-        return back.but(mode=Mode.CANDIDATE, granted=own_votes(back))
+    if isinstance(back.voted, Key) and back.voted.id == back.id and own and isinstance(back.leader, Nil):
+        return back.but(mode=Mode.CANDIDATE, granted=own)
     if not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
         return back.but(mode=Mode.FOLLOWER)
     return back.but(mode=Mode.UNATTACHED)

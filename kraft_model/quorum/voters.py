@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
-from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter, keys, last_voters_record, matches
+from kraftcheck.kraft_model.quorum.log import epoch_start, keys, matches
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     AdminResponse,
@@ -19,16 +19,14 @@ from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Error,
     Key,
-    KRaftVersion,
+    LogRecord,
     Mode,
     Nil,
     Operation,
     Voter,
-    VoterAdded,
-    VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared, Told
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
@@ -70,7 +68,7 @@ class QuorumVoterChanges(QuorumBase):
 
     def has_uncommitted_voters(self, me: Replica) -> bool:
         """Whether the last VotersRecord is not committed (step 1)."""
-        return last_voters_record(me.log) > me.high_watermark
+        return self.last_voters_record(me.log) > me.high_watermark
 
     def needed_version(self) -> int:
         """Return the kraft.version that voter changes need.
@@ -108,7 +106,7 @@ class QuorumVoterChanges(QuorumBase):
             return me, [], error
         if self.is_duplicate(me, voter.key):
             return me, [], self.duplicate_error()
-        change = Change(Operation.ADD_VOTER, voter, False, 0, client)
+        change = Change(Operation.ADD_VOTER, voter, False, 0, client, voter.key)
         question = ApiVersionsRequest(me.epoch, me.id, voter.key.id)
         return me.but(change=change), [question], None
 
@@ -171,12 +169,12 @@ class QuorumVoterChanges(QuorumBase):
         """Whether the replica with this id and directory id has fetched up to the leader's log end (step 5)."""
         return me.offsets.get(key, -1) >= len(me.log)
 
-    def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: KRaftVersion) -> Replica:
+    def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: LogRecord) -> Replica:
         """Return the leader with a VotersRecord: it uses it at once, and waits until the new majority commits it."""
         log = (*me.log, Batch(me.epoch, (*before, self.change_record(me, voters))))
         return self.with_log(me, log, flushes=True).but(change=change.but(offset=len(log)))
 
-    def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
+    def change_record(self, me: Replica, voters: frozenset[Voter]) -> LogRecord:
         """Return the record that says who the voters are from here on."""
         return Voters(voters)
 
@@ -218,7 +216,8 @@ class QuorumVoterChanges(QuorumBase):
         if len(me.voters) == 1:
             return me, [], Error.INVALID_REQUEST
         voters = frozenset(voter for voter in me.voters if voter.key != key)
-        return self.append_voters(me, voters, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client)), [], None
+        change = Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, key)
+        return self.append_voters(me, voters, change), [], None
 
     # Outcomes
 
@@ -282,7 +281,7 @@ class QuorumVoterChanges(QuorumBase):
             return
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
-        if me.joining or is_voter(me):
+        if me.joining or self.is_voter(me):
             return
         waiting = me.but(joining=True)
         former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
@@ -308,7 +307,15 @@ class QuorumVoterChanges(QuorumBase):
     @on(AdminResponse, DescribeQuorumResponse)
     def read_answer(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Steps:
         """An administrator reads an answer (KIP-853, "Admin client")."""
-        yield Step(me=me, consumes=True)
+        yield Step(me=self.remembers(me, response) if self.watch_answers else me, consumes=True)
+
+    def remembers(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Admin:
+        """Return the administrator with what it was told, for properties only."""
+        if response.error is not Error.NONE:
+            return me
+        if isinstance(response, DescribeQuorumResponse):
+            return me.but(described=me.described | {response})
+        return me.but(told=me.told | {Told(response.operation, response.about)})
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:

@@ -38,9 +38,6 @@ VERDICTS = {
 FIRST_SHARE = 20
 """Every configuration is searched first up to this part of its states, since most slips show soon."""
 
-SAFETY = ("invariant", "step_invariant")
-"""Properties that hold of a model that does less, if they hold of the model."""
-
 MOST_WALKED = 20_000
 """States up to which a step is looked for that the model does not have, once an action does something else."""
 
@@ -142,7 +139,7 @@ class Judge:
 def _is_to_be_searched(recording: Recording) -> bool:
     """Whether a model that does less may break what is checked: then there is a deadlock, or a way out is gone."""
     options = recording.job.options
-    return options.deadlock or any(prop.kind not in SAFETY for prop in options.properties)
+    return options.deadlock or bool(options.reachable)
 
 
 class _Trial:

@@ -8,7 +8,7 @@ tracker where Kafka had the fault, or where the rule comes from.
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.log import epoch_start, is_voter
+from kraftcheck.kraft_model.quorum.log import epoch_start
 from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
     FetchResponse,
@@ -16,10 +16,11 @@ from kraftcheck.kraft_model.quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Position, Voter
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.records import Error, Key, LogRecord, Mode, Nil, Operation, Position, Voter
+from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
-from kraftcheck.spec import ModelValue, Record, Step, Steps, become
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
+from kraftcheck.spec import ModelValue, Record, Step, Steps, become, ordered
 
 # Elections
 
@@ -35,7 +36,7 @@ class VoteDroppedOnCanvass(Quorum, variant="vote-dropped-on-canvass"):
     """A voter that becomes prospective forgets its vote of the epoch, and votes again (KAFKA-17641, KAFKA-17642)."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        return prospective(me).but(voted=Nil.NIL)
+        return prospective(me, self.own_votes(me)).but(voted=Nil.NIL)
 
 
 class SecondVoteInEpoch(Quorum, variant="second-vote-in-epoch"):
@@ -99,7 +100,7 @@ class ObserverStands(Quorum, variant="observer-stands"):
     """An observer that has voted stands for election once its timer expires (KAFKA-17067)."""
 
     def may_stand(self, me: Replica) -> bool:
-        return is_voter(me) or isinstance(me.voted, Key)
+        return self.is_voter(me) or isinstance(me.voted, Key)
 
 
 class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
@@ -118,7 +119,8 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
     """A replica takes over the next epoch to ask for pre-votes in it, as in an early draft of KIP-996."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        return prospective(me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL))
+        raised = me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=Nil.NIL, leader=Nil.NIL)
+        return prospective(raised, self.own_votes(me))
 
 
 class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
@@ -161,7 +163,7 @@ class NewVoterDoesNotFlush(Quorum, variant="new-voter-does-not-flush"):
     """Only voters flush, and a replica checks whether it is one before the batch that makes it one (KAFKA-17332)."""
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
-        return self.with_log(me, me.log + response.records, flushes=is_voter(me))
+        return self.with_log(me, me.log + response.records, flushes=self.is_voter(me))
 
 
 class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
@@ -303,6 +305,44 @@ class EpochNotWritten(Quorum, variant="epoch-not-written"):
     def after_restart(self, me: Replica) -> Replica:
         last = me.log[-1].epoch if me.log else 0
         return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=Nil.NIL), last)
+
+
+# Answers
+
+
+class AnsweredOnceAppended(Quorum, variant="answered-once-appended"):
+    """AddVoter is answered once its record is appended, before a majority holds it (KIP-853, "AddVoter", step 8)."""
+
+    def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
+        after, sends = super().add_if_caught_up(me)
+        if not isinstance(after.change, Change) or after.change == me.change:
+            return after, sends
+        return after, [*sends, *self.answer(after, Operation.ADD_VOTER, Error.NONE, after.change.client)]
+
+
+class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
+    """A leader acknowledges UpdateVoter with a record that has the old endpoints (KIP-853, "UpdateVoter", step 5)."""
+
+    def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: LogRecord) -> Replica:
+        kept = me.voters if change.operation is Operation.UPDATE_VOTER else voters
+        return super().append_voters(me, kept, change, *before)
+
+
+class RemovedById(Quorum, variant="removed-by-id"):
+    """RemoveVoter looks at the replica id alone, and removes a voter with another disk (KIP-853, "RemoveVoter")."""
+
+    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
+        meant = next((voter.key for voter in ordered(me.voters) if voter.key.id == key.id), key)
+        after, sends, error = super().begin_removing(me, meant, client)
+        change = after.change
+        return after.but(change=change.but(asked=key)) if isinstance(change, Change) else after, sends, error
+
+
+class UncommittedDescribed(Quorum, variant="uncommitted-described"):
+    """DescribeQuorum tells the voters in use as the committed ones (KIP-853, "DescribeQuorum")."""
+
+    def committed_voters(self, me: Replica) -> frozenset[Voter]:
+        return me.voters
 
 
 # Progress: these break no safety, and are found as states without a way out

@@ -12,10 +12,9 @@ from re import sub
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import is_voter, last_epoch, last_voters_record, own_votes
+from kraftcheck.kraft_model.quorum.log import last_epoch
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
-    ApiVersionsResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
@@ -31,13 +30,12 @@ from kraftcheck.kraft_model.quorum.records import (
     Mode,
     Nil,
     Operation,
-    Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
 from kraftcheck.kraft_model.quorum.variants import kafka_disk, kafka_failures, kafka_requests
-from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
+from kraftcheck.kraft_model.quorum.variants.readings import CaughtUpWithinTheHour, InvalidVoterKey, ResignsWhileAsked
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Record, Step, Steps
 from kraftcheck.spec.errors import InputError, unknown
@@ -58,13 +56,13 @@ class RestartsByItsVote(Quorum):
         elif back.leader == back.id:
             back = back.but(mode=Mode.RESIGNED)
         elif isinstance(back.voted, Key) and self.voted_for(back.voted, back.key):
-            stands = back.but(mode=Mode.CANDIDATE, granted=own_votes(back), leader=Nil.NIL, voted=back.key)
-            return stands if is_voter(back) else stopped(me)
+            stands = back.but(mode=Mode.CANDIDATE, granted=self.own_votes(back), leader=Nil.NIL, voted=back.key)
+            return stands if self.is_voter(back) else stopped(me)
         elif not isinstance(back.leader, Nil) and voter_of_id(back, back.leader):
             back = back.but(mode=Mode.FOLLOWER)
         else:
             back = back.but(mode=Mode.UNATTACHED)
-        alone = is_voter(back) and len(back.voters) == 1
+        alone = self.is_voter(back) and len(back.voters) == 1
         return back.but(mode=Mode.UNATTACHED, leader=Nil.NIL) if alone else back
 
 
@@ -80,37 +78,13 @@ class PreVotesBeginAnew(Quorum):
             assert isinstance(after, Replica)
             if me.mode is Mode.PROSPECTIVE is after.mode and after.epoch == me.epoch and after.voted != me.voted:
                 asked = [r for r in self.vote_requests(after, pre_vote=True) if self.has_answered(me, r)]
-                yield step.but(me=after.but(granted=own_votes(me), rejected=frozenset())).send(*asked)
+                yield step.but(me=after.but(granted=self.own_votes(me), rejected=frozenset())).send(*asked)
             else:
                 yield step
 
     def has_answered(self, me: Replica, request: Record) -> bool:
         """Whether a prospective has heard from the voter that a request is for."""
         return isinstance(request, VoteRequest) and request.voter in me.granted | me.rejected
-
-
-class CaughtUpWithinTheHour(Quorum):
-    """AddVoter takes a replica that was at the log end at some time in the last hour, or gives up.
-
-    `AddVoterHandler.handleApiVersionsResponse`, `LeaderState.isReplicaCaughtUp`; KAFKA-17147. Without clocks a
-    replica that has fetched may have been there. All versions.
-    """
-
-    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        for step in super().handle_api_versions_response(me, response, shared):
-            after = step.me
-            assert isinstance(after, Replica)
-            change = after.change
-            if me.change == change or not isinstance(change, Change) or change.offset > 0:
-                yield step
-                continue
-            assert isinstance(change.voter, Voter)
-            if change.voter.key in me.offsets:
-                appended = self.append_voters(me, self.voters_with(me, change.voter), change)
-                later, sends, puts = self.commits(appended, shared)
-                yield self.taken(me, later, *sends).put(**puts)
-            answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
-            yield self.taken(me, me.but(change=Nil.NIL), *answers)
 
 
 class AcknowledgementOfNonVoterKills(Quorum):
@@ -209,7 +183,7 @@ class VotersAreWrittenAgain(Quorum):
 
     def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
         yield from super().take_office(me, shared, consumes=consumes)
-        if me.version > 0 and last_voters_record(me.log) > 0:
+        if me.version > 0 and self.last_voters_record(me.log) > 0:
             yield from self.unread(me, shared, consumes=consumes)
 
     def unread(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.log import majority_is_lost
 from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -33,7 +32,7 @@ class VotersAreAskedAgain(Quorum):
             after = step.me
             assert isinstance(after, Replica)
             awaited = self.awaits(me, response) and response.error is not Error.NONE
-            if awaited and after == me and not majority_is_lost(me.voters, me.rejected):
+            if awaited and after == me and not self.majority_is_lost(me.voters, me.rejected):
                 again = self.vote_requests(me, pre_vote=response.pre_vote)
                 yield step.send(*(request for request in again if request.dest == response.source))  # type: ignore[attr-defined]
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import is_voter, voter_of
+from kraftcheck.kraft_model.quorum.log import voter_of
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     AdminResponse,
@@ -25,6 +25,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Error,
     Key,
     KRaftVersion,
+    LogRecord,
     Mode,
     Nil,
     Operation,
@@ -53,7 +54,7 @@ class OneRequestAtATime(Quorum):
         """The timer expires."""
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
-        if self.is_due(me) or not is_voter(me) or not self.needs_update(me):
+        if self.is_due(me) or not self.is_voter(me) or not self.needs_update(me):
             return
         yield self.taken(me, me.but(updating=True), consumes=False).spend("updated_voters")
 
@@ -61,7 +62,7 @@ class OneRequestAtATime(Quorum):
         """The timer expires."""
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
-        if self.is_due(me) or is_voter(me) or not self.may_join(me):
+        if self.is_due(me) or self.is_voter(me) or not self.may_join(me):
             return
         request = self.joining_request(me, me.leader)
         allowance = "removed_voters" if isinstance(request, RemoveVoterRequest) else "added_voters"
@@ -94,7 +95,7 @@ class OneRequestAtATime(Quorum):
             return super().next_request(me)
         if not isinstance(me.pending, Nil) or isinstance(me.leader, Nil):
             return me, ()
-        if not is_voter(me):
+        if not self.is_voter(me):
             if not self.may_join(me):
                 return super().next_request(me)
             return self.sends(me, self.joining_request(me, me.leader))
@@ -119,7 +120,7 @@ class OneRequestAtATime(Quorum):
         if self.is_cut(me, response.source, shared):
             return
         asked = me.pending
-        if not isinstance(asked, UpdateVoterRequest) or (asked.epoch, asked.dest) != (response.of, response.source):
+        if not isinstance(asked, UpdateVoterRequest) or asked != response.request:
             yield self.taken(me, me)
             return
         free = me.but(pending=Nil.NIL)
@@ -205,7 +206,7 @@ class VersionIsWrittenAgain(Quorum):
     `LeaderState.appendStartOfEpochControlRecords`. All versions.
     """
 
-    def first_records(self, me: Replica) -> tuple[KRaftVersion | Voters, ...]:
+    def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
         found = super().first_records(me)
         if not found and me.version > me.software:
             found = (Voters(me.voters),)

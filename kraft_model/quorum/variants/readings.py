@@ -19,6 +19,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Error,
     Key,
+    LogRecord,
     Mode,
     Nil,
     Operation,
@@ -86,7 +87,7 @@ class Draft(Quorum, variant="kip853-draft"):
             after, sends, puts = self.commits(appended, shared)
             yield self.taken(me, after, *sends).put(**puts)
 
-    def change_record(self, me: Replica, voters: frozenset[Voter]) -> Voters | VoterAdded | VoterRemoved:
+    def change_record(self, me: Replica, voters: frozenset[Voter]) -> LogRecord:
         """Return AddVoterRecord or RemoveVoterRecord if one voter comes or goes."""
         added, removed = voters - me.voters, me.voters - voters
         if len(added) == 1 and not removed:
@@ -157,6 +158,32 @@ class AddVoterGivesUp(Quorum, variant="add-voter-gives-up"):
             answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
             return me.but(change=Nil.NIL), answers
         return me, []
+
+
+class CaughtUpWithinTheHour(Quorum, variant="caught-up-within-the-hour"):
+    """AddVoter takes a replica that was at the log end at some time in the last hour, or gives up.
+
+    `AddVoterHandler.handleApiVersionsResponse`, `LeaderState.isReplicaCaughtUp`; KAFKA-17147. Without clocks a
+    replica that has fetched may have been there. All versions.
+    """
+
+    configuration = "reading.caught-up-within-the-hour"
+
+    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
+        for step in super().handle_api_versions_response(me, response, shared):
+            after = step.me
+            assert isinstance(after, Replica)
+            change = after.change
+            if me.change == change or not isinstance(change, Change) or change.offset > 0:
+                yield step
+                continue
+            assert isinstance(change.voter, Voter)
+            if change.voter.key in me.offsets:
+                appended = self.append_voters(me, self.voters_with(me, change.voter), change)
+                later, sends, puts = self.commits(appended, shared)
+                yield self.taken(me, later, *sends).put(**puts)
+            answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
+            yield self.taken(me, me.but(change=Nil.NIL), *answers)
 
 
 class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once"):
