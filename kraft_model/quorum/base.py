@@ -42,6 +42,7 @@ class QuorumBase(QuorumMembership):
 
     hosts: frozenset[ModelValue] = constant("Hosts")
     initial_voters: frozenset[ModelValue] = constant("InitialVoters")
+    standalone: frozenset[ModelValue] = constant("Standalone", default=frozenset())
     brokers: frozenset[ModelValue] = constant("Brokers", default=frozenset())
     bootstrap_servers: frozenset[ModelValue] = constant("BootstrapServers", default=frozenset())
     old_software: frozenset[ModelValue] = constant("OldSoftware", default=frozenset())
@@ -86,6 +87,7 @@ class QuorumBase(QuorumMembership):
         """Refuse constants that contradict each other."""
         for name, hosts in (
             ("InitialVoters", self.initial_voters),
+            ("Standalone", self.standalone),
             ("Brokers", self.brokers),
             ("BootstrapServers", self.bootstrap_servers),
             ("OldSoftware", self.old_software),
@@ -99,6 +101,8 @@ class QuorumBase(QuorumMembership):
             raise ConstantError("InitialVoters", "expected at least one host")
         if self.brokers & self.initial_voters:
             raise ConstantError("Brokers", "expected hosts that are not among InitialVoters")
+        if self.standalone and self.initial_version == 0:
+            raise ConstantError("Standalone", "expected none where KRaftVersion is 0")
         if self.initial_version not in (0, 1):
             raise ConstantError("KRaftVersion", f"expected 0 or 1, found {self.initial_version}")
         if self.initial_version == 1 and self.old_software & self.initial_voters:
@@ -114,12 +118,14 @@ class QuorumBase(QuorumMembership):
         At kraft.version 1 it is in the snapshot that formatting wrote, 00000000000000000000-0000000000.checkpoint; a
         disk formatted without initial controllers has none. At version 0 it is `controller.quorum.voters`, which
         everyone has and which names no directory ids. KIP-853, "Bootstrapping with multiple voters", "Set of voters".
+        Who was formatted with --standalone is its only voter ("Bootstrapping with one voter").
         """
         if self.initial_version == 0:
             return frozenset(Voter(Key(voter, UNKNOWN_DIRECTORY)) for voter in self.initial_voters)
         if host not in self.initial_voters or directory != 1:
             return frozenset()
-        return frozenset(Voter(Key(voter, 1)) for voter in self.initial_voters)
+        voters = {host} if host in self.standalone else self.initial_voters
+        return frozenset(Voter(Key(voter, 1)) for voter in voters)
 
     def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
         """Return a replica with a freshly formatted disk."""

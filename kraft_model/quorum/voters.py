@@ -283,7 +283,7 @@ class QuorumVoterChanges(QuorumBase):
             return
         if me.joining or self.is_voter(me):
             return
-        waiting = me.but(joining=True)
+        waiting = self.waits_to_join(me)
         former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
         if former:
             request = RemoveVoterRequest(former[0], me.id, me.leader)
@@ -291,6 +291,10 @@ class QuorumVoterChanges(QuorumBase):
         else:
             addition = AddVoterRequest(Voter(me.key, me.endpoint), me.id, me.leader)
             yield self.taken(me, waiting, addition, consumes=False).spend("added_voters")
+
+    def waits_to_join(self, me: Replica) -> Replica:
+        """Return the controller after it sent AddVoter or RemoveVoter; it goes on fetching."""
+        return me.but(joining=True)
 
     @on(AdminResponse)
     def handle_join_response(self, me: Replica, response: AdminResponse, shared: Shared) -> Steps:
