@@ -39,7 +39,7 @@ class QuorumUpgrades(QuorumVoterChanges):
         yield self.taken(me, self.waits_for_update(me, request), request, consumes=False).spend("updated_voters")
 
     def update_request(self, me: Replica, leader: ModelValue) -> UpdateVoterRequest:
-        """Return UpdateVoter for the leader."""
+        """Return UpdateVoter with what the voter is now."""
         told = Voter(me.key, me.endpoint)
         return UpdateVoterRequest(me.epoch, told, me.software, me.id, leader, me.leader_endpoint)
 
@@ -54,11 +54,11 @@ class QuorumUpgrades(QuorumVoterChanges):
             return
         if self.is_foreign(me, request.source):
             refused = Error.INCONSISTENT_CLUSTER_ID
-            yield self.taken(me, me, self.update_answer(self.unnamed(me), refused, request.epoch, request.source))
+            yield self.taken(me, me, self.update_answer(self.unnamed(me), refused, request))
             return
         after, sends, error = self.begin_updating(me, request)
         if error is not None:
-            sends = [*sends, self.update_answer(me, error, request.epoch, request.source)]
+            sends = [*sends, self.update_answer(me, error, request)]
         after, more, puts = self.commits(after, shared) if after is not me else (after, [], {})
         yield self.taken(me, after, *sends, *more).put(**puts)
 
@@ -76,12 +76,9 @@ class QuorumUpgrades(QuorumVoterChanges):
         if me.version == 0:
             heard = frozenset(v for v in me.heard if v.key.id != request.source)
             return me.but(heard=heard | {request.voter} if request.version > 0 else heard), [], Error.NONE
-        change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, request.source)
-        return self.appended_update(self.append_voters(me, self.with_update(me, known, request.voter), change))
-
-    def with_update(self, me: Replica, known: Voter, told: Voter) -> frozenset[Voter]:
-        """Return the voter set with what a voter has told of itself."""
-        return (me.voters - {known}) | {known.but(key=told.key, endpoint=told.endpoint)}
+        change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, request.source, request)
+        updated = known.but(key=request.voter.key, endpoint=request.voter.endpoint)
+        return self.appended_update(self.append_voters(me, (me.voters - {known}) | {updated}, change))
 
     def update_error(self, me: Replica, request: UpdateVoterRequest) -> Error | None:
         """Return the error of an update, or None (steps 1 to 3; only the leader of the epoch handles it)."""
@@ -102,10 +99,13 @@ class QuorumUpgrades(QuorumVoterChanges):
 
     @on(UpdateVoterResponse)
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
-        """A voter hears whether the leader has noted its update, or must try again (KIP-853, "UpdateVoter")."""
+        """A voter hears whether the leader has noted its update, or must try again (KIP-853, "UpdateVoter").
+
+        An answer to what it was before it restarted is dropped.
+        """
         if self.is_cut(me, response.source, shared):
             return
-        if response.of != me.epoch or me.mode is not Mode.FOLLOWER:
+        if me.mode is not Mode.FOLLOWER or response.request != self.update_request(me, response.source):
             yield self.taken(me, me)
             return
         after, _ = self.common_response(me, response)
@@ -148,7 +148,7 @@ class QuorumUpgrades(QuorumVoterChanges):
         voters = frozenset(v for v in told if any(matches(old.key, v.key) for old in me.voters))
         if len(voters) < len(me.voters) or self.old_software & self.brokers:
             return me, [], Error.INVALID_UPDATE_VERSION
-        change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN)
+        change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, version)
         after = self.append_voters(me, voters, change, KRaftVersion(version))
         known = {Key(voter.key.id, UNKNOWN_DIRECTORY): voter.key for voter in voters}
         return after.but(offsets=Map((known.get(key, key), end) for key, end in me.offsets.items())), [], None

@@ -8,7 +8,7 @@ tracker where Kafka had the fault, or where the rule comes from.
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.log import epoch_start, voter_of
+from kraftcheck.kraft_model.quorum.log import epoch_start
 from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
@@ -17,10 +17,11 @@ from kraftcheck.kraft_model.quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.records import Error, Key, LogRecord, Mode, Nil, Position, Voter
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.records import Error, Key, LogRecord, Mode, Nil, Operation, Position, Voter
+from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
-from kraftcheck.spec import ModelValue, Record, Step, Steps, become
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
+from kraftcheck.spec import ModelValue, Record, Step, Steps, become, ordered
 
 # Elections
 
@@ -303,19 +304,8 @@ class DirectoryReplaced(Quorum, variant="directory-replaced"):
         return frozenset(old for old in me.voters if old.key.id != voter.key.id) | {voter}
 
 
-class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
-    """A leader writes the endpoints that it knows, whatever UpdateVoter tells it and whatever its own are."""
-
-    def with_update(self, me: Replica, known: Voter, told: Voter) -> frozenset[Voter]:
-        return super().with_update(me, known, told.but(endpoint=known.endpoint))
-
-    def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
-        own = voter_of(me.voters, me.key)
-        return super().first_records(me if own is None else me.but(endpoint=own.endpoint))
-
-
 class EndpointNotTold(Quorum, variant="endpoint-not-told"):
-    """A leader does not tell its endpoint in BeginQuorumEpoch, so that voters fetch from where they know it (KIP-853)."""
+    """A leader does not tell its endpoint in BeginQuorumEpoch, and voters fetch from where they know it (KIP-853)."""
 
     configuration = "trap.endpoints"
 
@@ -336,6 +326,44 @@ class EpochNotWritten(Quorum, variant="epoch-not-written"):
     def after_restart(self, me: Replica) -> Replica:
         last = me.log[-1].epoch if me.log else 0
         return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=frozenset()), last)
+
+
+# Answers
+
+
+class AnsweredOnceAppended(Quorum, variant="answered-once-appended"):
+    """AddVoter is answered once its record is appended, before a majority holds it (KIP-853, "AddVoter", step 8)."""
+
+    def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
+        after, sends = super().add_if_caught_up(me)
+        if not isinstance(after.change, Change) or after.change == me.change:
+            return after, sends
+        return after, [*sends, *self.answer(after, Operation.ADD_VOTER, Error.NONE, after.change.client)]
+
+
+class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
+    """A leader acknowledges UpdateVoter with a record that has the old endpoints (KIP-853, "UpdateVoter", step 5)."""
+
+    def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: LogRecord) -> Replica:
+        kept = me.voters if change.operation is Operation.UPDATE_VOTER else voters
+        return super().append_voters(me, kept, change, *before)
+
+
+class RemovedById(Quorum, variant="removed-by-id"):
+    """RemoveVoter looks at the replica id alone, and removes a voter with another disk (KIP-853, "RemoveVoter")."""
+
+    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
+        meant = next((voter.key for voter in ordered(me.voters) if voter.key.id == key.id), key)
+        after, sends, error = super().begin_removing(me, meant, client)
+        change = after.change
+        return after.but(change=change.but(asked=key)) if isinstance(change, Change) else after, sends, error
+
+
+class UncommittedDescribed(Quorum, variant="uncommitted-described"):
+    """DescribeQuorum tells the voters in use as the committed ones (KIP-853, "DescribeQuorum")."""
+
+    def committed_voters(self, me: Replica) -> frozenset[Voter]:
+        return me.voters
 
 
 # Progress: these break no safety, and are found as states without a way out
