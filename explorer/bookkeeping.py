@@ -14,6 +14,7 @@ from kraftcheck.explorer.result import (
     Progress,
     Result,
     TraceStep,
+    Trap,
     Verdict,
     Violation,
 )
@@ -60,6 +61,8 @@ class Bookkeeping:
         The result so far; its counts are those of the last `tally`.
     violated
         Names of the properties known to be violated.
+    followed
+        Names of what should stay reachable, as far as it is known whether it does.
     earlier
         Seconds that the search took before it was resumed.
     """
@@ -68,6 +71,7 @@ class Bookkeeping:
         self.options = options
         self.result = Result()
         self.violated: set[str] = set()
+        self.followed: set[str] = set()
         self.earlier = 0.0
         self._total = total
         self._began = time.monotonic()
@@ -100,10 +104,14 @@ class Bookkeeping:
         self.tally()
         result = self.result
         result.notes += notes()
+        unknown = [prop.name for prop in self.options.reachable if prop.name not in self.followed]
+        if unknown:
+            why = "the search visited not every state" if result.limit else "the search ended before"
+            result.notes.append(f"{', '.join(unknown)}: what stays reachable was not checked, since {why}")
         if result.violations:
-            only = {violation.property for violation in result.violations} == {DEADLOCK}
-            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
-            result.complete = result.complete and self.options.keep_going
+            safety = {violation.property for violation in result.violations if violation.trap is None}
+            result.verdict = Verdict.DEADLOCK if safety == {DEADLOCK} else Verdict.VIOLATION
+            result.complete = result.complete and (self.options.keep_going or not safety)
         elif not result.complete:
             result.verdict = Verdict.INCOMPLETE
         return result
@@ -121,9 +129,7 @@ class Bookkeeping:
         result = self.result
         if self.options.report is not None:
             self.options.report(
-                Progress(
-                    result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds
-                )
+                Progress(result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds)
             )
 
     def look_at_the_clock(self, frontier: int) -> None:
@@ -133,12 +139,12 @@ class Bookkeeping:
             self.stop_at("time_limit")
         self.report(frontier)
 
-    def violation(self, name: str, trace: tuple[TraceStep, ...]) -> None:
+    def violation(self, name: str, trace: tuple[TraceStep, ...], trap: Trap | None = None) -> None:
         """Note that a property is violated, unless it is known; end the search unless it goes on."""
         if name in self.violated:
             return
         self.violated.add(name)
-        self.result.violations.append(Violation(name, trace))
+        self.result.violations.append(Violation(name, trace, trap))
         if not self.options.keep_going:
             raise Stop
 

@@ -10,7 +10,8 @@ from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.purity import PureSemantics
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep
+from kraftcheck.explorer.reachability import Edge, Goals, require_able, stuck
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep, Trap
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
@@ -93,19 +94,19 @@ class ReferenceSearch:
 
     def _search(self) -> None:
         breadth_first = self.options.search == Search.BFS
+        require_able(self.protocol, self.options)
         try:
             with suppress(Stop):
                 starts = [state for state in self._initial() if self._admit(state, None, 1)]
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
+                self._find_traps()
             self._books.report(0)
         finally:
             if not breadth_first:
                 self.result.depth = None
 
     def _totals(self) -> Totals:
-        return Totals(
-            len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls)
-        )
+        return Totals(len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
 
     def _initial(self) -> Iterator[State]:
         for state in initial_states(self.semantics, self.options.init):
@@ -180,6 +181,33 @@ class ReferenceSearch:
         if within and len(self.parents) == self.options.max_states:
             self._books.stop_at("max_states")
         return within
+
+    def _find_traps(self) -> None:
+        """Check what should stay reachable, once every state is visited."""
+        goals, states = Goals(self.semantics, self.options), list(self.states())
+        numbers = {identity: number for number, identity in enumerate(self.parents)}
+        for prop in self.options.reachable:
+            wanted = {number for number, state in enumerate(states) if goals.holds(prop, state)}
+            edges: list[Edge] = []
+            for number, state in enumerate(states):
+                if number % REPORT_EVERY == 0:
+                    self._books.look_at_the_clock(0)
+                if number not in wanted:
+                    edges += self._edges(number, state, numbers, prop.without)
+            found = stuck(len(states), wanted, edges)
+            self._books.followed.add(prop.name)
+            if found:
+                trap = Trap(len(found), len(states))
+                self._books.violation(prop.name, self.path_to(states[found[0]]), trap)
+
+    def _edges(self, number: int, state: State, numbers: dict[Value, int], without: tuple[str, ...]) -> Iterator[Edge]:
+        """Yield the steps within the constraints out of a state, given the numbers of states by identity."""
+        for transition in self.semantics.transitions(state):
+            target = numbers.get(self.identity(transition.target))
+            if target is None or transition.action in without:
+                continue
+            if all(self.semantics.holds_over(c, state, transition.target) for c in self.options.action_constraints):
+                yield Edge(number, target)
 
     def _check(self, source: State, transition: Transition | None) -> None:
         """Check the invariants in a state."""

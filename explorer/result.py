@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
@@ -68,6 +68,8 @@ class Options:
         The name of the search order.
     properties
         The invariants and step invariants to check.
+    reachable
+        What should stay reachable from every state. It is known once all states are visited.
     constraints, action_constraints
         Predicates beyond which states are not expanded (CONSTRAINT), and steps not taken (ACTION_CONSTRAINT).
     deadlock
@@ -106,6 +108,7 @@ class Options:
 
     search: str = Search.BFS
     properties: tuple[Property, ...] = ()
+    reachable: tuple[Property, ...] = ()
     constraints: tuple[Property, ...] = ()
     action_constraints: tuple[Property, ...] = ()
     deadlock: bool = True
@@ -164,6 +167,21 @@ class TraceStep:
     message: Any = None
 
 
+class Trap(NamedTuple):
+    """The states from which what should stay reachable is not.
+
+    Attributes
+    ----------
+    states
+        How many they are.
+    among
+        How many states were searched.
+    """
+
+    states: int
+    among: int
+
+
 @dataclass(frozen=True)
 class Violation:
     """A property that does not hold, or a deadlock, with a behaviour that shows it.
@@ -174,14 +192,18 @@ class Violation:
         The property's name; "Deadlock" for a deadlock.
     trace
         States from an initial one to the one that shows it.
+    trap
+        For what should stay reachable: the states that have no way out, of which the trace ends in a nearest one.
     """
 
     property: str
     trace: tuple[TraceStep, ...]
+    trap: Trap | None = None
 
 
 DEADLOCK = "Deadlock"
 INTERRUPTED = "interrupted"
+MEMORY = "memory"
 
 
 @dataclass
@@ -208,7 +230,7 @@ class Result:
     complete
         Whether every reachable state was visited.
     limit
-        Which limit ended it ("max_states", "max_depth", "time_limit", "interrupted"), or None.
+        Which limit ended it ("max_states", "max_depth", "time_limit", "memory", "interrupted"), or None.
     seconds
         Time it took.
     workers
@@ -235,6 +257,11 @@ class Result:
     engine: str = ""
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def only_traps(self) -> bool:
+        """Whether all that is violated is what should stay reachable."""
+        return bool(self.violations) and all(violation.trap is not None for violation in self.violations)
 
     @property
     def never_enabled(self) -> list[str]:

@@ -12,6 +12,7 @@ from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Vio
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.language.property import REACHABLE
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
 
@@ -43,7 +44,7 @@ def check(
     protocol
         The protocol, with its constants.
     properties
-        Names of the invariants and step invariants to check; by default all of them.
+        Names of the invariants, step invariants and what should stay reachable; by default all of them.
     constraints, action_constraints
         Names of predicates beyond which states are not expanded, and steps not taken.
     deadlock
@@ -169,9 +170,10 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     asked = {field.name: parameters[field.name] for field in fields(Options) if field.name in parameters}
     everything = protocol.properties
     if asked["properties"] is None:
-        asked["properties"] = [p.name for p in everything.values() if p.kind in ("invariant", "step_invariant")]
+        asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith("constraint")]
     over_states, over_steps = (
-        {name: p for name, p in everything.items() if p.over_steps is steps} for steps in (False, True)
+        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind != REACHABLE}
+        for steps in (False, True)
     )
     for field, what, known in (
         ("search", "search", searches()),
@@ -189,4 +191,6 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
                 raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
         if field.endswith(("properties", "constraints")):
             asked[field] = tuple(everything[name] for name in names)
-    return Options(**asked)
+    goals = tuple(p for p in asked["properties"] if p.kind == REACHABLE)
+    asked["properties"] = tuple(p for p in asked["properties"] if p.kind != REACHABLE)
+    return Options(**asked, reachable=goals)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kraftcheck.spec.cfg.config import ModelConfig, Named, read_config
 from kraftcheck.spec.cfg.parsing import TextPosition
 from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.language.property import REACHABLE
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
 from kraftcheck.spec.loading.user_files import load
@@ -190,10 +191,11 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
 
 
 def everything(protocol: type[Protocol]) -> ModelConfig:
-    """Return the configuration that sets no constant and checks every invariant of a protocol."""
+    """Return the configuration that sets no constant and checks every property of a protocol."""
     place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
-        for kind in ("invariant", "step_invariant")
+        for kind in ("invariant", "step_invariant", REACHABLE)
     }
-    return ModelConfig(place.file, invariants=names["invariant"], properties=names["step_invariant"])
+    over_behaviours = names["step_invariant"] + names[REACHABLE]
+    return ModelConfig(place.file, invariants=names["invariant"], properties=over_behaviours)

@@ -16,12 +16,15 @@ from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import report
 
 EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}
+EXIT_TRAP = 13
 EXIT_INTERRUPTED = 130
 
 
 def exit_code(result: Result) -> int:
     """Return the exit code that says how a search ended."""
-    return EXIT_INTERRUPTED if result.limit == INTERRUPTED else EXIT_CODES[result.verdict]
+    if result.limit == INTERRUPTED:
+        return EXIT_INTERRUPTED
+    return EXIT_TRAP if result.only_traps else EXIT_CODES[result.verdict]
 
 
 def run_job(

@@ -37,6 +37,7 @@ def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
         "constants": {name: [text_of(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
         "order of model values": [value.name for value in sorted(values, key=order_key)],
         "properties": _names(options.properties),
+        "what should stay reachable": _names(options.reachable),
         "constraints": _names(options.constraints),
         "action constraints": _names(options.action_constraints),
         "deadlock": options.deadlock,

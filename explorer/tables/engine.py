@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from kraftcheck.explorer.reachability import require_able
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables import searches
 from kraftcheck.spec.errors import InputError
@@ -39,6 +40,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
     ProtocolError
         Where the protocol breaks the language's contract.
     """
+    require_able(protocol, options)
     strategy = searches.find(options.search)
     for option in OPTIONS:
         if getattr(options, option) is not None and option not in strategy.options:

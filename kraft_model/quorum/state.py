@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
+    DescribeQuorumResponse,
     FetchRequest,
     FetchSnapshotRequest,
     RemoveVoterRequest,
@@ -35,6 +36,8 @@ class Change(Record):
         The end offset of its batch in the log; 0 before it is appended.
     client
         Who gets the answer.
+    asked
+        The voter to add or to remove, the kraft.version to raise to, or the voter's request to update it.
     """
 
     operation: Operation
@@ -42,6 +45,7 @@ class Change(Record):
     checked: bool
     offset: int
     client: ModelValue
+    asked: Key | int | UpdateVoterRequest | Nil = Nil.NIL
 
 
 class Replica(Record):
@@ -126,10 +130,23 @@ class Replica(Record):
         return Key(self.id, self.directory)
 
 
+class Told(Record):
+    """What an administrator was told is done: the operation, and the voter or kraft.version that it asked for."""
+
+    operation: Operation
+    about: Key | int | Nil
+
+
 class Admin(Record):
-    """The administrator: sends requests and reads answers."""
+    """The administrator: sends requests and reads answers.
+
+    `told` and `described` are history, for properties only (WatchAnswers): what it was told is done, and how leaders
+    described the quorum.
+    """
 
     id: ModelValue
+    told: frozenset[Told] = frozenset()
+    described: frozenset[DescribeQuorumResponse] = frozenset()
 
 
 class Term(Record):

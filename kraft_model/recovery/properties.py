@@ -5,11 +5,11 @@ from __future__ import annotations
 from kraftcheck.kraft_model.recovery.base import RecoveryBase
 from kraftcheck.kraft_model.recovery.partition import values
 from kraftcheck.kraft_model.recovery.records import RECOVERED, RECOVERING, Api, Broker, Controller, Nil, Shared
-from kraftcheck.spec import invariant, step_invariant
+from kraftcheck.spec import invariant, reachable, step_invariant
 
 
 class RecoveryProperties(RecoveryBase):
-    """Invariants and step invariants."""
+    """Invariants, step invariants and what should stay reachable."""
 
     @invariant
     def recovering_has_one_in_sync(self, me: Controller) -> bool:
@@ -57,6 +57,11 @@ class RecoveryProperties(RecoveryBase):
             for place, (mine, theirs) in enumerate(zip(me.log, peer.log, strict=False))
             if mine.epoch == theirs.epoch
         )
+
+    @reachable
+    def everyone_can_serve(self, me: Broker) -> bool:
+        """Every broker can come to serve consumers again. KIP-704, Topic Partition Follower ("until ... RECOVERED")."""
+        return self._serves(me, Api.FETCH)
 
     # Properties that the KIP's own design breaks: see docs/findings.md
 

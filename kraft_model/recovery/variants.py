@@ -2,8 +2,8 @@
 
 A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. A fault breaks one
 rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the issue in Apache Kafka's
-tracker where the rule comes from. The last two faults break no safety: they leave states from which no client is ever
-served again, and name the configuration in which `kraftcheck.explorer.traps` shows that.
+tracker where the rule comes from. The last two faults break no safety, only what should stay
+reachable.
 """
 
 from __future__ import annotations

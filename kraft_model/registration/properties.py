@@ -1,4 +1,4 @@
-"""The invariants of `registration`. Each names its source."""
+"""The properties of `registration`. Each names its source."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kraftcheck.kraft_model.registration.records import (
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
-from kraftcheck.spec import invariant
+from kraftcheck.spec import invariant, reachable
 
 
 class RegistrationProperties(RegistrationBase):
-    """The invariants."""
+    """The invariants, and what should stay reachable."""
 
     @invariant
     def no_member_below_finalized_level(self, me: Controller | Broker, shared: Shared) -> bool:
@@ -77,3 +77,13 @@ class RegistrationProperties(RegistrationBase):
             return True
         image = self.committed_image(shared)
         return not me.unregistering or me.command.target not in image.voters
+
+    @reachable
+    def controllers_can_be_registered(self, me: Controller, shared: Shared) -> bool:
+        """A controller that runs, and was unregistered by accident, can be registered again. Motivation."""
+        return not me.running or me.id in self.committed_image(shared).controllers
+
+    @reachable(without=["Replace", "ChangeConfiguration"])
+    def upgrades_need_no_help(self, shared: Shared) -> bool:
+        """An upgrade can be made, though nobody brings up another node or changes the configuration. Motivation."""
+        return self.committed_image(shared).level > self.initial_level

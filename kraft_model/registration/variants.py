@@ -1,9 +1,8 @@
 """Variants of `Registration`: other readings, a rejected alternative, and seeded faults.
 
 A reading follows another source than `Registration` does; `docs/findings.md` tells what it leads to. A fault breaks one
-rule, and is caught by the property that `configs/fault.<variant>.cfg` names. The last one breaks no safety: it leaves
-states from which nothing leads on, and names the configuration in which `kraftcheck.explorer.traps` shows that. KAFKA-n
-is the issue in Apache Kafka's tracker where the rule comes from.
+rule, and is caught by the property that `configs/fault.<variant>.cfg` names. The last one breaks no safety, only what
+should stay reachable. KAFKA-n is the issue in Apache Kafka's tracker where the rule comes from.
 """
 
 from __future__ import annotations

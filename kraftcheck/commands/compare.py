@@ -1,7 +1,7 @@
 """Search a model and variants of it within the same bounds, and say what differs.
 
-exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 20 nothing violated, but
-the search stopped at a limit; 2 bad input; 130 interrupted
+exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
+not stay reachable; 20 nothing violated, but the search stopped at a limit; 2 bad input; 130 interrupted
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model, find_model, find_variant
-from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict
+from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.files import require_writable, result_as_json, write_json
@@ -143,6 +143,7 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     """
     options = job.options
     limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
+    limited = limited or bool(options.reachable)  # which is not known before the end
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
     if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
@@ -185,9 +186,7 @@ def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str],
         Actions that fired in the variant only, and those that fired in the base only: None where the variant was not
         searched as far as the base, so that nobody knows.
     """
-    fired, fired_in_variant = (
-        [name for name, times in one.result.actions.items() if times] for one in (base, variant)
-    )
+    fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
     whole = variant.seen_to is None or (base.seen_to is not None and variant.seen_to >= base.seen_to)
     return gained, [name for name in fired if name not in fired_in_variant] if whole else None
@@ -239,12 +238,18 @@ def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
     return (
         one.label,
         _verdict(one),
-        ", ".join(violation.property for violation in result.violations),
+        ", ".join(_what(violation) for violation in result.violations),
         str(len(result.violations[0].trace)) if result.violations else "",
         f"{result.distinct_states:,}",
         f"{result.seconds:,.1f}",
         ", ".join([*(f"+{name}" for name in gained), *(f"-{name}" for name in lost or ())]),
     )
+
+
+def _what(violation: Violation) -> str:
+    """Return what is violated, for what should stay reachable with the states that have no way out."""
+    trap = violation.trap
+    return violation.property if trap is None else f"{violation.property} ({trap.states:,} of {trap.among:,})"
 
 
 def _verdict(one: ComparedRun) -> str:
@@ -254,5 +259,6 @@ def _verdict(one: ComparedRun) -> str:
     if result.limit == INTERRUPTED:
         return "interrupted"
     if one.job.options.search == Search.BFS and one.seen_to:
-        return f"holds to depth {one.seen_to}"
+        unknown = ", ".join(prop.name for prop in one.job.options.reachable)
+        return f"holds to depth {one.seen_to}" + (f", but {unknown} is not known" if unknown else "")
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"

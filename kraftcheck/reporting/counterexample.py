@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
+from kraftcheck.explorer.result import DEADLOCK, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.spec.display import text_of
@@ -47,6 +47,17 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
         before = step
+    if violation.trap is not None:
+        yield []
+        yield [(HEAD, f"From state {len(trace)} on {violation.property} cannot be reached: {way_out(violation.trap)}")]
+        without = protocol.properties[violation.property].without
+        if without:
+            yield [(FAINT, f"{_INDENT}no way out is {', '.join(without)}")]
+
+
+def way_out(trap: Trap) -> str:
+    """Return how many states have no way out."""
+    return f"{trap.states:,} of {many(trap.among, 'state')} have no way out"
 
 
 def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:

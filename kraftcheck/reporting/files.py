@@ -14,6 +14,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, Violation
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.summary import rate
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.property import REACHABLE
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Symbol, Value, ordered
 
@@ -89,6 +90,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "violations": violated,
         **attributes(result, "complete", "limit", "distinct_states", "generated_states", "depth"),
         **attributes(result, "actions", "handler_calls", "never_enabled"),
+        "traps": {one.property: one.trap._asdict() for one in result.violations if one.trap},
         "trace_length": len(result.violations[0].trace) if violated else None,
         "seconds": round(result.seconds, 6),
         "states_per_second": round(rate(result), 1),
@@ -171,4 +173,6 @@ def _problem(protocol: Protocol, name: str) -> str:
         return "Deadlock reached."
     if name in protocol.properties and protocol.properties[name].over_steps:
         return f"Action property {name} is violated."
+    if name in protocol.properties and protocol.properties[name].kind == REACHABLE:
+        return f"Temporal properties {name} were violated."
     return f"Invariant {name} is violated."

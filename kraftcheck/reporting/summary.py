@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kraftcheck.explorer.result import INTERRUPTED, Options, Result, Verdict
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Verdict
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 
-LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit"}
+LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit", MEMORY: "--memory"}
 """Options that stop a search, by their names in `Result.limit`."""
 
 
@@ -27,7 +27,9 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     ]
     constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
-    checked = [prop.name for prop in options.properties] + (["deadlock"] if options.deadlock else [])
+    checked = [prop.name for prop in (*options.properties, *options.reachable)] + (
+        ["deadlock"] if options.deadlock else []
+    )
     yield [(FAINT, f"checked: {', '.join(checked)}")] if checked else [(WARNING, "Warning: nothing is checked")]
     start = [f"start {options.init}"] if options.init != "Init" else []
     bounds = [f"constraint {prop.name}" for prop in (*options.constraints, *options.action_constraints)]

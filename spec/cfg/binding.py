@@ -14,12 +14,12 @@ from kraftcheck.spec.cfg.parsing import ConfigError
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import ConstantError, InputError, unknown
 from kraftcheck.spec.kinds import describe_type
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.property import REACHABLE, Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.starts import start_names
 from kraftcheck.spec.values import ModelValue, Symbol, Value, transform
 
-TEMPORAL = "temporal properties are not checked yet"
+TEMPORAL = "temporal properties are not checked yet, but for what should stay reachable"
 
 
 class BoundConfig(NamedTuple):
@@ -39,6 +39,8 @@ class BoundConfig(NamedTuple):
         Names of one of the protocol's symmetries and views, or None.
     init
         The start of the search: "Init" or the name of a scenario.
+    reachable
+        What should stay reachable.
     """
 
     protocol: Protocol
@@ -49,6 +51,7 @@ class BoundConfig(NamedTuple):
     symmetry: str | None = None
     view: str | None = None
     init: str = "Init"
+    reachable: tuple[Property, ...] = ()
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
@@ -73,18 +76,22 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     """
     instance = bind_constants(protocol, config)
     _refuse_unsupported(config)
-    states = [p for p in protocol.properties.values() if not p.over_steps]
-    steps = [p for p in protocol.properties.values() if p.over_steps]
-    invariants = _properties("invariant", config.invariants, states, steps, protocol)
+    found = protocol.properties.values()
+    goals = [p for p in found if p.kind == REACHABLE]
+    steps = [p for p in found if p.over_steps]
+    states = [p for p in found if p.kind != REACHABLE and not p.over_steps]
+    invariants = _properties("invariant", config.invariants, states, [*steps, *goals], protocol)
+    behaviours = [_over_behaviours(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
-        invariants + tuple(_step_invariant(named, steps, protocol) for named in config.properties),
-        _properties("constraint", config.constraints, states, steps, protocol),
-        _properties("action constraint", config.action_constraints, steps, states, protocol),
+        invariants + tuple(p for p in behaviours if p.kind != REACHABLE),
+        _properties("constraint", config.constraints, states, [*steps, *goals], protocol),
+        _properties("action constraint", config.action_constraints, steps, [*states, *goals], protocol),
         config.check_deadlock is not False,
         _chosen("symmetry", config.symmetry, protocol.symmetries, protocol),
         _chosen("view", config.view, protocol.views, protocol),
         _init(protocol, config),
+        tuple(p for p in behaviours if p.kind == REACHABLE),
     )
 
 
@@ -195,8 +202,11 @@ def _properties(
 ) -> tuple[Property, ...]:
     """Return the properties of the given names, all of which must be among the fitting ones."""
     by_name = {prop.name: prop for prop in fitting}
+    kinds = {other.name: other.kind for other in others}
     for named in names:
-        if any(named.name == other.name for other in others):
+        if kinds.get(named.name) == REACHABLE:
+            _refuse(f"{named.name} says what should stay reachable, so it is no {what}; name it under PROPERTY", named)
+        if named.name in kinds:
             about = "steps" if what != "action constraint" else "states"
             keyword = "PROPERTY or ACTION_CONSTRAINT" if about == "steps" else "INVARIANT or CONSTRAINT"
             _refuse(f"{named.name} is about {about}, so it is no {what}; name it under {keyword}", named)
@@ -206,17 +216,17 @@ def _properties(
     return tuple(by_name[named.name] for named in names)
 
 
-def _step_invariant(named: Named, steps: list[Property], protocol: type[Protocol]) -> Property:
-    """Return the step invariant that PROPERTY names. Nothing else under PROPERTY can be checked."""
-    for prop in steps:
+def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Protocol]) -> Property:
+    """Return what PROPERTY names: a step invariant, or what should stay reachable. Nothing else can be checked."""
+    for prop in fitting:
         if prop.name == named.name:
             return prop
     if named.name in protocol.temporal:
-        _refuse(f"PROPERTY {named.name}: {TEMPORAL}; expected an invariant or a step invariant", named)
+        _refuse(f"PROPERTY {named.name}: {TEMPORAL}", named)
     if named.name in protocol.properties:
         _refuse(f"{named.name} is about states, so it is no property of behaviours; name it under INVARIANT", named)
-    known = [prop.name for prop in steps if prop.kind == "step_invariant"]
-    _refuse(f"{unknown('step invariant', named.name, known, protocol.name())}; {TEMPORAL}", named)
+    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REACHABLE)]
+    _refuse(f"{unknown('property', named.name, known, protocol.name())}; {TEMPORAL}", named)
 
 
 def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type[Protocol]) -> str | None:

@@ -1,13 +1,14 @@
 """Properties: named predicates whose parameters say what they read.
 
 The parameters are `me` (every replica), `peer` (every other replica), `message`
-(every message that the network knows), `shared`, declared projections of all replicas, or the whole `state`.
+(every message that the network knows), `shared`, declared projections of all replicas, or the whole `state`. What
+should stay reachable may also ask for `spent`, what has been used of each bound.
 Engines evaluate a property once for each distinct value of its parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, overload
@@ -20,6 +21,8 @@ from kraftcheck.spec.values import Record
 F = TypeVar("F", bound=Callable[..., Any])
 QUANTIFIED = ("me", "peer", "message")
 STEP = ("before", "after")
+SPENT = "spent"
+REACHABLE = "reachable"
 
 
 @overload
@@ -115,9 +118,48 @@ def action_constraint(function: F | None = None, *, name: str | None = None) -> 
     return _marked("action_constraint", function, (), name)
 
 
-def _marked(kind: str, function: F | None, reads: Reads, name: str | None) -> Any:
+@overload
+def reachable(function: F) -> F: ...
+
+
+@overload
+def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | None = None) -> Callable[[F], F]: ...
+
+
+def reachable(
+    function: F | None = None, *, reads: Reads = (), without: Iterable[str] = (), name: str | None = None
+) -> Any:
+    """Mark a method as what should stay reachable: from every reachable state, a state in which it is true.
+
+    In CTL this is AG EF p, of the states within the bounds and constraints of the search. A bound that is used up, and
+    a CONSTRAINT, end the ways that lead beyond them: give what must go on enough of the bound, or let the method ask
+    for `spent` and be true where nothing is left. Nothing is assumed of fairness: where there is no way out, there is
+    none whatever is fair; a way out that is there need not be taken.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    without
+        Names of actions that are no way out, because nobody may have to wait for them: a crash, an operator's help.
+        The states to which they lead are searched, and must have a way out themselves.
+    name
+        Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
+
+    References
+    ----------
+    E. M. Clarke, E. A. Emerson: "Design and synthesis of synchronization skeletons using branching time temporal
+    logic" (1981), for AG EF.
+    """
+    return _marked(REACHABLE, function, reads, name, tuple(without))
+
+
+def _marked(kind: str, function: F | None, reads: Reads, name: str | None, without: tuple[str, ...] = ()) -> Any:
     def mark(function: F) -> F:
-        function.property_mark = PropertyMark(kind, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
+        found = PropertyMark(kind, declared(reads, function.__qualname__), name, without)
+        function.property_mark = found  # type: ignore[attr-defined]
         return function
 
     return mark if function is None else mark(function)
@@ -132,17 +174,20 @@ class Property:
     name
         Its name in a `.cfg` and in reports.
     kind
-        "invariant", "constraint", "step_invariant" or "action_constraint".
+        "invariant", "constraint", "step_invariant", "action_constraint" or "reachable".
     function
         The method, unbound.
     reads
         The projections that it declares.
+    without
+        Of what should stay reachable: the actions that are no way out.
     """
 
     name: str
     kind: str
     function: Callable[..., Any]
     reads: tuple[Projection, ...]
+    without: tuple[str, ...] = ()
 
     @property
     def over_steps(self) -> bool:
@@ -153,6 +198,8 @@ class Property:
     def asks(self) -> tuple[str, ...]:
         """Names of its parameters after self."""
         allowed = (*STEP, "shared") if self.over_steps else (*QUANTIFIED, "shared", "state")
+        if self.kind == REACHABLE:
+            allowed = (*allowed, SPENT)
         names = parameters(self.function, allowed, self.reads)
         if "peer" in names and "me" not in names:
             raise ProtocolError(f"property {self.name} asks for peer without me")
@@ -176,7 +223,8 @@ class PropertyMark:
     kind: str
     reads: tuple[Projection, ...]
     name: str | None
+    without: tuple[str, ...] = ()
 
     def made(self, method: str, function: Callable[..., Any]) -> Property:
         """Return the property that a method of this name is."""
-        return Property(self.name or camel_case(method), self.kind, function, self.reads)
+        return Property(self.name or camel_case(method), self.kind, function, self.reads, self.without)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action, evaluate_property
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.property import SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
@@ -353,14 +353,15 @@ class Semantics:
         """Return whether a state property is true of a state; memoised for each distinct input."""
         if "message" in prop.asks or "state" in prop.asks or any(read.of_inbox for read in prop.reads):
             return self._holds(prop, state)
-        key = (prop.name, state.replicas, state.shared if "shared" in prop.asks else None)
+        shared = state.shared if "shared" in prop.asks else None
+        key = (prop.name, state.replicas, shared, state.spent if SPENT in prop.asks else None)
         found = self._verdicts.get(key)
         if found is None:
             found = self._verdicts[key] = self._holds(prop, state)
         return found
 
     def _holds(self, prop: Property, state: State) -> bool:
-        known: dict[str, Value] = {"shared": state.shared, "state": state}
+        known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT: state.spent}
         for read in prop.reads:
             known[read.name] = self.project(read, state)
         replicas = list(state.replicas.values())

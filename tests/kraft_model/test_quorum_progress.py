@@ -1,41 +1,34 @@
-"""`quorum`: faults that break no safety, only progress, are states without a way out; the model itself has none."""
+"""`quorum`: faults that break no safety, only what should stay reachable; the model itself keeps it."""
 
 from __future__ import annotations
 
 import pytest
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.traps import Trap, find_trap
+from kraftcheck.explorer.result import Verdict
+from kraftcheck.kraft_model.quorum.records import Mode
+from kraftcheck.kraft_model.quorum.state import Replica
+from kraftcheck.spec import State
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
-from tests.support.kraft_model.progress import STUCK, Stuck, leaders, somebody_leads
-from tests.support.kraft_model.searches import bound
+from tests.support.kraft_model.progress import STUCK, Stuck
+from tests.support.kraft_model.searches import bound, search
 
 
-def trap_of(one: Stuck, variant: str | None) -> Trap:
-    given = bound("quorum", one.config, variant)
-    options = Options(constraints=given.constraints, view=given.view, init=given.init)
-    return find_trap(given.protocol, one.wanted, options, without=one.without)
-
-
+@pytest.mark.parametrize("engine", ["reference", pytest.param("tables", marks=[pytest.mark.kernel, pytest.mark.slow])])
 @pytest.mark.parametrize(
     "one", [pytest.param(one, id=one.variant, marks=[pytest.mark.slow] * (one.among > 1_000)) for one in STUCK]
 )
-def test_where_nothing_leads_on(one: Stuck) -> None:
-    base = trap_of(one, None)
-    assert (base.states, base.among) == (0, one.base)
-    trap = trap_of(one, one.variant)
-    assert (trap.states, trap.among) == (one.stuck, one.among)
-    taken = [str(step.action) for step in trap.trace[1:]]
+def test_where_nothing_leads_on(one: Stuck, engine: str) -> None:
+    base = search(bound("quorum", one.config), engine)
+    assert (base.verdict, base.distinct_states) == (Verdict.OK, one.base)
+    given = bound("quorum", one.config, one.variant)
+    assert [prop.name for prop in given.reachable] == [one.property]
+    (violation,) = search(given, engine).violations
+    assert (violation.property, violation.trap) == (one.property, (one.stuck, one.among))
+    taken = [str(step.action) for step in violation.trace[1:]]
     assert tuple(action for action in taken if action in one.trace) == one.trace
     assert bool(taken) == bool(one.trace)
-
-
-def test_two_followers_of_a_dead_leader_go_round_for_ever() -> None:
-    """They do not stop: each in turn asks for pre-votes, is refused, and follows the dead leader again (KIP-996)."""
-    trap = trap_of(STUCK[0], STUCK[0].variant)
-    assert trap.components == (7,)
 
 
 def test_a_new_voter_that_has_not_heard_of_it_blocks_the_election() -> None:
@@ -43,9 +36,23 @@ def test_a_new_voter_that_has_not_heard_of_it_blocks_the_election() -> None:
 
     Once it has restarted there is a way out: `trap.not-voter` begins there.
     """
-    given = bound("quorum", "finding.unaware-voter")
-    trap = find_trap(given.protocol, somebody_leads, Options(view=given.view, init=given.init))
-    assert (trap.states, trap.among, trap.components) == (105, 105, (28,))
+    (violation,) = search(bound("quorum", "finding.unaware-voter"), "reference").violations
+    assert (violation.property, violation.trap) == ("SomebodyCanLead", (105, 105))
+
+
+def test_a_new_voter_that_dies_before_it_fetches_its_record_is_never_removed() -> None:
+    (violation,) = search(bound("quorum", "finding.new-voter-dies"), "reference").violations
+    assert (violation.property, violation.trap) == ("SomebodyCanCommit", (8, 8))
+
+
+@pytest.mark.parametrize(("variant", "states"), [(None, 824), ("pre-vote-unless-follower", 692)])
+def test_two_followers_of_a_dead_leader_elect_one_where_their_rounds_overlap(variant: str | None, states: int) -> None:
+    found = search(bound("quorum", "finding.overlapping-rounds", variant), "reference")
+    assert (found.verdict, found.distinct_states) == (Verdict.OK, states)
+
+
+def leaders(state: State) -> list[Replica]:
+    return [one for one in state.replicas.values() if isinstance(one, Replica) and one.mode is Mode.LEADER]
 
 
 def test_a_follower_that_forgets_a_silent_leader_lets_another_be_elected() -> None:
@@ -64,4 +71,6 @@ def test_every_configuration_of_a_trap_is_here() -> None:
     known = {name for name in model.configurations if name.startswith("trap.")}
     assert known <= {one.config for one in STUCK}
     faults = {name for name, variant in model.variants.items() if (variant.configuration or "").startswith("trap.")}
-    assert faults <= {one.variant for one in STUCK}
+    assert faults <= {one.variant for one in STUCK} | {
+        "joiners-answered-when-appended"
+    }  # which mends join-blocks-fetch

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
-from kraftcheck.explorer.traps import Trap, find_trap
 from kraftcheck.kraft_model.registration import Registration
-from kraftcheck.kraft_model.registration.image import image_of
-from kraftcheck.kraft_model.registration.records import Controller, Image
-from kraftcheck.spec import ConstantError, ModelValue, State
+from kraftcheck.spec import ConstantError, ModelValue
 from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
@@ -20,6 +17,7 @@ from tests.support.kraft_model.searches import bound, check_fault, check_trace, 
 pytestmark = pytest.mark.kernel
 
 MODEL = "registration"
+SAFETY = {name for name, prop in Registration.properties.items() if prop.kind != "reachable"}
 SMALL = {  # configuration: distinct states, generated states, depth
     "smoke": (1_405, 3_085, 19),
     "smoke-static": (1_907, 4_637, 18),
@@ -49,7 +47,7 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
 @pytest.mark.parametrize("config", SMALL)
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
     given = bound(MODEL, config)
-    assert {prop.name for prop in given.properties} == set(Registration.properties)
+    assert {prop.name for prop in given.properties} == SAFETY
     found = [search(given, engine) for engine in ("reference", "tables")]
     assert [one.verdict for one in found] == [Verdict.OK] * 2
     assert [numbers(one) for one in found] == [SMALL[config]] * 2
@@ -87,7 +85,7 @@ def test_every_variant_is_described_tested_and_configured() -> None:
     for name, variant in model.variants.items():
         assert first_sentence(variant).endswith(".")
         assert len(first_sentence(variant)) <= 140, name
-    assert {fault.property for fault in REGISTRATION_FAULTS} == set(Registration.properties)
+    assert {fault.property for fault in REGISTRATION_FAULTS} == SAFETY
 
 
 @pytest.mark.parametrize("config", FINDINGS)
@@ -107,54 +105,42 @@ def test_what_the_kips_own_design_breaks_and_what_would_mend_it(config: str, var
 # Where nothing leads on
 
 
-def trap_of(
-    config: str, wanted: Callable[[State, Image], bool], variant: str | None = None, without: tuple[str, ...] = ()
-) -> Trap:
-    protocol = bound(MODEL, config, variant).protocol
-    assert isinstance(protocol, Registration)
+@pytest.mark.parametrize(
+    ("config", "variant", "name", "trap", "taken"),
+    [
+        ("trap.accident", None, "ControllersCanBeRegistered", None, []),
+        (
+            "trap.accident",
+            "registers-once",
+            "ControllersCanBeRegistered",
+            (48, 55),
+            ["RunUnregisterController", "HandleUnregisterController", "Commit"],
+        ),
+        ("trap.gated", None, "UpgradesNeedNoHelp", (164, 2_826), []),
+        ("trap.static-voter", None, "UpgradesNeedNoHelp", (54, 232), ["RunUnregisterController"]),
+    ],
+)
+def test_where_nothing_leads_on(
+    config: str, variant: str | None, name: str, trap: tuple[int, int] | None, taken: list[str]
+) -> None:
+    """Whoever was unregistered by accident registers again; an old registration blocks upgrades from the start.
 
-    def is_wanted(state: State) -> bool:
-        return wanted(state, image_of(protocol.snapshot(), state.shared.log[: state.shared.committed]))
-
-    return find_trap(protocol, is_wanted, without=without)
-
-
-def all_that_run_are_registered(state: State, image: Image) -> bool:
-    nodes = [node for node in state.replicas.values() if isinstance(node, Controller) and node.running]
-    return all(node.id in image.controllers for node in nodes)
-
-
-def taken(trap: Trap) -> list[str | None]:
-    return [step.action for step in trap.trace[1:]]
-
-
-def test_a_controller_that_was_unregistered_by_accident_registers_again() -> None:
-    assert trap_of("trap.accident", all_that_run_are_registered).states == 0
-    trap = trap_of("trap.accident", all_that_run_are_registered, "registers-once")
-    assert (trap.states, trap.among, trap.components) == (48, 55, (1, 1, 1))
-    assert taken(trap) == ["RunUnregisterController", "HandleUnregisterController", "Commit"]
-
-
-@pytest.mark.slow
-def test_an_old_registration_blocks_the_upgrade_that_would_let_it_be_removed() -> None:
-    """With a replacement there is a way, as long as upgrades may be tried; without, there is none from the start."""
-
-    def upgraded(state: State, image: Image) -> bool:
-        return image.level >= 2
-
-    trap = trap_of("trap.gated", upgraded)
-    assert taken(trap).count("RunUpgrade") == 3
-    assert taken(trap_of("trap.gated", upgraded, without=("Replace",))) == []
+    A static voter that was unregistered blocks them until it is out of the configuration.
+    """
+    given = bound(MODEL, config, variant)
+    assert [prop.name for prop in given.reachable] == [name]
+    found = search(given, "reference")
+    assert [one.trap for one in found.violations] == ([trap] if trap else [])
+    assert [step.action for one in found.violations for step in one.trace[1:]] == taken
 
 
-def test_a_static_voter_that_was_unregistered_blocks_upgrades_until_it_is_out_of_the_configuration() -> None:
-    def upgraded(state: State, image: Image) -> bool:
-        return image.level >= 3
-
-    trap = trap_of("trap.static-voter", upgraded)
-    assert taken(trap).count("RunUpgrade") == 3
-    trap = trap_of("trap.static-voter", upgraded, without=("ChangeConfiguration",))
-    assert taken(trap) == ["RunUnregisterController"]
+def test_upgrades_can_be_made_with_help() -> None:
+    """A replacement of an old observer, or another configuration, leads on, as long as upgrades may be tried."""
+    for config in ("trap.gated", "trap.static-voter"):
+        given = bound(MODEL, config)
+        helped = replace(given.reachable[0], without=())
+        (violation,) = search(given._replace(reachable=(helped,)), "reference").violations
+        assert [step.action for step in violation.trace].count("RunUpgrade") == 3
 
 
 @pytest.mark.parametrize(
@@ -173,4 +159,3 @@ def test_constants_that_do_not_fit(constants: dict[str, object], message: str) -
     values = {k: frozenset(map(ModelValue, v)) if isinstance(v, set) else v for k, v in given.items()}
     with pytest.raises(ConstantError, match=message):
         Registration(**values)
-

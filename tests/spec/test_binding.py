@@ -24,6 +24,7 @@ from kraftcheck.spec import (
     hide,
     internal,
     invariant,
+    reachable,
     step_invariant,
 )
 from kraftcheck.spec.cfg.binding import bind, bind_constants
@@ -90,6 +91,10 @@ class Clocks(Protocol):
     def forward(self, before: Clock, after: Clock) -> bool:
         return before.time < after.time
 
+    @reachable
+    def can_tick(self, me: Clock) -> bool:
+        return me.time > 0
+
     @action_constraint
     def slow(self, before: Clock, after: Clock) -> bool:
         return after.time - before.time == 1
@@ -120,7 +125,7 @@ def test_everything_a_configuration_can_name() -> None:
     bound_to = bind(
         Clocks,
         parse_config(
-            CONSTANTS + "INIT OneTick NEXT Next INVARIANT NeverLate PROPERTY Forward CONSTRAINT Early "
+            CONSTANTS + "INIT OneTick NEXT Next INVARIANT NeverLate PROPERTIES CanTick Forward CONSTRAINT Early "
             "ACTION_CONSTRAINT Slow SYMMETRY symmHosts VIEW view CHECK_DEADLOCK FALSE",
             "clocks.cfg",
         ),
@@ -136,11 +141,12 @@ def test_everything_a_configuration_can_name() -> None:
     assert names(bound_to.properties) == ["NeverLate", "Forward"]
     assert names(bound_to.constraints) == ["Early"]
     assert names(bound_to.action_constraints) == ["Slow"]
-    assert bound_to[4:] == (False, "symmHosts", "view", "OneTick")
+    assert names(bound_to.reachable) == ["CanTick"]
+    assert bound_to[4:8] == (False, "symmHosts", "view", "OneTick")
 
 
 def test_what_a_configuration_need_not_say() -> None:
-    assert bind(Clocks, parse_config(CONSTANTS, "clocks.cfg"))[1:] == ((), (), (), True, None, None, "Init")
+    assert bind(Clocks, parse_config(CONSTANTS, "clocks.cfg"))[1:] == ((), (), (), True, None, None, "Init", ())
 
 
 def test_specification_without_fairness_is_init_and_next() -> None:
@@ -237,8 +243,14 @@ def test_missing_constants_are_all_named() -> None:
         ("PROPERTY NeverLate", "2:10: NeverLate is about states, so it is no property of behaviours"),
         (
             "PROPERTIES Forward Termination",
-            "2:20: unknown step invariant Termination; Clocks has Forward; temporal properties are not checked yet",
+            "2:20: unknown property Termination; Clocks has Forward, CanTick; temporal properties are not checked yet",
         ),
+        (
+            "INVARIANT CanTick",
+            "2:11: CanTick says what should stay reachable, so it is no invariant; name it under PROPERTY",
+        ),
+        ("CONSTRAINT CanTick", "2:12: CanTick says what should stay reachable, so it is no constraint"),
+        ("ACTION_CONSTRAINT CanTick", "2:19: CanTick says what should stay reachable, so it is no action constraint"),
         ("ALIAS Shown", "2:7: ALIAS Shown is not supported"),
         ("POSTCONDITION Done", "2:15: POSTCONDITION Done is not supported"),
     ],

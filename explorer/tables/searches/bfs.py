@@ -11,7 +11,8 @@ import numpy as np
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import INTERRUPTED, Options, Result
+from kraftcheck.explorer.reachability import Goals
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Trap
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
@@ -22,6 +23,7 @@ from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
+from kraftcheck.explorer.tables.traps import StateGraph, note_of
 from kraftcheck.spec.language.protocol import Protocol
 
 
@@ -134,6 +136,8 @@ class BreadthFirst:
             levels.begin()
             self._position = 0
         self._between = True
+        if self.options.reachable:
+            self._find_traps()
 
     def _start(self) -> None:
         found = self.expander.load(self.checker.starting_rows())
@@ -205,6 +209,36 @@ class BreadthFirst:
         self.books.look_at_the_clock(frontier)
         if self._interruption.asked:
             raise KeyboardInterrupt
+
+    # What should stay reachable
+
+    def _find_traps(self) -> None:
+        """Check what should stay reachable, once every state is visited."""
+        books, semantics = self.books, self.checker.semantics
+        if self.visited.archive is not None:
+            self._stop_for_room()
+        graph = StateGraph(
+            self.expander,
+            self.visited.in_memory,
+            self.levels,
+            self.budget.buffers,
+            partial(self._look_around, 0),
+            self._stop_for_room,
+        )
+        goals = Goals(semantics, self.options)
+        for prop in self.options.reachable:
+            found = graph.without_way_out(prop, goals)
+            books.followed.add(prop.name)
+            books.result.notes += note_of(prop, graph.count)
+            if len(found):
+                level, row = graph.level_of(int(found[0]))
+                books.violation(prop.name, self.path_to(row, level), Trap(len(found), graph.count))
+
+    def _stop_for_room(self) -> None:
+        self.books.result.notes.append(
+            "the state graph does not fit in memory: give more, by --memory, or smaller bounds"
+        )
+        self.books.stop_at(MEMORY)
 
     # Checkpoints
 

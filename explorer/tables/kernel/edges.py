@@ -1,0 +1,95 @@
+"""The steps out of states as edges of the state graph, and the states from which edges lead to marked ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
+from kraftcheck.explorer.tables.kernel.expand import expand
+from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
+from kraftcheck.explorer.tables.kernel.symmetry import canonical
+from kraftcheck.explorer.tables.kernel.worker import try_again, verdict
+
+
+class EdgeArrays(Arrays):
+    """The edges that one thread has found."""
+
+    sources = array(np.int64)  # the places of the states from which they lead
+    words = array(np.uint64, -1)  # the packed identities of those to which they lead
+    owners = array(np.int64)  # the partitions that own these
+
+
+@jit
+def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any, closed: Any) -> Any:
+    """Write the edges out of the worker's states of these numbers, those of closed actions left out.
+
+    Returns how many edges there are. `stats[S_DONE]` is how far it came: less than all where an array is full.
+    """
+    states, succ, stats, which, closed = worker.states, worker.succ, worker.stats, bare(which), bare(closed)
+    permutations, columns = t.meta[codes.M_PERMUTATIONS], states.shape[1]
+    own_image = np.zeros(columns, np.int32)
+    own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
+    image, images = bare(own_image), bare(own_images)
+    edges = np.int64(0)
+    stats[codes.S_CODE] = codes.OK
+    for i in range(len(which)):
+        n = expand(t, worker, which[i])
+        for k in range(n if permutations > 1 else 0):
+            if not canonical(t, worker, succ, k, 2, columns, images, k, 0, image):
+                n = MISSING
+        if n == MISSING:
+            try_again(worker, which[i])
+            continue
+        if n == FULL or edges + n > len(found.sources):
+            stats[codes.S_DONE] = i
+            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
+            return edges
+        for k in range(n):
+            _, _, pruned = verdict(t, succ, k)
+            if pruned or closed[succ[k, 0]]:
+                continue
+            if permutations > 1:
+                pack(t, packing, images, k, 0, found.words, edges)
+            else:
+                pack(t, packing, succ, k, 2, found.words, edges)
+            found.sources[edges] = which[i]
+            found.owners[edges] = owner_of(found.words, edges)
+            edges += 1
+    stats[codes.S_DONE] = len(which)
+    return edges
+
+
+@jit
+def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
+    """Mark every state from which edges lead to a marked one.
+
+    `first`, zeros, has a number more than there are states; `before` has one for each edge, `waiting` for each state.
+    """
+    sources, targets, marked = bare(sources), bare(targets), bare(marked)
+    first, before, waiting = bare(first), bare(before), bare(waiting)
+    for e in range(len(targets)):
+        first[targets[e] + 1] += 1
+    for s in range(1, len(first)):
+        first[s] += first[s - 1]
+    for e in range(len(targets)):  # as places are taken, first[s] moves on to where the sources of s + 1 begin
+        before[first[targets[e]]] = sources[e]
+        first[targets[e]] += 1
+    n = 0
+    for s in range(len(marked)):
+        if marked[s]:
+            waiting[n] = s
+            n += 1
+    while n:
+        n -= 1
+        s = waiting[n]
+        for k in range(first[s - 1] if s else 0, first[s]):
+            source = before[k]
+            if not marked[source]:
+                marked[source] = 1
+                waiting[n] = source
+                n += 1
