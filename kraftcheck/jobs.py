@@ -19,7 +19,6 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import line_to_blame
 from kraftcheck.traces.scenarios.text import Start
 
-
 CHECKS = ("invariants", "properties", "constraints", "action_constraints")
 """What of a configuration names properties."""
 
@@ -71,8 +70,8 @@ def job_of(
     others
         Options asked for besides those of a search that not every engine has: `graph`.
     beside
-        Protocols searched within the same bounds. What the configuration sets or checks for one of these, and this model
-        does not have, is left out.
+        Protocols searched within the same bounds. What the configuration sets or checks for one of these, and this
+        model does not have, is left out.
 
     Raises
     ------
