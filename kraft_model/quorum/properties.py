@@ -97,6 +97,14 @@ class QuorumProperties(QuorumBase):
             return me.leader == me.id
         return me.mode is not Mode.CANDIDATE or isinstance(me.leader, Nil)
 
+    @invariant
+    def successors_hold_what_is_committed(self, me: Replica, shared: Shared) -> bool:
+        """Whom a resigning leader prefers has what it committed (KIP-595, "EndQuorumEpoch": by their offsets)."""
+        committed = shared.committed
+        if not me.ended or not committed or committed[-1].epoch != me.epoch:
+            return True
+        return me.log[: len(committed)] == committed
+
     # Logs
 
     @invariant
