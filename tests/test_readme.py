@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kernel
 
 
 def test_there_are_examples() -> None:
-    assert len(CONSOLE) == 8
+    assert len(CONSOLE) == 9
 
 
 def example(command: str, shown: str) -> Any:

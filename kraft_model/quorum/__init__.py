@@ -29,6 +29,7 @@ module         what is in it
 `environment`  ClientAppend, Restart, RestartLosingUnflushed, Crash, LoseDisk, MoveEndpoint, ChangeSoftware, Cut,
                Heal, CheckQuorum
 `properties`   invariants, step invariants and constraints
+`answers`      invariants about what administrators and voters are told
 `progress`     what should stay reachable
 `starts`       named starts for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs
@@ -38,6 +39,7 @@ module         what is in it
 
 from __future__ import annotations
 
+from kraftcheck.kraft_model.quorum.answers import QuorumAnswers
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
 from kraftcheck.kraft_model.quorum.progress import QuorumProgress
@@ -56,6 +58,7 @@ class Quorum(
     QuorumReplication,
     QuorumEnvironment,
     QuorumProperties,
+    QuorumAnswers,
     QuorumProgress,
     QuorumStarts,
 ):

@@ -12,6 +12,7 @@ from kraftcheck.kraft_model.quorum.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     PreVotes,
+    UpdateVoterRequest,
     UpdateVoterResponse,
     VoteRequest,
     group_of,
@@ -41,6 +42,7 @@ class QuorumBase(QuorumMembership):
 
     hosts: frozenset[ModelValue] = constant("Hosts")
     initial_voters: frozenset[ModelValue] = constant("InitialVoters")
+    standalone: frozenset[ModelValue] = constant("Standalone", default=frozenset())
     brokers: frozenset[ModelValue] = constant("Brokers", default=frozenset())
     bootstrap_servers: frozenset[ModelValue] = constant("BootstrapServers", default=frozenset())
     old_software: frozenset[ModelValue] = constant("OldSoftware", default=frozenset())
@@ -51,6 +53,7 @@ class QuorumBase(QuorumMembership):
     plain_answers: bool = constant("PlainAnswers", default=False)
     auto_join: bool = constant("AutoJoin", default=False)
     watch_pre_votes: bool = constant("WatchPreVotes", default=False)
+    watch_answers: bool = constant("WatchAnswers", default=False)
     late_pre_votes: bool = constant("LatePreVotes", default=True)
 
     pre_votes: int = bound("MaxPreVotes")
@@ -84,6 +87,7 @@ class QuorumBase(QuorumMembership):
         """Refuse constants that contradict each other."""
         for name, hosts in (
             ("InitialVoters", self.initial_voters),
+            ("Standalone", self.standalone),
             ("Brokers", self.brokers),
             ("BootstrapServers", self.bootstrap_servers),
             ("OldSoftware", self.old_software),
@@ -97,10 +101,14 @@ class QuorumBase(QuorumMembership):
             raise ConstantError("InitialVoters", "expected at least one host")
         if self.brokers & self.initial_voters:
             raise ConstantError("Brokers", "expected hosts that are not among InitialVoters")
+        if self.standalone and self.initial_version == 0:
+            raise ConstantError("Standalone", "expected none where KRaftVersion is 0")
         if self.initial_version not in (0, 1):
             raise ConstantError("KRaftVersion", f"expected 0 or 1, found {self.initial_version}")
         if self.initial_version == 1 and self.old_software & self.initial_voters:
             raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
+        if self.watch_answers and not self.plain_answers:
+            raise ConstantError("WatchAnswers", "expected PlainAnswers = TRUE, without which there are no answers")
 
     # The start
 
@@ -110,12 +118,14 @@ class QuorumBase(QuorumMembership):
         At kraft.version 1 it is in the snapshot that formatting wrote, 00000000000000000000-0000000000.checkpoint; a
         disk formatted without initial controllers has none. At version 0 it is `controller.quorum.voters`, which
         everyone has and which names no directory ids. KIP-853, "Bootstrapping with multiple voters", "Set of voters".
+        Who was formatted with --standalone is its only voter ("Bootstrapping with one voter").
         """
         if self.initial_version == 0:
             return frozenset(Voter(Key(voter, UNKNOWN_DIRECTORY)) for voter in self.initial_voters)
         if host not in self.initial_voters or directory != 1:
             return frozenset()
-        return frozenset(Voter(Key(voter, 1)) for voter in self.initial_voters)
+        voters = {host} if host in self.standalone else self.initial_voters
+        return frozenset(Voter(Key(voter, 1)) for voter in voters)
 
     def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
         """Return a replica with a freshly formatted disk."""
@@ -342,15 +352,17 @@ class QuorumBase(QuorumMembership):
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
         """Return the answer to the client of an operation. Administrators are answered only with PlainAnswers."""
-        if operation is Operation.UPDATE_VOTER:
-            return [self.update_answer(me, error, me.epoch, client)]
+        asked = me.change.asked if isinstance(me.change, Change) and me.change.operation is operation else Nil.NIL
+        if isinstance(asked, UpdateVoterRequest):
+            return [self.update_answer(me, error, asked)]
         if client == ADMIN and not self.plain_answers:
             return []
-        return [AdminResponse(operation, error, me.id, client)]
+        noted = self.watch_answers and (client, error) == (ADMIN, Error.NONE)
+        return [AdminResponse(operation, error, me.id, client, asked if noted else Nil.NIL)]
 
-    def update_answer(self, me: Replica, error: Error, of: int, client: ModelValue) -> UpdateVoterResponse:
+    def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         """Return the answer to UpdateVoter."""
-        return UpdateVoterResponse(me.epoch, me.leader, error, of, me.id, client)
+        return UpdateVoterResponse(me.epoch, me.leader, error, request, me.id, request.source)
 
     def epoch_error(self, me: Replica, epoch: int) -> Error:
         """Return the error of a request that only the leader of its epoch serves; NONE where it is served."""

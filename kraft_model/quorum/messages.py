@@ -176,18 +176,22 @@ class UpdateVoterResponse(Record):
     epoch: int
     leader: ModelValue | Nil
     error: Error
-    of: int
+    request: UpdateVoterRequest
     source: ModelValue
     dest: ModelValue
 
 
 class AdminResponse(Record):
-    """The answer to AddVoter, RemoveVoter or UpdateFeatures, for an administrator or a joining controller."""
+    """The answer to AddVoter, RemoveVoter or UpdateFeatures, for an administrator or a joining controller.
+
+    `about` is what an administrator asked for, where WatchAnswers notes what was done: the voter, or the kraft.version.
+    """
 
     operation: Operation
     error: Error
     source: ModelValue
     dest: ModelValue
+    about: Key | int | Nil = Nil.NIL
 
 
 class DescribeQuorumResponse(Record):

@@ -120,6 +120,16 @@ class QuorumStarts(QuorumBase):
         yield from self.unaware_voter()
         yield take("Restart", self.outsider())
 
+    @scenario
+    def new_voter_dead(self) -> Iterator[Take]:
+        """One voter, which has added another; that crashed for good before it fetched the record."""
+        leader = ordered(self.initial_voters)[0]
+        yield from self.observed()
+        yield take("AddVoter", leader, lambda me: me.change.voter.key.id == self.outsider())
+        yield take("HandleApiVersionsRequest", self.outsider(), source=leader)
+        yield take("HandleApiVersionsResponse", leader, source=self.outsider())
+        yield take("Crash", self.outsider())
+
     def outsider(self) -> ModelValue:
         """Return the first host that is no initial voter."""
         rest = ordered(self.hosts - self.initial_voters)

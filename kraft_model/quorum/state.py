@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
+    DescribeQuorumResponse,
     FetchRequest,
     FetchSnapshotRequest,
     RemoveVoterRequest,
@@ -31,6 +32,8 @@ class Change(Record):
         The end offset of its batch in the log; 0 before it is appended.
     client
         Who gets the answer.
+    asked
+        The voter to add or to remove, the kraft.version to raise to, or the voter's request to update it.
     """
 
     operation: Operation
@@ -38,6 +41,7 @@ class Change(Record):
     checked: bool
     offset: int
     client: ModelValue
+    asked: Key | int | UpdateVoterRequest | Nil = Nil.NIL
 
 
 class Replica(Record):
@@ -119,10 +123,23 @@ class Replica(Record):
         return Key(self.id, self.directory)
 
 
+class Told(Record):
+    """What an administrator was told is done: the operation, and the voter or kraft.version that it asked for."""
+
+    operation: Operation
+    about: Key | int | Nil
+
+
 class Admin(Record):
-    """The administrator: sends requests and reads answers."""
+    """The administrator: sends requests and reads answers.
+
+    `told` and `described` are history, for properties only (WatchAnswers): what it was told is done, and how leaders
+    described the quorum.
+    """
 
     id: ModelValue
+    told: frozenset[Told] = frozenset()
+    described: frozenset[DescribeQuorumResponse] = frozenset()
 
 
 class Term(Record):

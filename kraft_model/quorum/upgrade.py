@@ -8,7 +8,7 @@ from kraftcheck.kraft_model.quorum.messages import UpdateVoterRequest, UpdateVot
 from kraftcheck.kraft_model.quorum.records import Error, Key, KRaftVersion, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, QuorumVoterChanges
-from kraftcheck.spec import Steps, internal, on
+from kraftcheck.spec import ModelValue, Steps, internal, on
 
 
 class QuorumUpgrades(QuorumVoterChanges):
@@ -26,8 +26,12 @@ class QuorumUpgrades(QuorumVoterChanges):
             return
         if me.updating or me.updated or not self.is_voter(me):
             return
-        request = UpdateVoterRequest(me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader)
+        request = self.update_request(me, me.leader)
         yield self.taken(me, self.waits_for_update(me, request), request, consumes=False).spend("updated_voters")
+
+    def update_request(self, me: Replica, leader: ModelValue) -> UpdateVoterRequest:
+        """Return UpdateVoter with what the voter is now."""
+        return UpdateVoterRequest(me.epoch, Voter(me.key, me.endpoint), me.software, me.id, leader)
 
     def waits_for_update(self, me: Replica, request: UpdateVoterRequest) -> Replica:
         """Return the voter after it sent UpdateVoter; it goes on fetching."""
@@ -40,11 +44,11 @@ class QuorumUpgrades(QuorumVoterChanges):
             return
         if self.is_foreign(me, request.source):
             refused = Error.INCONSISTENT_CLUSTER_ID
-            yield self.taken(me, me, self.update_answer(self.unnamed(me), refused, request.epoch, request.source))
+            yield self.taken(me, me, self.update_answer(self.unnamed(me), refused, request))
             return
         after, sends, error = self.begin_updating(me, request)
         if error is not None:
-            sends = [*sends, self.update_answer(me, error, request.epoch, request.source)]
+            sends = [*sends, self.update_answer(me, error, request)]
         after, more, puts = self.commits(after, shared) if after is not me else (after, [], {})
         yield self.taken(me, after, *sends, *more).put(**puts)
 
@@ -62,7 +66,7 @@ class QuorumUpgrades(QuorumVoterChanges):
         if me.version == 0:
             heard = frozenset(v for v in me.heard if v.key.id != request.source)
             return me.but(heard=heard | {request.voter} if request.version > 0 else heard), [], Error.NONE
-        change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, request.source)
+        change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, request.source, request)
         updated = known.but(key=request.voter.key, endpoint=request.voter.endpoint)
         return self.appended_update(self.append_voters(me, (me.voters - {known}) | {updated}, change))
 
@@ -85,10 +89,13 @@ class QuorumUpgrades(QuorumVoterChanges):
 
     @on(UpdateVoterResponse)
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
-        """A voter hears whether the leader has noted its update, or must try again (KIP-853, "UpdateVoter")."""
+        """A voter hears whether the leader has noted its update, or must try again (KIP-853, "UpdateVoter").
+
+        An answer to what it was before it restarted is dropped.
+        """
         if self.is_cut(me, response.source, shared):
             return
-        if response.of != me.epoch or me.mode is not Mode.FOLLOWER:
+        if me.mode is not Mode.FOLLOWER or response.request != self.update_request(me, response.source):
             yield self.taken(me, me)
             return
         after, _ = self.common_response(me, response.error, response.leader, response.epoch)
@@ -131,7 +138,7 @@ class QuorumUpgrades(QuorumVoterChanges):
         voters = frozenset(v for v in told if any(matches(old.key, v.key) for old in me.voters))
         if len(voters) < len(me.voters) or self.old_software & self.brokers:
             return me, [], Error.INVALID_UPDATE_VERSION
-        change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN)
+        change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, version)
         return self.append_voters(me, voters, change, KRaftVersion(version)), [], None
 
 

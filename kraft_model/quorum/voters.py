@@ -26,7 +26,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared, Told
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
@@ -106,7 +106,7 @@ class QuorumVoterChanges(QuorumBase):
             return me, [], error
         if self.is_duplicate(me, voter.key):
             return me, [], self.duplicate_error()
-        change = Change(Operation.ADD_VOTER, voter, False, 0, client)
+        change = Change(Operation.ADD_VOTER, voter, False, 0, client, voter.key)
         question = ApiVersionsRequest(me.epoch, me.id, voter.key.id)
         return me.but(change=change), [question], None
 
@@ -216,7 +216,8 @@ class QuorumVoterChanges(QuorumBase):
         if len(me.voters) == 1:
             return me, [], Error.INVALID_REQUEST
         voters = frozenset(voter for voter in me.voters if voter.key != key)
-        return self.append_voters(me, voters, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client)), [], None
+        change = Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, key)
+        return self.append_voters(me, voters, change), [], None
 
     # Outcomes
 
@@ -282,7 +283,7 @@ class QuorumVoterChanges(QuorumBase):
             return
         if me.joining or self.is_voter(me):
             return
-        waiting = me.but(joining=True)
+        waiting = self.waits_to_join(me)
         former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
         if former:
             request = RemoveVoterRequest(former[0], me.id, me.leader)
@@ -290,6 +291,10 @@ class QuorumVoterChanges(QuorumBase):
         else:
             addition = AddVoterRequest(Voter(me.key, me.endpoint), me.id, me.leader)
             yield self.taken(me, waiting, addition, consumes=False).spend("added_voters")
+
+    def waits_to_join(self, me: Replica) -> Replica:
+        """Return the controller after it sent AddVoter or RemoveVoter; it goes on fetching."""
+        return me.but(joining=True)
 
     @on(AdminResponse)
     def handle_join_response(self, me: Replica, response: AdminResponse, shared: Shared) -> Steps:
@@ -306,7 +311,15 @@ class QuorumVoterChanges(QuorumBase):
     @on(AdminResponse, DescribeQuorumResponse)
     def read_answer(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Steps:
         """An administrator reads an answer (KIP-853, "Admin client")."""
-        yield Step(me=me, consumes=True)
+        yield Step(me=self.remembers(me, response) if self.watch_answers else me, consumes=True)
+
+    def remembers(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Admin:
+        """Return the administrator with what it was told, for properties only."""
+        if response.error is not Error.NONE:
+            return me
+        if isinstance(response, DescribeQuorumResponse):
+            return me.but(described=me.described | {response})
+        return me.but(told=me.told | {Told(response.operation, response.about)})
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:

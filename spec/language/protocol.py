@@ -212,7 +212,8 @@ class Protocol:
 
     def projected(self, read: Projection, source: Value) -> Value:
         """Return a projection of one replica, or of one inbox."""
-        return read.function(self, self.network.deliverable(source) if read.of_inbox else source)
+        under_way = read.of_inbox and not read.is_whole
+        return read.function(self, self.network.deliverable(source) if under_way else source)
 
     def hidden(self, view: str) -> Hidden:
         """Return what a view leaves out, by the view's name."""

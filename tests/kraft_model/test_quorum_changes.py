@@ -113,7 +113,7 @@ def test_the_steps_of_add_voter() -> None:
     asked = only(model.add_voter(leader(), QUIET, known(NEW)))
     assert sent(asked, ApiVersionsRequest).dest == N4
     assert (all_sent(asked, AdminResponse), asked.spends) == ([], ("added_voters",))
-    assert asked.me.change == Change(Operation.ADD_VOTER, NEW, False, 0, ADMIN)
+    assert asked.me.change == Change(Operation.ADD_VOTER, NEW, False, 0, ADMIN, NEW.key)
     question = sent(asked, ApiVersionsRequest)
     versions = sent(only(model.handle_api_versions_request(BLANK, question, QUIET)), ApiVersionsResponse)
     assert versions.version == 1
@@ -198,7 +198,7 @@ def test_an_operation_takes_too_long() -> None:
         step = only(BASE.expire_operation(me))
         assert (sent(step, AdminResponse).error, step.me.change) == (Error.REQUEST_TIMED_OUT, Nil.NIL)
         assert step.me.log == UNCOMMITTED
-    updated = leader(log=UNCOMMITTED, change=Change(Operation.UPDATE_VOTER, Nil.NIL, True, 2, N2))
+    updated = leader(log=UNCOMMITTED, change=Change(Operation.UPDATE_VOTER, Nil.NIL, True, 2, N2, UPDATE))
     assert sent(only(BASE.expire_operation(updated)), UpdateVoterResponse).error is Error.REQUEST_TIMED_OUT
     assert list(BASE.expire_operation(leader())) == []
 
@@ -289,7 +289,7 @@ def test_the_steps_of_update_voter() -> None:
     assert begun.me.log == (FIRST, Batch(1, (Voters(moved),)))
     assert (begun.me.voters, all_sent(begun, UpdateVoterResponse)) == (moved, [])
     done = only(BASE.handle_fetch_request(begun.me, fetch(2, source=N3), QUIET))
-    assert sent(done, UpdateVoterResponse) == UpdateVoterResponse(1, N1, Error.NONE, 1, N1, N2)
+    assert sent(done, UpdateVoterResponse) == UpdateVoterResponse(1, N1, Error.NONE, UPDATE, N1, N2)
     unnamed = leader(voters=ALL - {Voter(Key(N2))} | {Voter(Key(N2, 0))})
     named = only(BASE.handle_update_voter_request(unnamed, UPDATE, QUIET))
     assert named.me.voters == moved
@@ -304,7 +304,8 @@ def test_when_update_voter_is_sent() -> None:
     for version in (0, 1):
         me = follower(version=version, endpoint=3)
         step = only(BASE.send_update_voter(me))
-        assert sent(step, UpdateVoterRequest) == UpdateVoterRequest(1, Voter(Key(N2), 3), 1, N2, N1)
+        request_ = UpdateVoterRequest(1, Voter(Key(N2), 3), 1, N2, N1)
+        assert sent(step, UpdateVoterRequest) == request_
         assert list(BASE.send_update_voter(step.me)) == []
         for error in (
             Error.REQUEST_TIMED_OUT,
@@ -312,12 +313,14 @@ def test_when_update_voter_is_sent() -> None:
             Error.INVALID_UPDATE,
             Error.NOT_LEADER_OR_FOLLOWER,
         ):
-            answer = UpdateVoterResponse(1, N1, error, 1, N1, N2)
+            answer = UpdateVoterResponse(1, N1, error, request_, N1, N2)
             again = only(BASE.handle_update_voter_response(step.me, answer, QUIET)).me
             assert len(list(BASE.send_update_voter(again))) == 1
-        heard = only(
-            BASE.handle_update_voter_response(step.me, UpdateVoterResponse(1, N1, Error.NONE, 1, N1, N2), QUIET)
-        ).me
+        done = UpdateVoterResponse(1, N1, Error.NONE, request_, N1, N2)
+        for former in (request_.but(voter=Voter(Key(N2))), request_.but(version=0), request_.but(epoch=0)):
+            ignored = only(BASE.handle_update_voter_response(step.me, done.but(request=former), QUIET)).me
+            assert (ignored.updating, ignored.updated) == (True, False)
+        heard = only(BASE.handle_update_voter_response(step.me, done, QUIET)).me
         assert list(BASE.send_update_voter(heard)) == []
         assert len(list(BASE.send_update_voter(only(BASE.restart(heard)).me))) == 1
         told = BeginQuorumEpochRequest(2, Key(N2), N3, N2)
@@ -325,11 +328,12 @@ def test_when_update_voter_is_sent() -> None:
         assert sent(only(BASE.send_update_voter(other)), UpdateVoterRequest).dest == N3
     assert list(BASE.send_update_voter(follower(N4, voters=ALL))) == []
     assert list(BASE.send_update_voter(leader())) == []
-    late = UpdateVoterResponse(1, N1, Error.NONE, 0, N1, N2)
+    own = UpdateVoterRequest(1, Voter(Key(N2)), 1, N2, N1)
+    late = UpdateVoterResponse(1, N1, Error.NONE, own.but(epoch=0), N1, N2)
     for me in (follower(updating=True), replica(N2, Mode.UNATTACHED, epoch=1)):
         assert only(BASE.handle_update_voter_response(me, late, QUIET)).me.updated is False
-    assert only(BASE.handle_update_voter_response(leader(), late.but(of=1), QUIET)).me == leader()
-    newer = UpdateVoterResponse(2, N3, Error.FENCED_LEADER_EPOCH, 1, N1, N2)
+    assert only(BASE.handle_update_voter_response(leader(), late.but(request=own), QUIET)).me == leader()
+    newer = UpdateVoterResponse(2, N3, Error.FENCED_LEADER_EPOCH, own, N1, N2)
     assert only(BASE.handle_update_voter_response(follower(updating=True), newer, QUIET)).me.leader == N3
 
 

@@ -40,6 +40,17 @@ def test_a_new_voter_that_has_not_heard_of_it_blocks_the_election() -> None:
     assert (violation.property, violation.trap) == ("SomebodyCanLead", (105, 105))
 
 
+def test_a_new_voter_that_dies_before_it_fetches_its_record_is_never_removed() -> None:
+    (violation,) = search(bound("quorum", "finding.new-voter-dies"), "reference").violations
+    assert (violation.property, violation.trap) == ("SomebodyCanCommit", (8, 8))
+
+
+@pytest.mark.parametrize(("variant", "states"), [(None, 824), ("pre-vote-unless-follower", 692)])
+def test_two_followers_of_a_dead_leader_elect_one_where_their_rounds_overlap(variant: str | None, states: int) -> None:
+    found = search(bound("quorum", "finding.overlapping-rounds", variant), "reference")
+    assert (found.verdict, found.distinct_states) == (Verdict.OK, states)
+
+
 def leaders(state: State) -> list[Replica]:
     return [one for one in state.replicas.values() if isinstance(one, Replica) and one.mode is Mode.LEADER]
 
@@ -60,4 +71,6 @@ def test_every_configuration_of_a_trap_is_here() -> None:
     known = {name for name in model.configurations if name.startswith("trap.")}
     assert known <= {one.config for one in STUCK}
     faults = {name for name, variant in model.variants.items() if (variant.configuration or "").startswith("trap.")}
-    assert faults <= {one.variant for one in STUCK}
+    assert faults <= {one.variant for one in STUCK} | {
+        "joiners-answered-when-appended"
+    }  # which mends join-blocks-fetch

@@ -14,7 +14,7 @@ from tests.support.kraft_model.searches import bound, check_trace, search
 pytestmark = pytest.mark.kernel
 
 MODEL = "quorum"
-PROGRESS_ALONE = {"update-voter-blocks-fetch", "silent-leader-forgotten"}
+PROGRESS_ALONE = {"update-voter-blocks-fetch", "join-blocks-fetch", "silent-leader-forgotten"}
 """Those that break, or mend, nothing but progress (`test_quorum_progress`)."""
 
 
@@ -35,6 +35,7 @@ HOLDS = [
     Reading("duplicate-directory-allowed", 159_645, 343_245),
     Reading("add-voter-gives-up", 3_042, 3_350),
     Reading("update-voter-answered-at-once", 71_149, 66_188),
+    Reading("joiners-answered-when-appended", 70, 157),
     Reading("invalid-voter-key", 13_556, 13_556),
     Reading("version-once-committed", 132_089, 132_214),
     Reading("kip853-draft", 364_236, 1_056_302),
@@ -42,6 +43,8 @@ HOLDS = [
 FINDINGS = {  # configuration: the property, states of the counterexample
     "finding.version-zero-vote": ("OneVotePerEpoch", 11),
     "finding.version-zero-disk": ("LeaderCompleteness", 11),
+    "finding.standalone-twice": ("ElectionSafety", 3),
+    "finding.unequal-initial-controllers": ("StateMachineSafety", 11),
 }
 
 
@@ -86,4 +89,4 @@ def test_every_reading_is_tested_and_configured() -> None:
     assert named <= set(model.configurations)
     assert {name for name in model.configurations if name.startswith("reading.")} <= named
     findings = {name for name in model.configurations if name.startswith("finding.")}
-    assert findings == {*FINDINGS, "finding.unaware-voter"}
+    assert findings == {*FINDINGS, "finding.unaware-voter", "finding.new-voter-dies", "finding.overlapping-rounds"}

@@ -87,7 +87,7 @@ def test_an_interrupted_check_raises_with_what_was_found() -> None:
     [
         ({"properties": ["Consistant"]}, "unknown property Consistant (perhaps Consistent?); TwoPhaseCommit has "),
         ({"constraints": ["Nope"]}, "unknown constraint Nope"),
-        ({"action_constraints": ["Consistent"]}, "unknown action constraint Consistent; TwoPhaseCommit has none"),
+        ({"action_constraints": ["Consistent"]}, "unknown action constraint Consistent; TwoPhaseCommit has "),
         ({"symmetry": "x"}, "unknown symmetry x; TwoPhaseCommit has symmRM"),
         ({"view": "x"}, "unknown view x; TwoPhaseCommit has none"),
         ({"init": "x"}, "unknown start x; TwoPhaseCommit has Init"),

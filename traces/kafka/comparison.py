@@ -112,8 +112,8 @@ def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
     found = kafka.change
     if isinstance(found, Nil) or found == shown(was.change):
         return Nil.NIL if isinstance(found, Nil) else was.change
-    client = ADMIN if isinstance(was.change, Nil) else was.change.client
-    return Change(found.operation, found.voter, found.offset > 0, found.offset, client)
+    client, asked = (ADMIN, Nil.NIL) if isinstance(was.change, Nil) else (was.change.client, was.change.asked)
+    return Change(found.operation, found.voter, found.offset > 0, found.offset, client, asked)
 
 
 def without(state: State, message: Record) -> State:

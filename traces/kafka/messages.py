@@ -276,7 +276,7 @@ class MessageReader:
         data = found["data"]
         leader = data.get("currentLeader", {"leaderId": -1, "leaderEpoch": 0})
         return UpdateVoterResponse(
-            leader["leaderEpoch"], self._leader(leader["leaderId"]), error(data), request.epoch, source, dest
+            leader["leaderEpoch"], self._leader(leader["leaderId"]), error(data), request, source, dest
         )
 
 

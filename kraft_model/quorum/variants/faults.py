@@ -16,10 +16,11 @@ from kraftcheck.kraft_model.quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Position, Voter
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.records import Error, Key, LogRecord, Mode, Nil, Operation, Position, Voter
+from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
-from kraftcheck.spec import ModelValue, Record, Step, Steps, become
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
+from kraftcheck.spec import ModelValue, Record, Step, Steps, become, ordered
 
 # Elections
 
@@ -304,6 +305,44 @@ class EpochNotWritten(Quorum, variant="epoch-not-written"):
     def after_restart(self, me: Replica) -> Replica:
         last = me.log[-1].epoch if me.log else 0
         return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=Nil.NIL), last)
+
+
+# Answers
+
+
+class AnsweredOnceAppended(Quorum, variant="answered-once-appended"):
+    """AddVoter is answered once its record is appended, before a majority holds it (KIP-853, "AddVoter", step 8)."""
+
+    def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
+        after, sends = super().add_if_caught_up(me)
+        if not isinstance(after.change, Change) or after.change == me.change:
+            return after, sends
+        return after, [*sends, *self.answer(after, Operation.ADD_VOTER, Error.NONE, after.change.client)]
+
+
+class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
+    """A leader acknowledges UpdateVoter with a record that has the old endpoints (KIP-853, "UpdateVoter", step 5)."""
+
+    def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: LogRecord) -> Replica:
+        kept = me.voters if change.operation is Operation.UPDATE_VOTER else voters
+        return super().append_voters(me, kept, change, *before)
+
+
+class RemovedById(Quorum, variant="removed-by-id"):
+    """RemoveVoter looks at the replica id alone, and removes a voter with another disk (KIP-853, "RemoveVoter")."""
+
+    def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
+        meant = next((voter.key for voter in ordered(me.voters) if voter.key.id == key.id), key)
+        after, sends, error = super().begin_removing(me, meant, client)
+        change = after.change
+        return after.but(change=change.but(asked=key)) if isinstance(change, Change) else after, sends, error
+
+
+class UncommittedDescribed(Quorum, variant="uncommitted-described"):
+    """DescribeQuorum tells the voters in use as the committed ones (KIP-853, "DescribeQuorum")."""
+
+    def committed_voters(self, me: Replica) -> frozenset[Voter]:
+        return me.voters
 
 
 # Progress: these break no safety, and are found as states without a way out

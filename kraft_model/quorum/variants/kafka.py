@@ -15,7 +15,6 @@ from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import last_epoch
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
-    ApiVersionsResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
@@ -31,13 +30,12 @@ from kraftcheck.kraft_model.quorum.records import (
     Mode,
     Nil,
     Operation,
-    Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import remembered, stopped, unattached, voter_of_id
 from kraftcheck.kraft_model.quorum.variants import kafka_disk, kafka_failures, kafka_requests
-from kraftcheck.kraft_model.quorum.variants.readings import InvalidVoterKey, ResignsWhileAsked
+from kraftcheck.kraft_model.quorum.variants.readings import CaughtUpWithinTheHour, InvalidVoterKey, ResignsWhileAsked
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Record, Step, Steps
 from kraftcheck.spec.errors import InputError, unknown
@@ -87,30 +85,6 @@ class PreVotesBeginAnew(Quorum):
     def has_answered(self, me: Replica, request: Record) -> bool:
         """Whether a prospective has heard from the voter that a request is for."""
         return isinstance(request, VoteRequest) and request.voter in me.granted | me.rejected
-
-
-class CaughtUpWithinTheHour(Quorum):
-    """AddVoter takes a replica that was at the log end at some time in the last hour, or gives up.
-
-    `AddVoterHandler.handleApiVersionsResponse`, `LeaderState.isReplicaCaughtUp`; KAFKA-17147. Without clocks a
-    replica that has fetched may have been there. All versions.
-    """
-
-    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        for step in super().handle_api_versions_response(me, response, shared):
-            after = step.me
-            assert isinstance(after, Replica)
-            change = after.change
-            if me.change == change or not isinstance(change, Change) or change.offset > 0:
-                yield step
-                continue
-            assert isinstance(change.voter, Voter)
-            if change.voter.key in me.offsets:
-                appended = self.append_voters(me, self.voters_with(me, change.voter), change)
-                later, sends, puts = self.commits(appended, shared)
-                yield self.taken(me, later, *sends).put(**puts)
-            answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
-            yield self.taken(me, me.but(change=Nil.NIL), *answers)
 
 
 class AcknowledgementOfNonVoterKills(Quorum):

@@ -13,7 +13,6 @@ from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     AdminResponse,
     Answers,
-    ApiVersionsResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     RemoveVoterRequest,
@@ -32,9 +31,9 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import stopped
-from kraftcheck.kraft_model.quorum.variants.readings import UpdateVoterAnsweredAtOnce
+from kraftcheck.kraft_model.quorum.variants.readings import JoinersAnsweredWhenAppended, UpdateVoterAnsweredAtOnce
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Map, ModelValue, Record, Steps, ordered
 
@@ -120,7 +119,7 @@ class OneRequestAtATime(Quorum):
         if self.is_cut(me, response.source, shared):
             return
         asked = me.pending
-        if not isinstance(asked, UpdateVoterRequest) or (asked.epoch, asked.dest) != (response.of, response.source):
+        if not isinstance(asked, UpdateVoterRequest) or asked != response.request:
             yield self.taken(me, me)
             return
         free = me.but(pending=Nil.NIL)
@@ -175,29 +174,6 @@ class UpgradesAtOnce(Quorum):
         known = {Key(voter.key.id, UNKNOWN_DIRECTORY): voter.key for voter in after.voters}
         offsets = Map((known.get(key, key), end) for key, end in me.offsets.items())
         return after.but(change=me.change, high_watermark=me.high_watermark, offsets=offsets), sends, None
-
-
-class JoinersAnsweredWhenAppended(Quorum):
-    """AddVoter of a joining controller is answered once its record is appended (KIP-1186).
-
-    `AddVoterHandler.handleApiVersionsResponse`, `AckWhenCommitted`. The change counts as pending until it is committed.
-    Since 4.2.
-    """
-
-    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        for step in super().handle_api_versions_response(me, response, shared):
-            after = step.me
-            assert isinstance(after, Replica)
-            change = after.change
-            if isinstance(change, Change) and change.offset > 0 and change.client not in (ADMIN, me.id):
-                told = AdminResponse(change.operation, Error.NONE, me.id, change.client)
-                yield step.but(me=after.but(change=change.but(client=me.id))).send(told)
-            else:
-                yield step
-
-    def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
-        """Return no answer to a client that has one: the leader stands in its place."""
-        return [] if client == me.id else super().answer(me, operation, error, client)
 
 
 class VersionIsWrittenAgain(Quorum):

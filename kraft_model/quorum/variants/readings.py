@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import keys, version_in
 from kraftcheck.kraft_model.quorum.messages import (
+    AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
     BeginQuorumEpochRequest,
@@ -160,6 +162,32 @@ class AddVoterGivesUp(Quorum, variant="add-voter-gives-up"):
         return me, []
 
 
+class CaughtUpWithinTheHour(Quorum, variant="caught-up-within-the-hour"):
+    """AddVoter takes a replica that was at the log end at some time in the last hour, or gives up.
+
+    `AddVoterHandler.handleApiVersionsResponse`, `LeaderState.isReplicaCaughtUp`; KAFKA-17147. Without clocks a
+    replica that has fetched may have been there. All versions.
+    """
+
+    configuration = "reading.caught-up-within-the-hour"
+
+    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
+        for step in super().handle_api_versions_response(me, response, shared):
+            after = step.me
+            assert isinstance(after, Replica)
+            change = after.change
+            if me.change == change or not isinstance(change, Change) or change.offset > 0:
+                yield step
+                continue
+            assert isinstance(change.voter, Voter)
+            if change.voter.key in me.offsets:
+                appended = self.append_voters(me, self.voters_with(me, change.voter), change)
+                later, sends, puts = self.commits(appended, shared)
+                yield self.taken(me, later, *sends).put(**puts)
+            answers = self.answer(me, change.operation, Error.REQUEST_TIMED_OUT, change.client)
+            yield self.taken(me, me.but(change=Nil.NIL), *answers)
+
+
 class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once"):
     """UpdateVoter is answered once its record is appended, and does not count as pending, as in Kafka (KAFKA-16534)."""
 
@@ -167,6 +195,42 @@ class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once")
 
     def appended_update(self, me: Replica) -> ChangeOutcome:
         return me.but(change=Nil.NIL), [], Error.NONE
+
+
+class JoinBlocksFetch(Quorum, variant="join-blocks-fetch"):
+    """A joining controller does not fetch while its AddVoter waits: one request at a time, as Kafka's client has it."""
+
+    configuration = "trap.join"
+
+    def waits_to_join(self, me: Replica) -> Replica:
+        return super().waits_to_join(me).but(pending=Nil.NIL)
+
+    def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
+        return (me, ()) if me.joining else super().next_request(me)
+
+
+class JoinersAnsweredWhenAppended(JoinBlocksFetch, variant="joiners-answered-when-appended"):
+    """As join-blocks-fetch, and AddVoter is answered once its record is appended: AckWhenCommitted=false (KIP-1186).
+
+    `AddVoterHandler.handleApiVersionsResponse`. The change counts as pending until it is committed. Since 4.2.
+    """
+
+    configuration = "trap.join"
+
+    def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
+        for step in super().handle_api_versions_response(me, response, shared):
+            after = step.me
+            assert isinstance(after, Replica)
+            change = after.change
+            if isinstance(change, Change) and change.offset > 0 and change.client not in (ADMIN, me.id):
+                told = AdminResponse(change.operation, Error.NONE, me.id, change.client)
+                yield step.but(me=after.but(change=change.but(client=me.id))).send(told)
+            else:
+                yield step
+
+    def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
+        """Return no answer to a client that has one: the leader stands in its place."""
+        return [] if client == me.id else super().answer(me, operation, error, client)
 
 
 class InvalidVoterKey(Quorum, variant="invalid-voter-key"):

@@ -147,6 +147,12 @@ class LockService(Protocol):
         """No two clients hold the lock."""
         return me.phase is not Phase.HOLDING or peer.phase is not Phase.HOLDING
 
+    @invariant
+    def whoever_asks_waits(self, me: Client, message: Acquire | Grant) -> bool:
+        """A client waits as long as its request, or the grant of it, is under way: it asks once."""
+        client = message.source if isinstance(message, Acquire) else message.dest
+        return client != me.id or me.phase is Phase.WAITING
+
 
 class ImpatientServer(LockService, variant="impatient-server"):
     """The server may take the lock back from a client that it has not heard from."""

@@ -32,6 +32,7 @@ from kraftcheck.spec import (
     on,
     ordered,
     projection,
+    step_invariant,
 )
 
 
@@ -148,3 +149,20 @@ class TwoPhaseCommit(Protocol):
         """No resource manager commits while another aborts."""
         phases = {phase[rm] for rm in self.resource_managers}
         return not {Phase.COMMITTED, Phase.ABORTED} <= phases
+
+    @step_invariant
+    def outcome_is_final(
+        self, before: ResourceManager | TransactionManager, after: ResourceManager | TransactionManager
+    ) -> bool:
+        """A manager that has committed or aborted stays as it is (Gray and Lamport: stability)."""
+        return before.phase not in (Phase.COMMITTED, Phase.ABORTED) or after == before
+
+    @projection
+    def said(self, messages: tuple[Record, ...]) -> frozenset[ModelValue]:
+        """The resource managers that have said to a manager that they are prepared."""
+        return frozenset(message.source for message in messages if isinstance(message, Prepared))
+
+    @invariant(reads=said)
+    def prepared_is_said(self, me: ResourceManager, said: Map[object, frozenset[ModelValue]]) -> bool:
+        """A resource manager that is prepared has said so: it cannot decide by itself any more."""
+        return me.phase is not Phase.PREPARED or me.id in said[Manager.TM]

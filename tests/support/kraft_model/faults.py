@@ -20,6 +20,7 @@ class Fault(NamedTuple):
 QUORUM_READINGS = [
     Fault("pre-vote-unless-follower", "RemovedVotersDisturbNobody", 8, 89_873),
     Fault("resigns-while-asked", "RemovedLeadersResign", 9, 6_372),
+    Fault("caught-up-within-the-hour", "NewVotersHaveCaughtUp", 5, 785),
 ]
 """Other readings of the KIPs that break a property; the others are in `test_quorum_readings`."""
 
@@ -57,6 +58,10 @@ QUORUM_FAULTS = [
     Fault("directory-replaced", "VoterSetsDifferByOne", 11, 109),
     Fault("snapshot-of-uncommitted", "SnapshotsAreCommitted", 3, 383),
     Fault("epoch-not-written", "ElectionSafety", 11, None),
+    Fault("answered-once-appended", "ToldIsKept", 5, 236),
+    Fault("endpoints-not-updated", "UpdatesAreKept", 8, 117_037),
+    Fault("removed-by-id", "VotersChangeAsAsked", 3, 145_389),
+    Fault("uncommitted-described", "DescriptionsAreTrue", 4, 176_112),
 ]
 """Most of the bases are searched as deep as the counterexample: they have far too many states to go on."""
 

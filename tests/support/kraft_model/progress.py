@@ -32,6 +32,7 @@ STUCK = [
         362,
         ("SendUpdateVoter", "HandleUpdateVoterRequest"),
     ),
+    Stuck("join-blocks-fetch", "trap.join", "FetchesCommit", 4, 47, 70, ("Join", "HandleAddVoterRequest", ADDED[-1])),
     Stuck(
         "kip853-draft",
         "trap.not-voter",

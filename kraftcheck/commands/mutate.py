@@ -1,0 +1,230 @@
+"""Change a model by one small slip at a time, and say which slips its properties notice.
+
+A mutant is killed by a property (or by an error), survives (it changes the behaviour and breaks nothing), only removes
+behaviour, does the same in the configurations searched, or is never reached there.
+
+exit codes: 0 done; 1 with --strict, where a mutant survived that --explained does not explain; 2 bad input;
+130 interrupted
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from kraftcheck.catalogue import Model
+from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
+from kraftcheck.explorer.tables.threads import default_workers
+from kraftcheck.jobs import Job, job_of, named_model
+from kraftcheck.mutation.functions import changeable_functions, changeable_modules
+from kraftcheck.mutation.judging import SURVIVED, Judge
+from kraftcheck.mutation.mutants import Mutant, mutants_of
+from kraftcheck.mutation.recording import Recording, record
+from kraftcheck.mutation.working import MutationFolder, Workers, judge_all
+from kraftcheck.options import add, count
+from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, many, print_lines
+from kraftcheck.reporting.mutation import Explanations, as_json, report
+from kraftcheck.reporting.progress import Meter
+from kraftcheck.running import EXIT_INTERRUPTED
+from kraftcheck.spec.errors import InputError
+
+MOST_STATES = 100_000
+"""Distinct states in a configuration, by default."""
+
+ONE_MUTANT = 600.0
+"""Seconds that a mutant may take, by default."""
+
+SHIPPED = ("smoke*", "default*")
+"""The configurations of a shipped model in which its mutants are checked by default."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add(parser, "model")
+    checked = parser.add_argument_group("what is checked")
+    config = "a .cfg file, or one of the model's, * for any (repeatable; default: smoke* and default*)"
+    add(checked, "--config", action="append", help=config)
+    add(checked, "--set", "--variant")
+    which = parser.add_argument_group("which mutants")
+    which.add_argument("--sample", type=count, metavar="N", help="only so many of them, chosen by --seed")
+    which.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, another sample (default: 0)")
+    only = "only mutants whose name contains this (repeatable)"
+    which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
+    how = parser.add_argument_group("how")
+    add(how, "--engine")
+    add(how, "--workers", help="processes (default: one for each processor)")
+    stop = parser.add_argument_group("where to stop")
+    add(stop, "--max-states", help=f"distinct states in a configuration (default: {MOST_STATES:,})")
+    add(stop, "--max-depth")
+    limit = f"what one mutant may take (default: {ONE_MUTANT:.0f}); one that takes longer is killed by an error"
+    add(stop, "--time-limit", help=limit)
+    going = parser.add_argument_group("stopping and going on")
+    add(going, "--checkpoint", help="where verdicts are kept; the same command goes on from there")
+    files = parser.add_argument_group("output")
+    explained = "why survivors survive: a mutant's name, and below it, indented, the reason"
+    files.add_argument("--explained", type=Path, metavar="FILE", help=explained)
+    files.add_argument("--strict", action="store_true", help="exit 1 where a mutant survived that is not explained")
+    add(files, "--json")
+    add(files, "--quiet", help="only the table and the survivors")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments
+        What was read from the command line.
+
+    Returns
+    -------
+    int
+        The exit code.
+
+    Raises
+    ------
+    InputError
+        For bad input.
+    """
+    with named_model(arguments) as model:
+        require_writable(arguments, "json")
+        explanations = Explanations(arguments.explained)
+        jobs = [_job(model, config, arguments) for config in _configurations(model, arguments.config)]
+        modules = changeable_modules(model, model.protocol)
+        functions = changeable_functions(model.protocol, modules)
+        mutants = _chosen(list(mutants_of(functions, modules)), arguments)
+        if not mutants:
+            raise InputError(
+                f"{arguments.model}: there is nothing to change{' of that name' if arguments.only else ''}"
+            )
+        if not arguments.quiet:
+            print_lines(_header(model, jobs, mutants))
+        folder = arguments.checkpoint if "checkpoint" in arguments else None
+        with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
+            files = {function.function.__code__.co_filename for function in functions}
+            recordings = _recorded(jobs, files, arguments)
+            workers = Workers(Judge(recordings, modules), _processes(arguments), _seconds(arguments))
+            try:
+                with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
+                    verdicts = judge_all(workers, mutants, kept, meter.reach)
+            except KeyboardInterrupt:
+                print_lines(_how_to_go_on(arguments))
+                return EXIT_INTERRUPTED
+        judged = [(mutant, verdicts[mutant.name]) for mutant in mutants]
+        if arguments.json:
+            about = {"model": model.name, "variant": model.protocol.variant, "configurations": _named(recordings)}
+            write_json(arguments.json, as_json(judged, explanations, about))
+        print_lines(report(judged, explanations, quiet=arguments.quiet))
+        survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
+        return int(arguments.strict and not all(map(explanations.of, survived)))
+
+
+def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
+    """Yield the configurations that the user asks for, each once."""
+    known = model.configurations
+    patterns = chosen or ([] if model.file is not None else list(SHIPPED))
+    if not patterns:
+        yield None
+    names: list[str] = []
+    for pattern in patterns:
+        names += [name for name in known if fnmatchcase(name, pattern)] if "*" in pattern else [pattern]
+        if not names:
+            raise InputError(f"--config {pattern}: {model.name} has no such configuration; it has {', '.join(known)}")
+    yield from dict.fromkeys(names)
+
+
+def _job(model: Model, config: str | None, arguments: argparse.Namespace) -> Job:
+    """Return the search of a configuration; its limits are those of every mutant."""
+    asked = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in OWN})
+    job = job_of(model, config, asked)
+    most = job.options.max_states or MOST_STATES
+    return job._replace(options=replace(job.options, max_states=most, workers=None if job.engine != "tables" else 1))
+
+
+OWN = ("workers", "time_limit", "checkpoint")
+"""Options of a search that mean something else here."""
+
+
+def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
+    """Return the mutants to judge: all, those of a name, or a sample that does not depend on lines."""
+    named = [one for one in mutants if not arguments.only or any(text in one.name for text in arguments.only)]
+    if arguments.sample is None:
+        return named
+    drawn = sorted(named, key=lambda one: blake2b(f"{arguments.seed}/{one.name}".encode()).digest())
+    return [mutant for mutant in named if mutant in drawn[: arguments.sample]]
+
+
+def _identity(jobs: list[Job]) -> dict[str, Any]:
+    """Return what must agree between runs over one folder."""
+    about = [identity_of_search(job.protocol, job.options) for job in jobs]
+    searched = {
+        f"configuration {job.config_name}": str(
+            {name: value for name, value in found.items() if name not in ("model", "source")}
+            | {"max_states": job.options.max_states, "max_depth": job.options.max_depth}
+        )
+        for job, found in zip(jobs, about, strict=True)
+    }
+    return {"model": about[0]["model"], "source": about[0]["source"], **searched}
+
+
+def _recorded(jobs: list[Job], files: set[str], arguments: argparse.Namespace) -> list[Recording]:
+    """Return what the model does in each configuration."""
+    found: list[Recording] = []
+    with Meter(quiet=arguments.quiet) as meter:
+        for job in jobs:
+            recording = record(job, files, meter.show)
+            result = recording.result
+            if result.violations:
+                names = ", ".join(violation.property for violation in result.violations)
+                raise InputError(
+                    f"{job.config_name}: {names} is violated without any slip; expected a configuration in which all"
+                    f" holds (kraftcheck check {job.model.name} --config {job.config_name})"
+                )
+            found.append(recording)
+    return found
+
+
+def _processes(arguments: argparse.Namespace) -> int:
+    chosen: int | None = getattr(arguments, "workers", None)
+    return chosen or default_workers()
+
+
+def _seconds(arguments: argparse.Namespace) -> float:
+    chosen: float | None = getattr(arguments, "time_limit", None)
+    return chosen or ONE_MUTANT
+
+
+def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterator[Line]:
+    mutants = list(mutants)
+    functions = len({mutant.changed.function for mutant in mutants})
+    variant = f" ({model.protocol.variant})" if model.protocol.variant else ""
+    what = f"{many(len(mutants), 'mutant')} of {many(functions, 'function')}"
+    yield [(HEAD, f"{model.name}{variant}"), (PLAIN, f", {what}, at most {jobs[0].options.max_states:,} states")]
+    yield [(FAINT, f"configurations: {', '.join(job.config_name for job in jobs)}")]
+    unchecked = [job.config_name for job in jobs if not job.options.properties and not job.options.deadlock]
+    if unchecked:
+        yield [(WARNING, f"Warning: nothing is checked in {', '.join(unchecked)}")]
+    yield []
+
+
+def _named(recordings: Iterable[Recording]) -> dict[str, Any]:
+    return {
+        one.job.config_name: {"distinct_states": one.result.distinct_states, "complete": one.result.complete}
+        for one in recordings
+    }
+
+
+def _how_to_go_on(arguments: argparse.Namespace) -> Iterator[Line]:
+    yield [(PLAIN, "interrupted")]
+    if "checkpoint" in arguments:
+        yield [(PLAIN, f"To go on: kraftcheck {shlex.join(arguments.words)}")]
+    else:
+        yield [(PLAIN, "Nothing is kept; with --checkpoint DIR the same command goes on where it was stopped")]

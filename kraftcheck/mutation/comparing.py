@@ -1,0 +1,85 @@
+"""Compares what a mutant's actions do with what the model's did, call by call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kraftcheck.mutation.calls import UnreadError, limited_time, plain_steps, replaying
+from kraftcheck.mutation.mutants import Mutant
+from kraftcheck.mutation.recording import Recording
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.starts import initial_states
+
+
+@dataclass
+class Differences:
+    """In what a mutant's actions differ from the model's, on the inputs met in one search.
+
+    Attributes
+    ----------
+    lost
+        How many steps each action lacks.
+    had
+        How many it has in the model.
+    only_removes
+        Whether nothing is known to be new.
+    """
+
+    lost: Counter[str] = field(default_factory=Counter)
+    had: Counter[str] = field(default_factory=Counter)
+    only_removes: bool = True
+
+    def told(self) -> tuple[str, ...]:
+        """Return what is lost, for a person."""
+        lost = sorted((+self.lost).items())
+        return tuple(
+            f"{name}: every step" if times == self.had[name] else f"{name}: {times} of {self.had[name]} steps"
+            for name, times in lost
+        )
+
+
+def compare(recording: Recording, mutant: Mutant) -> Differences:
+    """Make the calls again in which the changed line ran; the mutant's code is in place.
+
+    Parameters
+    ----------
+    recording
+        The model's calls.
+    mutant
+        The mutant.
+
+    Returns
+    -------
+    Differences
+        What the mutant lacks on these calls. `only_removes` is false also where nobody can know: where it raises, reads
+        what the model did not read, or starts elsewhere.
+    """
+    found = Differences(only_removes=_same_starts(recording))
+    path = str(mutant.changed.function.__code__.co_filename)
+    protocol, kind = recording.job.protocol, recording.shared_type
+    for call in recording.through(path, mutant.lines) if found.only_removes else ():
+        arguments = replaying(call.action, call.arguments, kind, call.seen)
+        try:
+            with limited_time():
+                made = dict.fromkeys(call.action.function(protocol, *arguments))
+                steps = frozenset(plain_steps(call.action, protocol, arguments, made))
+        except (Exception, UnreadError):
+            steps = None
+        if steps is None or not steps <= call.steps:
+            return Differences(only_removes=False)
+        found.lost[call.action.name] += len(call.steps - steps)
+    for call in recording.calls if +found.lost else ():
+        found.had[call.action.name] += len(call.steps)
+    return found
+
+
+def _same_starts(recording: Recording) -> bool:
+    """Whether a mutant begins where the model does, the way to a named start included."""
+    if recording.job.options.init == "Init":
+        return True
+    try:
+        return initial_states(Semantics(recording.job.protocol), recording.job.options.init) == recording.starts
+    except InputError:
+        return False

@@ -1,0 +1,188 @@
+"""Judges many mutants: each in a process of its own, several side by side, what is done noted in a folder."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.interruption import Interruption
+from kraftcheck.mutation.judging import ERROR, UNREACHED, Judge, Verdict
+from kraftcheck.mutation.mutants import Mutant
+from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.batch_folder import BatchFolder, read_note, write_note
+
+PATIENCE = 0.2
+"""Seconds between two looks at the clock and at the user's wish to stop."""
+
+
+class MutationFolder(BatchFolder):
+    """The folder that holds the verdicts so far: a note for each mutant."""
+
+    IDENTITY = "mutation.json"
+    OTHER = "it has verdicts on another model, or in other configurations"
+
+    def error(self, problem: str) -> InputError:
+        """Return an error about the folder."""
+        return InputError(f"--checkpoint {self.path}: {problem}")
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the verdicts that are noted, by the mutant's name."""
+        found = {}
+        for file in self.note_files():
+            note = read_note(file)
+            found[note["mutant"]] = verdict_of(note["verdict"])
+        return found
+
+    def note(self, mutant: Mutant, verdict: Verdict) -> None:
+        """Note a verdict."""
+        number = len(self.note_files()) + 1
+        write_note(self.note_file(self.path, number), {"mutant": mutant.name, "verdict": verdict._asdict()})
+
+
+def verdict_of(note: dict[str, Any]) -> Verdict:
+    """Return the verdict that JSON holds."""
+    counts = tuple(tuple(count) for count in note["counts"])
+    return Verdict(**(note | {"lost": tuple(note["lost"]), "counts": counts}))
+
+
+class _Running(NamedTuple):
+    mutant: Mutant
+    process: BaseProcess
+    end: Connection
+    until: float
+
+
+class Workers:
+    """Judges mutants side by side.
+
+    Parameters
+    ----------
+    judge
+        Judges one. Each process has a copy of it, and of the protocol, which it changes.
+    processes
+        How many there are at a time.
+    seconds
+        What one mutant may take.
+    """
+
+    def __init__(self, judge: Judge, processes: int, seconds: float) -> None:
+        self._judge = judge
+        self._processes = processes
+        self._seconds = seconds
+        self._context = multiprocessing.get_context("fork")
+        self._running: list[_Running] = []
+
+    def judged(self, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, Verdict]]:
+        """Yield mutants with their verdicts, as they come.
+
+        Parameters
+        ----------
+        mutants
+            The mutants.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Where the user interrupts it.
+        """
+        gc.collect()
+        gc.freeze()  # what the processes have in common stays in common
+        waiting = list(reversed(list(mutants)))
+        try:
+            with Interruption() as interruption:
+                while (waiting or self._running) and not interruption.asked:
+                    while waiting and len(self._running) < self._processes:
+                        mutant = waiting.pop()
+                        if self._judge.reached_in(mutant):
+                            self._start(mutant)
+                        else:
+                            yield mutant, Verdict(UNREACHED)
+                    yield from self._ended()
+            if interruption.asked:
+                raise KeyboardInterrupt
+        finally:
+            gc.unfreeze()
+            for one in self._running:
+                _stop(one.process)
+
+    def _start(self, mutant: Mutant) -> None:
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_work, args=(self._judge, mutant, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self._running.append(_Running(mutant, process, ours, time.monotonic() + self._seconds))
+
+    def _ended(self) -> Iterator[tuple[Mutant, Verdict]]:
+        ready = wait([one.end for one in self._running], PATIENCE)
+        for one in [*self._running]:
+            verdict = None
+            if one.end in ready:
+                try:
+                    verdict = verdict_of(json.loads(one.end.recv_bytes()))
+                except EOFError:
+                    one.process.join()
+                    verdict = Verdict(ERROR, f"the process ended by itself ({one.process.exitcode})")
+            elif time.monotonic() > one.until:
+                verdict = Verdict(ERROR, f"was not judged within {self._seconds:g} s")
+            if verdict is not None:
+                self._running.remove(one)
+                _stop(one.process)
+                yield one.mutant, verdict
+
+
+def _work(judge: Judge, mutant: Mutant, end: Connection) -> None:
+    """Judge one mutant; Ctrl-C is the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end.send_bytes(json.dumps(judge.judge(mutant)._asdict()).encode())
+
+
+def _stop(process: BaseProcess) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    process.join()
+
+
+def judge_all(
+    workers: Workers, mutants: list[Mutant], folder: MutationFolder | None, step: Callable[[int], object]
+) -> dict[str, Verdict]:
+    """Judge mutants, leaving out those that a folder knows.
+
+    Parameters
+    ----------
+    workers
+        Judges them.
+    mutants
+        The mutants.
+    folder
+        Where verdicts are noted, or None.
+    step
+        Is told how many are judged.
+
+    Returns
+    -------
+    dict
+        The verdicts by the mutant's name.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Where the user interrupts it.
+    """
+    known = {} if folder is None else folder.verdicts()
+    found = {mutant.name: known[mutant.name] for mutant in mutants if mutant.name in known}
+    step(len(found))
+    for mutant, verdict in workers.judged(mutant for mutant in mutants if mutant.name not in found):
+        found[mutant.name] = verdict
+        if folder is not None:
+            folder.note(mutant, verdict)
+        step(len(found))
+    return found

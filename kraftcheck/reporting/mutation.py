@@ -1,0 +1,230 @@
+"""What `mutate` says: how many mutants of each kind came to what, the survivors line by line, and the JSON."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kraftcheck.mutation.judging import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, Verdict
+from kraftcheck.mutation.mutants import Mutant
+from kraftcheck.mutation.slips import KINDS
+from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many
+from kraftcheck.spec.display import cut
+from kraftcheck.spec.errors import InputError
+
+WIDTH = 150
+"""The most characters of a mutant's name, and of an error, in a list."""
+
+Judged = tuple[Mutant, Verdict]
+
+
+class Explanations:
+    """Why survivors survive, as a file of the user's says: a mutant's name, and indented below it the reason.
+
+    In a name `*` stands for anything; a line that begins with `#` is a comment.
+
+    Parameters
+    ----------
+    path
+        The file, or None where there is none.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or a name has no reason.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._reasons: dict[str, str] = {}
+        self._used: set[str] = set()
+        names: list[str] = []
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines() if path is not None else []
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--explained {path}: cannot be read: {error}") from None
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            if not line[0].isspace():
+                if names and names[-1] not in self._reasons:
+                    raise InputError(f"{path}:{number}: expected a reason, indented, found {line!r}")
+                names.append(line.strip())
+            elif not names:
+                raise InputError(f"{path}:{number}: expected a mutant's name at the line's begin, found {line!r}")
+            else:
+                self._reasons[names[-1]] = f"{self._reasons.get(names[-1], '')} {line.strip()}".strip()
+        if names and names[-1] not in self._reasons:
+            raise InputError(f"{path}:{len(lines)}: expected a reason, indented, after {names[-1]!r}")
+        self._patterns = {name: re.compile(".*".join(map(re.escape, name.split("*")))) for name in self._reasons}
+
+    def of(self, mutant: Mutant) -> str | None:
+        """Return why a mutant survives, or None where nobody said."""
+        for name, pattern in self._patterns.items():
+            if pattern.fullmatch(mutant.name):
+                self._used.add(name)
+                return self._reasons[name]
+        return None
+
+    @property
+    def unused(self) -> list[str]:
+        """The names that were not asked for."""
+        return [name for name in self._reasons if name not in self._used]
+
+
+class Rate(NamedTuple):
+    """How many mutants take a step, or have an initial state, that the model does not have; and how many are noticed.
+
+    Attributes
+    ----------
+    gaining
+        Those that do: killed by a property, or survived.
+    killed
+        Those of them that a property kills.
+    """
+
+    gaining: int
+    killed: int
+
+    def told(self) -> str:
+        """Return it as a sentence."""
+        share = f" ({100 * self.killed // self.gaining} %)" if self.gaining else ""
+        return (
+            f"{self.killed:,} of the {self.gaining:,} that reach a state or labelled step which the model does not have"
+            f" are killed by a property{share}"
+        )
+
+
+def rate(judged: Iterable[Judged]) -> Rate:
+    """Return how many of the mutants that gain something are killed by a property."""
+    verdicts = [verdict for _, verdict in judged if verdict.gains]
+    return Rate(len(verdicts), sum(verdict.verdict == KILLED for verdict in verdicts))
+
+
+def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = False) -> Iterator[Line]:
+    """Yield the lines of the report.
+
+    Parameters
+    ----------
+    judged
+        The mutants with their verdicts, in the order of the source.
+    explanations
+        Why survivors survive.
+    quiet
+        Whether to leave out what is not a survivor.
+    """
+    yield from _table(judged)
+    yield []
+    if not quiet:
+        killers = Counter(verdict.by for _, verdict in judged if verdict.verdict == KILLED)
+        rows = [(PLAIN, (name, f"{times:,}")) for name, times in killers.most_common()]
+        yield from columns([(HEAD, ("killed by", "mutants")), *rows] if rows else (), [1])
+        yield []
+    yield from _survivors(judged, explanations)
+    for verdict, title in () if quiet else ((LOST, "Only removes behaviour"), (ERROR, "Killed by an error")):
+        chosen = [one for one in judged if one[1].verdict == verdict]
+        yield from _list(chosen, title)
+    if not quiet:
+        yield from _unreached(judged)
+    yield from ([(WARNING, f"Warning: explains no survivor: {name}")] for name in explanations.unused)
+    counts = Counter(verdict.verdict for _, verdict in judged)
+    told = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
+    yield [(PLAIN, f"{many(len(judged), 'mutant')}: {told or 'none'}")]
+    yield [(HEAD, rate(judged).told())]
+
+
+def _table(judged: list[Judged]) -> Iterator[Line]:
+    counts = Counter((mutant.kind, verdict.verdict) for mutant, verdict in judged)
+    kinds = [kind for kind in KINDS if any(counts[kind, verdict] for verdict in VERDICTS)]
+    rows = [(HEAD, ("slip", "mutants", *VERDICTS))]
+    for kind in kinds:
+        numbers = [counts[kind, verdict] for verdict in VERDICTS]
+        rows.append((PLAIN, (kind, *(f"{number:,}" for number in (sum(numbers), *numbers)))))
+    totals = [sum(counts[kind, verdict] for kind in kinds) for verdict in VERDICTS]
+    rows.append((HEAD, ("all", *(f"{number:,}" for number in (sum(totals), *totals)))))
+    yield from columns(rows, range(1, len(VERDICTS) + 2))
+
+
+def _survivors(judged: list[Judged], explanations: Explanations) -> Iterator[Line]:
+    chosen = [one for one in judged if one[1].verdict == SURVIVED]
+    if chosen:
+        yield [(HEAD, f"Survived: {VERDICTS[SURVIVED]}")]
+    for mutant, verdict in chosen:
+        yield []
+        yield [(PLAIN, f"{mutant.path.name}:{mutant.line}  {mutant.kind}  "), (FAINT, cut(mutant.name, WIDTH))]
+        old, new = mutant.diff()
+        yield from ([(OLD, f"  - {line}")] for line in old)
+        yield from ([(NEW, f"  + {line}")] for line in new)
+        yield [(FAINT, f"  new: {verdict.step or 'another start'}{_counted(verdict)}")]
+        reason = explanations.of(mutant)
+        yield [(FAINT, f"  explained: {reason}") if reason else (WARNING, "  not explained")]
+    if chosen:
+        yield []
+
+
+def _counted(verdict: Verdict) -> str:
+    counts = [f"{name} {before:,} -> {after:,} states" for name, before, after, *_ in verdict.counts if before != after]
+    return f"; {', '.join(counts)}" if counts else f" in {verdict.config}"
+
+
+def _list(chosen: list[Judged], title: str) -> Iterator[Line]:
+    if not chosen:
+        return
+    yield [(HEAD, title)]
+    for mutant, verdict in chosen:
+        what = verdict.by or "; ".join(verdict.lost)
+        yield [(PLAIN, f"  {mutant.path.name}:{mutant.line}  {cut(mutant.name, WIDTH)}")]
+        yield [(FAINT, f"      {verdict.config}: {cut(what, WIDTH)}")]
+    yield []
+
+
+def _unreached(judged: list[Judged]) -> Iterator[Line]:
+    lines: dict[str, dict[int, None]] = {}
+    for mutant, verdict in judged:
+        if verdict.verdict == UNREACHED:
+            lines.setdefault(mutant.path.name, {})[mutant.line] = None
+    if lines:
+        yield [(HEAD, "Never reached")]
+    for name, numbers in lines.items():
+        yield [(PLAIN, f"  {name}: line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}")]
+    if lines:
+        yield []
+
+
+def as_json(judged: list[Judged], explanations: Explanations, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `--json` says.
+
+    Parameters
+    ----------
+    judged
+        The mutants with their verdicts.
+    explanations
+        Why survivors survive.
+    about
+        What was asked for.
+    """
+    found = rate(judged)
+    return {
+        **about,
+        "gaining": found.gaining,
+        "gaining_killed": found.killed,
+        "verdicts": dict(Counter(verdict.verdict for _, verdict in judged)),
+        "mutants": [_mutant_as_json(mutant, verdict, explanations) for mutant, verdict in judged],
+    }
+
+
+def _mutant_as_json(mutant: Mutant, verdict: Verdict, explanations: Explanations) -> dict[str, Any]:
+    old, new = mutant.diff()
+    survived = verdict.verdict == SURVIVED
+    return {
+        "mutant": mutant.name,
+        "slip": mutant.kind,
+        "file": str(mutant.path),
+        "line": mutant.line,
+        "before": old,
+        "after": new,
+        **verdict._asdict(),
+        "explained": explanations.of(mutant) if survived else None,
+    }
