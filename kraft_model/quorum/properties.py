@@ -71,7 +71,7 @@ class QuorumProperties(QuorumBase):
         """The replicas whose pre-vote rounds this one has watched from the beginning, as leader or active follower."""
         return me.watched if isinstance(me, Replica) else frozenset()
 
-    @invariant(reads=watched)
+    @invariant(reads=watched, needs=["WatchPreVotes"])
     def removed_voters_disturb_nobody(
         self, me: Replica, shared: Shared, watched: Map[ModelValue, frozenset[ModelValue]]
     ) -> bool:
@@ -99,6 +99,14 @@ class QuorumProperties(QuorumBase):
     def nobody_fails(self, me: Replica) -> bool:
         """No process ends since a message or its own disk is not what Kafka takes for possible."""
         return me.mode is not Mode.FAILED
+
+    @invariant
+    def successors_hold_what_is_committed(self, me: Replica, shared: Shared) -> bool:
+        """Whom a resigning leader prefers has what it committed (KIP-595, "EndQuorumEpoch": by their offsets)."""
+        committed = shared.committed
+        if not me.ended or not committed or committed[-1].epoch != me.epoch:
+            return True
+        return me.log[: len(committed)] == committed
 
     # Logs
 
