@@ -412,8 +412,8 @@ class QuorumElections(QuorumBase):
         """A follower whose leader ends its epoch asks for pre-votes: the first of the preferred candidates at once.
 
         KIP-595 and KIP-853, "EndQuorumEpoch". The others back off, the longer the later they are named: they wait for
-        their timers, which without clocks may expire at any time. So does everybody where none is preferred. The request
-        does not tell the leader's endpoint: a replica that does not know it fails.
+        their timers, which without clocks may expire at any time. So does everybody where none is preferred. The
+        request does not tell the leader's endpoint: a replica that does not know it fails.
         """
         if self.is_cut(me, request.source, shared):
             return
