@@ -157,7 +157,7 @@ def test_the_table_of_traps_is_that_of_the_tests() -> None:
 FINDINGS = re.findall(r"^    kraftcheck (.+)$", (DOCS / "findings.md").read_text(), re.MULTILINE)
 LONG = (
     *("duplicate-directory-allowed", "version-once-committed", "kip853-draft", "leader-not-ready"),
-    *("version-zero-vote", "pre-vote-unless-follower", "invalid-voter-key", "update-voter-answered-at-once"),
+    *("version-zero-vote", "pre-vote-unless-follower", "finding.own-vote", "update-voter-answered-at-once"),
 )
 """Variants that take the commands of their findings more than a moment."""
 

@@ -14,8 +14,8 @@ from tests.support.kraft_model.searches import bound, check_trace, search
 pytestmark = pytest.mark.kernel
 
 MODEL = "quorum"
-PROGRESS_ALONE = {"update-voter-blocks-fetch", "join-blocks-fetch", "silent-leader-forgotten"}
-"""Those that break, or mend, nothing but progress (`test_quorum_progress`)."""
+OTHERS = {"known-leader-followed", "update-voter-blocks-fetch", "join-blocks-fetch", "silent-leader-forgotten"}
+"""Those that break, or mend, nothing but progress (`test_quorum_progress`); and one that mends a finding."""
 
 
 class Reading(NamedTuple):
@@ -36,13 +36,18 @@ HOLDS = [
     Reading("add-voter-gives-up", 3_042, 3_350),
     Reading("update-voter-answered-at-once", 71_149, 66_188),
     Reading("joiners-answered-when-appended", 70, 157),
-    Reading("invalid-voter-key", 13_556, 13_556),
     Reading("version-once-committed", 132_089, 132_214),
     Reading("kip853-draft", 364_236, 1_056_302),
 ]
 FINDINGS = {  # configuration: the property, states of the counterexample
     "finding.version-zero-vote": ("OneVotePerEpoch", 11),
     "finding.version-zero-disk": ("LeaderCompleteness", 11),
+    "finding.own-vote": ("ElectionSafety", 10),
+    "finding.fails-removed-candidate": ("NobodyFails", 5),
+    "finding.fails-acknowledged": ("NobodyFails", 3),
+    "finding.fails-resigned": ("NobodyFails", 4),
+    "finding.fails-lost-disk": ("NobodyFails", 5),
+    "finding.fails-restarted-observer": ("NobodyFails", 8),
     "finding.standalone-twice": ("ElectionSafety", 3),
     "finding.unequal-initial-controllers": ("StateMachineSafety", 11),
 }
@@ -81,12 +86,20 @@ def test_the_directory_id_is_what_saves_a_log_whose_disk_is_lost() -> None:
     assert differ == {"initial_version"}
 
 
+@pytest.mark.slow
+def test_a_replica_that_follows_the_leader_that_it_knows_does_not_lead_beside_it() -> None:
+    """KIP-996 has it so; Kafka looks at the vote first (`QuorumState.initialize`)."""
+    length = FINDINGS["finding.own-vote"][1]
+    found = search(bound(MODEL, "finding.own-vote", "known-leader-followed"), max_depth=length + 1)
+    assert (found.verdict, found.depth) == (Verdict.INCOMPLETE, length + 1)
+
+
 def test_every_reading_is_tested_and_configured() -> None:
     model = find_model(MODEL)
     readings = {name for name, variant in model.variants.items() if variant.__module__.endswith(".variants.readings")}
-    assert readings == {r.variant for r in HOLDS} | {fault.variant for fault in QUORUM_READINGS} | PROGRESS_ALONE
+    assert readings == {r.variant for r in HOLDS} | {fault.variant for fault in QUORUM_READINGS} | OTHERS
     named = {variant.configuration for variant in model.variants.values() if variant.configuration}
     assert named <= set(model.configurations)
     assert {name for name in model.configurations if name.startswith("reading.")} <= named
     findings = {name for name in model.configurations if name.startswith("finding.")}
-    assert findings == {*FINDINGS, "finding.unaware-voter", "finding.new-voter-dies", "finding.overlapping-rounds"}
+    assert findings == {*FINDINGS, "finding.lost-disk-of-two", "finding.unaware-voter", "finding.new-voter-dies", "finding.overlapping-rounds"}

@@ -132,7 +132,7 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 
 
 def known_differences(*, disk: bool = False) -> dict[str, type[Quorum]]:
-    """Return all known differences, by name: `RestartsByItsVote` is `restarts-by-its-vote`.
+    """Return all known differences, by name: `PreVotesBeginAnew` is `pre-votes-begin-anew`.
 
     Parameters
     ----------
