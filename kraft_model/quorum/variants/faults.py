@@ -212,6 +212,9 @@ class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
             return True
         return super().is_expected(me, response)
 
+    def keeps_committed(self, before: Replica, after: Replica) -> bool:
+        return True
+
 
 class DivergenceWithoutEpoch(Quorum, variant="divergence-without-epoch"):
     """A leader finds a fetch diverging by its offset alone, not by the epoch of the batch before (KAFKA-6361)."""
