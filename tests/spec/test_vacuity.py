@@ -93,6 +93,18 @@ class Walk(Base):
         return me.at >= 0 or me.leads
 
     @invariant
+    def some_elements_are_enough(self, me: Node) -> bool:
+        kept = {one + 1 for one in me.kept}
+        return all(me.at > one for one in range(me.at)) or bool(kept)
+
+    @invariant
+    def a_bare_truth_is_no_claim(self, me: Node) -> bool:
+        for place in range(3):
+            if me.at == place:
+                return me.at < 3
+        return True
+
+    @invariant
     def later(self, me: Node) -> bool:
         if me.at == 2:
             return me.at <= 2
