@@ -98,6 +98,9 @@ REGISTRATION_FAULTS = [
     Fault("controllers-unasked", "NoMemberBelowFinalizedLevel", 4, 4),
     Fault("stopped-unasked", "NoMemberBelowFinalizedLevel", 5, 80),
     Fault("broker-level-unchecked", "NoMemberBelowFinalizedLevel", 6, 124),
-    Fault("unregisters-regardless", "VotersSupportFinalizedLevel", 12, 33_329),
+    Fault("removed-leader-stays", "ActiveIsVoter", 4, 163),
+    Fault("only-voter-not-found", "NotFoundIsNoVoter", 4, 13),
+    Fault("only-voter-removed", "RecordsReplay", 3, 13),
+    Fault("unregisters-regardless", "VotersSupportFinalizedLevel", 12, 31_058),
     Fault("late-answer-believed", "RemovedBeforeUnregistered", 7, 1_512),
 ]
