@@ -73,7 +73,7 @@ class QuorumProperties(QuorumBase):
         """The replicas whose pre-vote rounds this one has watched from the beginning, as leader or active follower."""
         return me.watched if isinstance(me, Replica) else frozenset()
 
-    @invariant(reads=watched)
+    @invariant(reads=watched, needs=["WatchPreVotes"])
     def removed_voters_disturb_nobody(
         self, me: Replica, shared: Shared, watched: Map[ModelValue, frozenset[ModelValue]]
     ) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
@@ -163,6 +163,7 @@ class Protocol:
             raise ConstantError(min(values), f"is not a constant of {self.name()}; its constants are {known}")
         self.check_constants()
         self.shared_types: dict[str, Any] | None = None
+        self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
 
     @classmethod
     def name(cls) -> str:

@@ -47,7 +47,7 @@ def prevote(name: str) -> Prevote:
 
 def test_all_models_are_here() -> None:
     assert sorted(expected()) == MODELS
-    assert len(MODELS) == 9
+    assert len(MODELS) == 11
 
 
 WAYS = ("AcceptFetchRequest", "CheckQuorumResign", "ConcludePreVote", "SendFetchRequest", "VoterFetchTimeout")
