@@ -20,6 +20,7 @@ module          what is in it
 `followers`     AcceptBeginQuorumRequest, SendFetchRequest, HandleFetchResponse
 `membership`    StartNewServer, AcceptAddVoterRequest, AcceptRemoveVoterRequest
 `properties`    the invariants
+`variants`      seeded faults
 `configs/`      bounded configurations (`.cfg`)
 ==============  ======================================================================================================
 

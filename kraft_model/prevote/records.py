@@ -93,6 +93,9 @@ class Identity(SnakeCase):
     host: ModelValue
     disk_id: int
 
+    def __str__(self) -> str:
+        return f"{self.host}/{self.disk_id}" if self.disk_id else str(self.host)
+
 
 class Config(SnakeCase):
     """A configuration as a server caches it; `id` 0: none."""

@@ -97,6 +97,17 @@ class QuorumProperties(QuorumBase):
             return me.leader == me.id
         return me.mode is not Mode.CANDIDATE or isinstance(me.leader, Nil)
 
+    @invariant
+    def successors_hold_what_is_committed(self, me: Replica, peer: Replica) -> bool:
+        """Whom a resigned leader prefers has what it committed (KIP-595, "EndQuorumEpoch": by their offsets).
+
+        A leader that has restarted prefers nobody, and does not know what is committed.
+        """
+        if not me.ended or (peer.id, peer.epoch, peer.mode) != (me.leader, me.epoch, Mode.RESIGNED):
+            return True
+        known = self.shown_high_watermark(peer)
+        return me.log[:known] == peer.log[:known]
+
     # Logs
 
     @invariant

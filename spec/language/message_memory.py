@@ -30,8 +30,9 @@ class MessageSetWithMemory(Network):
         *,
         variables: tuple[str, str] = ("messages", "processed"),
         groups: Callable[[Record], Record | None] | None = None,
+        loses: bool | str = False,
     ) -> None:
-        super().__init__()
+        super().__init__(loses=loses)
         self.variables = variables
         self.groups = groups
 
@@ -63,6 +64,10 @@ class MessageSetWithMemory(Network):
     def discard(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
         """Move the message from what is under way to what was processed."""
         return (inbox[0] - {message}, inbox[1] | {message}) if message in inbox[0] else None
+
+    def lose(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
+        """Remove the message from what is under way; it was not processed."""
+        return (inbox[0] - {message}, inbox[1]) if message in inbox[0] else None
 
     def group(self, message: Record) -> Record | None:
         """Return the group of a message, if groups were declared."""

@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.records import Error, Key, LogRecord, Mode, N
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
-from kraftcheck.spec import ModelValue, Record, Step, Steps, become, ordered
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, ordered
 
 # Elections
 
@@ -139,6 +139,13 @@ class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
         return False
 
 
+class SuccessorsById(Quorum, variant="successors-by-id"):
+    """A leader that resigns prefers the voters in the order of their ids, not by what they have (KIP-595)."""
+
+    def farewell(self, me: Replica) -> list[Record]:
+        return super().farewell(me.but(offsets=Map[Key, int]()))
+
+
 # Replication
 
 
@@ -192,6 +199,14 @@ class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
         if isinstance(response.diverging, Position) and me.mode is Mode.FOLLOWER and response.epoch == me.epoch:
             return True
         return super().is_expected(me, response)
+
+
+class HighWatermarkBeyondLog(Quorum, variant="high-watermark-beyond-log"):
+    """A follower takes its leader's high watermark, also where it has not fetched up to there (KIP-595, "Fetch")."""
+
+    def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
+        after = super().take_high_watermark(me, response)
+        return after if after == me else after.but(high_watermark=response.high_watermark)
 
 
 class DivergenceWithoutEpoch(Quorum, variant="divergence-without-epoch"):
