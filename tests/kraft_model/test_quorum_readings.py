@@ -53,6 +53,10 @@ FINDINGS = {  # configuration: the property, states of the counterexample
 }
 
 
+PROGRESS = ("finding.lost-disk-of-two", "finding.unaware-voter", "finding.new-voter-dies", "finding.overlapping-rounds")
+"""Findings about what should stay reachable (`test_quorum_progress`)."""
+
+
 def fired(found: Result) -> set[str]:
     return {action for action, times in found.actions.items() if times}
 
@@ -102,4 +106,4 @@ def test_every_reading_is_tested_and_configured() -> None:
     assert named <= set(model.configurations)
     assert {name for name in model.configurations if name.startswith("reading.")} <= named
     findings = {name for name in model.configurations if name.startswith("finding.")}
-    assert findings == {*FINDINGS, "finding.lost-disk-of-two", "finding.unaware-voter", "finding.new-voter-dies", "finding.overlapping-rounds"}
+    assert findings == {*FINDINGS, *PROGRESS}
