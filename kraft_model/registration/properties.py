@@ -12,6 +12,7 @@ from kraftcheck.kraft_model.registration.records import (
     Controller,
     Error,
     FeatureLevelRecord,
+    Image,
     Outcome,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -22,6 +23,9 @@ from kraftcheck.kraft_model.registration.records import (
     VotersRecord,
 )
 from kraftcheck.spec import ModelValue, invariant, reachable
+
+REFUSALS = (Error.BROKER_ID_NOT_REGISTERED, Error.VOTER_NOT_FOUND, Error.INVALID_UPDATE_VERSION)
+"""Errors that say something of the metadata."""
 
 
 class RegistrationProperties(RegistrationBase):
@@ -167,6 +171,28 @@ class RegistrationProperties(RegistrationBase):
         ):
             errors |= {Error.UNSUPPORTED_VERSION}
         return me.outcome.error in errors
+
+    @invariant
+    def refusals_had_a_reason(self, me: Admin, shared: Shared) -> bool:
+        """What an operator was refused was wrong by some state of the log. New RPC, Errors; KIP-853; KIP-584."""
+        if not isinstance(me.outcome, Outcome) or me.outcome.error not in REFUSALS:
+            return True
+        images = [image_of(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
+        return any(self._is_reason(me.outcome, image, shared) for image in images)
+
+    def _is_reason(self, outcome: Outcome, image: Image, shared: Shared) -> bool:
+        """Whether a state of the log is a reason for an error."""
+        target = outcome.command.target
+        if outcome.error is Error.BROKER_ID_NOT_REGISTERED:
+            of_broker = outcome.command.tool is Tool.UNREGISTER_BROKER
+            return target not in (image.brokers if of_broker else image.controllers)
+        voters = self.initial_voters if self.static else image.voters
+        if outcome.error is Error.VOTER_NOT_FOUND:
+            return target not in voters or len(voters) == 1
+        assert isinstance(target, int)
+        members = [*image.controllers.values(), *image.brokers.values()]
+        unknown = self.static and not voters <= frozenset(image.controllers)
+        return unknown or target <= image.level or any(member.supports < target for member in members)
 
     @invariant
     def advice_after_a_removal_that_failed(self, me: Admin) -> bool:
