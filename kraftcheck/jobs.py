@@ -19,6 +19,9 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import line_to_blame
 from kraftcheck.traces.scenarios.text import Start
 
+CHECKS = ("invariants", "properties", "constraints", "action_constraints")
+"""What of a configuration names properties."""
+
 
 class Job(NamedTuple):
     """A search that a command line asks for.
@@ -47,7 +50,13 @@ class Job(NamedTuple):
     options: Options
 
 
-def job_of(model: Model, config: str | None, arguments: argparse.Namespace, others: Iterable[str] = ()) -> Job:
+def job_of(
+    model: Model,
+    config: str | None,
+    arguments: argparse.Namespace,
+    others: Iterable[str] = (),
+    beside: Iterable[type[Protocol]] = (),
+) -> Job:
     """Return what a command line asks for, checked.
 
     Parameters
@@ -60,6 +69,9 @@ def job_of(model: Model, config: str | None, arguments: argparse.Namespace, othe
         What was read from the command line.
     others
         Options asked for besides those of a search that not every engine has: `graph`.
+    beside
+        Protocols searched within the same bounds. What the configuration sets or checks for one of these, and this
+        model does not have, is left out.
 
     Raises
     ------
@@ -67,7 +79,7 @@ def job_of(model: Model, config: str | None, arguments: argparse.Namespace, othe
         For a configuration that does not fit the model, or an engine that cannot do what is asked.
     """
     config_name, content = _configuration(model, config, arguments)
-    bound, asked = bind(model.protocol, content), given(arguments)
+    bound, asked = bind(model.protocol, _without_others(content, model.protocol, beside)), given(arguments)
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
     asked["symmetry"] = _symmetry(bound, asked.get("symmetry"))
@@ -81,6 +93,17 @@ def _configuration(model: Model, config: str | None, arguments: argparse.Namespa
     name, content = find_config(model, config)
     settings = getattr(arguments, "set", ())
     return name, override(content, [parse_setting(text, content) for text in settings])
+
+
+def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Iterable[type[Protocol]]) -> ModelConfig:
+    """Return a configuration without the constants and properties that only protocols beside this one have."""
+    own = {*protocol.constants, *protocol.properties}
+    others = {name for other in beside for name in (*other.constants, *other.properties)} - own
+    if not others:
+        return config
+    kept = {name: tuple(one for one in getattr(config, name) if one.name not in others) for name in CHECKS}
+    constants = {name: given for name, given in config.constants.items() if name not in others}
+    return replace(config, constants=constants, **kept)  # type: ignore[arg-type]
 
 
 def scenario_job(start: Start) -> tuple[Model, ModelConfig]:

@@ -6,6 +6,7 @@ A protocol is a class: constants, records for what a replica knows and sends, an
 
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError
 from kraftcheck.spec.language.action import Action, environment, internal, on
+from kraftcheck.spec.language.message_memory import MessageSetWithMemory
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, Network
 from kraftcheck.spec.language.property import action_constraint, constraint, invariant, reachable, step_invariant
 from kraftcheck.spec.language.protocol import Protocol, bound, constant, hide
@@ -28,6 +29,7 @@ __all__ = [
     "InputError",
     "Map",
     "MessageSet",
+    "MessageSetWithMemory",
     "ModelValue",
     "Network",
     "Protocol",

@@ -74,7 +74,7 @@ def test_every_part_is_covered() -> None:
         assert actions - named <= (set() if model == "quorum" else unnamed | {"RunUpgrade"})
 
 
-@pytest.mark.parametrize("model", ["quorum", "reconfig", "recovery", "registration"])
+@pytest.mark.parametrize("model", ["quorum", "reconfig", "prevote", "recovery", "registration"])
 def test_a_model_says_which_module_has_which_action(model: str) -> None:
     protocol = find_model(model).protocol
     package = sys.modules[protocol.__module__]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum.log import end_of, epoch_start, last_epoch, matches, version_in, voter_of
 from kraftcheck.kraft_model.quorum.membership import QuorumMembership
@@ -82,6 +83,9 @@ class QuorumBase(QuorumMembership):
     symbols = SYMBOLS
     symmetries = {"symmHosts": ("hosts",)}
     views = {"patient": hide("pre_votes", "retries")}
+    replica_type: ClassVar[type[Replica]] = Replica
+    shared_type: ClassVar[type[Shared]] = Shared
+    """What a start is made of: a design change that adds fields names its own subclasses."""
 
     def check_constants(self) -> None:
         """Refuse constants that contradict each other."""
@@ -132,12 +136,12 @@ class QuorumBase(QuorumMembership):
         voters = self.formatted_voters(host, directory)
         version = self.initial_version if voters else 0
         software = 0 if host in self.old_software else 1
-        return Replica(host, directory, endpoint, software, voters=voters, version=version)
+        return self.replica_type(host, directory, endpoint, software, voters=voters, version=version)
 
     def initial(self) -> Iterator[State]:
         """Yield the one start: every disk is formatted, every process has started, and nobody has heard of anyone."""
         replicas: list[Record] = [self.formatted(host, 1) for host in ordered(self.hosts)]
-        yield self.start([*replicas, *([Admin(ADMIN)] if self.plain_answers else [])], Shared())
+        yield self.start([*replicas, *([Admin(ADMIN)] if self.plain_answers else [])], self.shared_type())
 
     def receives(self, me: Record, message: Record) -> bool:
         """A crashed process receives nothing."""

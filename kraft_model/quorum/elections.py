@@ -55,7 +55,7 @@ class QuorumElections(QuorumBase):
     def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
         """A voter that follows has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
 
-        If its leader has resigned, it asks soon (KIP-595, "EndQuorumEpoch"), and spends nothing.
+        If its leader has resigned and prefers it, it asks at once (KIP-595, "EndQuorumEpoch"), and spends nothing.
         """
         if me.mode is not Mode.FOLLOWER:
             return
@@ -328,6 +328,10 @@ class QuorumElections(QuorumBase):
             error = Error.NONE if self.is_meant(request.voter, me) else self.wrong_voter()
         yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
 
+    def is_first(self, me: Replica, preferred: tuple[Key, ...]) -> bool:
+        """Whether a replica is the first of the preferred candidates, with its directory id."""
+        return matches(preferred[0], me.key) if preferred else False
+
     def is_stale(self, me: Replica, epoch: int) -> bool:
         """Whether an announcement is of an epoch that is over."""
         return epoch < me.epoch
@@ -383,9 +387,10 @@ class QuorumElections(QuorumBase):
 
     @on(EndQuorumEpochRequest)
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
-        """A follower whose leader ends its epoch will soon ask for pre-votes (KIP-595 and KIP-853, "EndQuorumEpoch").
+        """A follower whose leader ends its epoch asks for pre-votes: the first of the preferred candidates at once.
 
-        How soon depends on its place among the preferred candidates. Without clocks each of them may be the first.
+        KIP-595 and KIP-853, "EndQuorumEpoch". The others back off, the longer the later they are named: they wait for
+        their timers, which without clocks may expire at any time. So does everybody where none is preferred.
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -397,7 +402,7 @@ class QuorumElections(QuorumBase):
         else:
             error, after = Error.NONE, self.learn(me, request.source, request.epoch)
             if after.mode is Mode.FOLLOWER and after.leader == request.source:
-                after = after.but(ended=True)
+                after = after.but(ended=self.is_first(after, request.preferred))
         yield self.taken(me, after, *self.acknowledgement(EndQuorumEpochResponse, after, request, error))
 
 

@@ -73,7 +73,7 @@ class QuorumProperties(QuorumBase):
         """The replicas whose pre-vote rounds this one has watched from the beginning, as leader or active follower."""
         return me.watched if isinstance(me, Replica) else frozenset()
 
-    @invariant(reads=watched)
+    @invariant(reads=watched, needs=["WatchPreVotes"])
     def removed_voters_disturb_nobody(
         self, me: Replica, shared: Shared, watched: Map[ModelValue, frozenset[ModelValue]]
     ) -> bool:
@@ -96,6 +96,14 @@ class QuorumProperties(QuorumBase):
         if me.mode in (Mode.LEADER, Mode.RESIGNED):
             return me.leader == me.id
         return me.mode is not Mode.CANDIDATE or isinstance(me.leader, Nil)
+
+    @invariant
+    def successors_hold_what_is_committed(self, me: Replica, shared: Shared) -> bool:
+        """Whom a resigning leader prefers has what it committed (KIP-595, "EndQuorumEpoch": by their offsets)."""
+        committed = shared.committed
+        if not me.ended or not committed or committed[-1].epoch != me.epoch:
+            return True
+        return me.log[: len(committed)] == committed
 
     # Logs
 

@@ -80,6 +80,14 @@ class QuorumStarts(QuorumBase):
         yield from discovers(self.outsider(), leader)
 
     @scenario
+    def all_observed(self) -> Iterator[Take]:
+        """As `Elected`, and every host that is no voter has found the leader and fetched all it has."""
+        leader = ordered(self.initial_voters)[0]
+        yield from self.elected()
+        for observer in ordered(self.hosts - self.initial_voters):
+            yield from discovers(observer, leader)
+
+    @scenario
     def dead_leader(self) -> Iterator[Take]:
         """As `Elected`, and then the leader crashes for good."""
         yield from self.elected()

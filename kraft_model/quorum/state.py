@@ -5,6 +5,9 @@ Sources: quorum-state of KIP-595, KIP-853 and KIP-996; the handlers of voter cha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     DescribeQuorumResponse,
@@ -15,6 +18,7 @@ from kraftcheck.kraft_model.quorum.messages import (
 )
 from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Operation, Voter
 from kraftcheck.spec import Map, ModelValue, Record
+from kraftcheck.spec.values import Value
 
 
 class Change(Record):
@@ -67,7 +71,7 @@ class Replica(Record):
     fetched
         Follower: whether it has fetched since it began to follow.
     ended
-        Follower: whether its leader has resigned.
+        Follower: whether its leader has resigned, and prefers it to all others.
     pending
         The request whose answer it waits for: a fetch; in Kafka also UpdateVoter, AddVoter or RemoveVoter of its own.
     offsets
@@ -116,6 +120,9 @@ class Replica(Record):
     joining: bool = False
     watched: frozenset[ModelValue] = frozenset()
     ballot: Key | Nil = Nil.NIL
+
+    volatile: ClassVar[Mapping[str, Value]] = {}
+    """Fields that a subclass adds and that belong to one mode, as they are when it begins."""
 
     @property
     def key(self) -> Key:

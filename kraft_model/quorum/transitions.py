@@ -32,7 +32,7 @@ def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Repl
     """Return the replica in a new mode; its vote stays if the epoch does."""
     kept = epoch == me.epoch
     return me.but(
-        **{**VOLATILE, "mode": mode, "epoch": epoch, "leader": leader},
+        **{**VOLATILE, **me.volatile, "mode": mode, "epoch": epoch, "leader": leader},
         voted=me.voted if kept else Nil.NIL,
         ballot=me.ballot if kept else Nil.NIL,
     )
@@ -79,7 +79,7 @@ def remembered(me: Replica) -> Replica:
     voted = me.voted
     if me.version == 0 and isinstance(voted, Key):
         voted = Key(voted.id, UNKNOWN_DIRECTORY)
-    return me.but(**VOLATILE, voted=voted, high_watermark=0)
+    return me.but(**VOLATILE, **me.volatile, voted=voted, high_watermark=0)
 
 
 def stopped(me: Replica) -> Replica:

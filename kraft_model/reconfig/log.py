@@ -5,13 +5,24 @@ Source: the section "Helper formulae" of the TLA+ specification KRaftWithReconfi
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
-from kraftcheck.kraft_model.reconfig.records import Command, Config, Entry, ServerId
+from kraftcheck.kraft_model.reconfig.records import Command, Config, Entry
 from kraftcheck.spec import ModelValue
 
+
+class HasEpoch(Protocol):
+    """An entry, of this model or of another one."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the leader that appended it."""
+
+
 Log = tuple[Entry, ...]
+AnyEntry = TypeVar("AnyEntry", bound=HasEpoch)
+Member = TypeVar("Member")
 
 
 class Position(NamedTuple):
@@ -21,12 +32,12 @@ class Position(NamedTuple):
     epoch: int
 
 
-def last_epoch(log: Log) -> int:
+def last_epoch(log: Sequence[HasEpoch]) -> int:
     """Return the epoch of the last entry, 0 for an empty log (`LastEpoch`)."""
     return log[-1].epoch if log else 0
 
 
-def end_offset_for_epoch(log: Log, epoch: int) -> Position:
+def end_offset_for_epoch(log: Sequence[HasEpoch], epoch: int) -> Position:
     """Return the highest position whose epoch is not above the given one (`EndOffsetForEpoch`)."""
     for offset in range(len(log), 0, -1):
         if log[offset - 1].epoch <= epoch:
@@ -34,7 +45,7 @@ def end_offset_for_epoch(log: Log, epoch: int) -> Position:
     return Position(0, 0)
 
 
-def truncated(log: Log, end_offset: int, epoch: int) -> Log:
+def truncated(log: tuple[AnyEntry, ...], end_offset: int, epoch: int) -> tuple[AnyEntry, ...]:
     """Return the log up to its highest entry that is not behind the given position (`TruncateLog`)."""
     for offset in range(len(log), 0, -1):
         if (log[offset - 1].epoch, offset) <= (epoch, end_offset):
@@ -63,6 +74,6 @@ def config_at(offset: int, entry: Entry, high_watermark: int) -> Config:
     return Config(value.id, value.members, high_watermark >= offset)
 
 
-def is_quorum(members: frozenset[ServerId], group: Collection[ServerId]) -> bool:
+def is_quorum(members: frozenset[Member], group: Collection[Member]) -> bool:
     """Return whether a group is a majority of the members, and of members only (`Quorum`)."""
     return members.issuperset(group) and 2 * len(group) > len(members)

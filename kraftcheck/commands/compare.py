@@ -102,8 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
     by_configuration: dict[str | None, list[tuple[str, Job]]] = {}
     for name, model in zip(arguments.variants, variants, strict=True):
         chosen = arguments.config or model.own_configuration
-        by_configuration.setdefault(chosen, []).append((name, _job(model, chosen, arguments)))
-    jobs = [(_job(base, chosen, arguments), jobs) for chosen, jobs in by_configuration.items()]
+        by_configuration.setdefault(chosen, []).append((name, _job(model, chosen, arguments, variants)))
+    jobs = [(_job(base, chosen, arguments, variants), jobs) for chosen, jobs in by_configuration.items()]
     groups: list[Group] = []
     for base_job, variant_jobs in jobs:
         groups.append(_compare(base_job, variant_jobs, arguments))
@@ -116,9 +116,9 @@ def run(arguments: argparse.Namespace) -> int:
     return next(code for code in SEVERITY if code in codes)
 
 
-def _job(model: Model, configuration: str | None, arguments: argparse.Namespace) -> Job:
+def _job(model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]) -> Job:
     with blaming(model):
-        return job_of(model, configuration, arguments)
+        return job_of(model, configuration, arguments, beside=[other.protocol for other in beside])
 
 
 # Searching

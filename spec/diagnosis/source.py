@@ -58,13 +58,19 @@ class FunctionSource:
 
 def source_of_function(code: CodeType) -> FunctionSource | None:
     """Return the source of a function, or None if it cannot be found."""
+    found = definition_of(code)
+    return None if found is None else FunctionSource(found)
+
+
+def definition_of(code: CodeType) -> ast.FunctionDef | None:
+    """Return the definition of a function, which is not to be changed; None if it cannot be found."""
     linecache.checkcache(code.co_filename)
     module = _module("".join(linecache.getlines(code.co_filename)))
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
             if first == code.co_firstlineno:
-                return FunctionSource(node)
+                return node
     return None
 
 

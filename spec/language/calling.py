@@ -67,7 +67,8 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
         If the method raises, or returns something that is not a bool.
     """
     try:
-        result = prop.function(protocol, *[arguments[name] for name in prop.asks])
+        function = protocol.probes.get(prop.name, prop.function)
+        result = function(protocol, *[arguments[name] for name in prop.asks])
     except Exception as error:
         raise ProtocolError(f"property {prop.name} raised {type(error).__name__}: {error}") from error
     if type(result) is not bool:

@@ -30,10 +30,12 @@ def invariant(function: F) -> F: ...
 
 
 @overload
-def invariant(*, reads: Reads = (), name: str | None = None) -> Callable[[F], F]: ...
+def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None = None) -> Callable[[F], F]: ...
 
 
-def invariant(function: F | None = None, *, reads: Reads = (), name: str | None = None) -> Any:
+def invariant(
+    function: F | None = None, *, reads: Reads = (), needs: Iterable[str] = (), name: str | None = None
+) -> Any:
     """Mark a method as an invariant: true in every reachable state.
 
     Parameters
@@ -42,10 +44,13 @@ def invariant(function: F | None = None, *, reads: Reads = (), name: str | None 
         The method, if the decorator is used without arguments.
     reads
         Projections of all replicas that it reads, each as a parameter of the projection's name.
+    needs
+        Names of constants, as a `.cfg` has them, without which it says nothing: where one is FALSE, 0 or empty, `check`
+        notes it.
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _marked("invariant", function, reads, name)
+    return _marked("invariant", function, reads, name, needs=tuple(needs))
 
 
 @overload
@@ -156,9 +161,16 @@ def reachable(
     return _marked(REACHABLE, function, reads, name, tuple(without))
 
 
-def _marked(kind: str, function: F | None, reads: Reads, name: str | None, without: tuple[str, ...] = ()) -> Any:
+def _marked(
+    kind: str,
+    function: F | None,
+    reads: Reads,
+    name: str | None,
+    without: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
+) -> Any:
     def mark(function: F) -> F:
-        found = PropertyMark(kind, declared(reads, function.__qualname__), name, without)
+        found = PropertyMark(kind, declared(reads, function.__qualname__), name, without, needs)
         function.property_mark = found  # type: ignore[attr-defined]
         return function
 
@@ -181,6 +193,8 @@ class Property:
         The projections that it declares.
     without
         Of what should stay reachable: the actions that are no way out.
+    needs
+        Constants without which it says nothing.
     """
 
     name: str
@@ -188,6 +202,7 @@ class Property:
     function: Callable[..., Any]
     reads: tuple[Projection, ...]
     without: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     @property
     def over_steps(self) -> bool:
@@ -224,7 +239,8 @@ class PropertyMark:
     reads: tuple[Projection, ...]
     name: str | None
     without: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     def made(self, method: str, function: Callable[..., Any]) -> Property:
         """Return the property that a method of this name is."""
-        return Property(self.name or camel_case(method), self.kind, function, self.reads, self.without)
+        return Property(self.name or camel_case(method), self.kind, function, self.reads, self.without, self.needs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
@@ -163,6 +163,7 @@ class Protocol:
             raise ConstantError(min(values), f"is not a constant of {self.name()}; its constants are {known}")
         self.check_constants()
         self.shared_types: dict[str, Any] | None = None
+        self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
 
     @classmethod
     def name(cls) -> str:
@@ -211,7 +212,8 @@ class Protocol:
 
     def projected(self, read: Projection, source: Value) -> Value:
         """Return a projection of one replica, or of one inbox."""
-        return read.function(self, self.network.deliverable(source) if read.of_inbox else source)
+        under_way = read.of_inbox and not read.is_whole
+        return read.function(self, self.network.deliverable(source) if under_way else source)
 
     def hidden(self, view: str) -> Hidden:
         """Return what a view leaves out, by the view's name."""

@@ -25,23 +25,27 @@ class Projection(NamedTuple):
         Takes the protocol and the replica (or, with `of_inbox`, the messages under way to it).
     of_inbox
         Whether it reads the inbox rather than the replica.
+    is_whole
+        Whether it takes the inbox as the network's discipline keeps it, with what is not under way.
     """
 
     name: str
     function: Callable[..., Any]
     of_inbox: bool
+    is_whole: bool = False
 
 
 def projection(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a method as a projection: something of every replica that an action or a property may read.
 
-    The method takes the replica, `(self, me)`, or the messages under way to it, `(self, messages)`. An engine
-    evaluates it once for each distinct input.
+    The method takes the replica, `(self, me)`, the messages under way to it, `(self, messages)`, or its inbox as the
+    network's discipline keeps it, `(self, inbox)`. An engine evaluates it once for each distinct input.
     """
     parameters = list(inspect.signature(function).parameters)[1:]
     if len(parameters) != 1:
         raise ProtocolError(f"projection {function.__name__} takes one parameter besides self, found {parameters}")
-    function.projection = Projection(function.__name__, function, parameters[0] == "messages")  # type: ignore[attr-defined]
+    whole = parameters[0] == "inbox"
+    function.projection = Projection(function.__name__, function, whole or parameters[0] == "messages", whole)  # type: ignore[attr-defined]
     return function
 
 

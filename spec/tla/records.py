@@ -4,6 +4,8 @@ A record becomes a TLA+ record whose field names are those of the class in camel
 
 ``tla_prefix``
     A prefix of every field's name: with ``"m"``, `last_log_epoch` is ``mlastLogEpoch``.
+``tla_snake_case``
+    Whether fields are called as in Python instead.
 ``tla_names``
     From a field to its whole name, if that is another.
 ``tla_constants``
@@ -13,7 +15,7 @@ A record becomes a TLA+ record whose field names are those of the class in camel
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kraftcheck.spec.display import cut
@@ -55,7 +57,8 @@ def tla_names(cls: type[Record]) -> dict[str, str]:
     """Return the TLA+ names of a record class's fields, by attribute."""
     prefix: str = getattr(cls, "tla_prefix", "")
     given: Mapping[str, str] = getattr(cls, "tla_names", {})
-    return {name: given.get(name, prefix + camel(name)) for name in field_names(cls)}
+    cased: Callable[[str], str] = str if getattr(cls, "tla_snake_case", False) else camel
+    return {name: given.get(name, prefix + cased(name)) for name in field_names(cls)}
 
 
 def subclasses(cls: type[Record]) -> list[type[Record]]:

@@ -1,8 +1,9 @@
 """Converts a protocol's states to named TLA+ variables and back.
 
 There is one variable for each field of the replicas' records (`current_epoch` is ``currentEpoch``, a function over the
-replicas that have the field), one for the network (``messages``), one for each field of the shared record, and
-one for each bound, which counts what is spent of it (``_elections``, unless the bound names its counter).
+replicas that have the field), one for the network (``messages``; two where it remembers what was processed), one for
+each field of the shared record, and one for each bound, which counts what is spent of it (``_elections``, unless the
+bound names its counter).
 `kraftcheck.spec.tla.records` says what records look like, and how a protocol declares otherwise.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -26,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from kraftcheck.spec.language.message_memory import MessageSetWithMemory
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -89,13 +91,15 @@ class StateView:
         }
         self._shared_names = tla_names(self._shared_type)
         shared = self._shared_names.values()
-        self.names: tuple[str, ...] = (*self._replica_names, MESSAGES, *shared, *self._counters.values())
+        network = protocol.network
+        held = network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES,)
+        self.names: tuple[str, ...] = (*self._replica_names, *held, *shared, *self._counters.values())
         for number, name in enumerate(self.names):
             if name in self.names[:number]:
                 found = f"two of that name in {protocol.name()}"
                 raise ViewError(name, name, found, "a name of its own (give one of the records tla_names)")
-        if not isinstance(protocol.network, BagWithMemory | MessageSet | Channels):
-            raise ViewError(MESSAGES, MESSAGES, type(protocol.network).__name__, "a bag, a set or channels")
+        if not isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory | Channels):
+            raise ViewError(MESSAGES, MESSAGES, type(network).__name__, "a bag, a set or channels")
 
     # To TLA+
 
@@ -132,24 +136,29 @@ class StateView:
             if replica.is_told:
                 functions[KIND][argument] = replica.cls.__name__
         variables: dict[str, Value] = {name: as_function(function) for name, function in functions.items()}
-        variables[MESSAGES] = self._messages(state)
+        variables.update(self._messages(state))
         for attribute, name in self._shared_names.items():
             variables[name] = encode(getattr(state.shared, attribute))
         for attribute, name in self._counters.items():
             variables[name] = state.spent[attribute]
         return variables
 
-    def _messages(self, state: State) -> Value:
+    def _messages(self, state: State) -> dict[str, Value]:
         encode, network, inboxes = self._encoder.encode, self._protocol.network, state.inboxes
         destinations = ordered(inboxes)
         if isinstance(network, MessageSet):
-            return frozenset(encode(message) for destination in destinations for message in inboxes[destination])
+            return {MESSAGES: frozenset(encode(message) for to in destinations for message in inboxes[to])}
+        if isinstance(network, MessageSetWithMemory):
+            return {
+                name: frozenset(encode(message) for to in destinations for message in inboxes[to][place])
+                for place, name in enumerate(network.variables)
+            }
         counts: dict[Value, Value] = {}
         for destination in destinations:
             for key in ordered(inboxes[destination]):
                 argument = (key, destination) if isinstance(network, Channels) else key
                 counts[encode(argument)] = encode(inboxes[destination][key])
-        return as_function(counts)
+        return {MESSAGES: as_function(counts)}
 
     def encode(self, value: Value) -> Value:
         """Return one of the protocol's values, such as a replica's id, as the variables hold it."""
@@ -183,7 +192,7 @@ class StateView:
                 raise ViewError(name, name, "another", expected)
         decoder = self._untyped if untyped else self._typed
         replicas = Map((replica.id, replica) for replica in self._read_replicas(decoder, variables))  # type: ignore[attr-defined]
-        inboxes = self._read_messages(decoder, variables[MESSAGES])
+        inboxes = self._read_messages(decoder, variables)
         kinds = field_types(self._shared_type)
         fields = {
             attribute: _read(name, decoder.of(kinds[attribute]), variables[name])
@@ -247,17 +256,22 @@ class StateView:
                 return ViewError(name, name, f"one for {quoted_value(key)}", f"no value that {other} has not")
         raise AssertionError(key)
 
-    def _read_messages(self, decoder: Decoder, value: Value) -> Map[Any, Any]:
+    def _read_messages(self, decoder: Decoder, variables: Mapping[str, Value]) -> Map[Any, Any]:
         network = self._protocol.network
         inboxes: dict[Value, Any] = {}
+        a_set = decoder.of(frozenset[self._message_type])  # type: ignore[name-defined]
         if isinstance(network, MessageSet):
-            for message in ordered(_read(MESSAGES, decoder.of(frozenset[self._message_type]), value)):  # type: ignore[name-defined]
+            for message in ordered(_read(MESSAGES, a_set, variables[MESSAGES])):
                 inboxes[message.dest] = inboxes.get(message.dest, frozenset()) | {message}
+        elif isinstance(network, MessageSetWithMemory):
+            both = [_read(name, a_set, variables[name]) for name in network.variables]
+            for to in ordered({message.dest for messages in both for message in messages}):
+                inboxes[to] = tuple(frozenset(message for message in held if message.dest == to) for held in both)
         elif isinstance(network, Channels):
-            for (source, dest), queue in self._channels(decoder, value).items():
+            for (source, dest), queue in self._channels(decoder, variables[MESSAGES]).items():
                 inboxes[dest] = inboxes.get(dest, Map()).put(source, queue)
         else:
-            counts = _read(MESSAGES, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
+            counts = _read(MESSAGES, decoder.of(Map[self._message_type, int]), variables[MESSAGES])  # type: ignore[name-defined]
             least = 1 if isinstance(network, Bag) else 0
             grouped: dict[Value, dict[Record, int]] = {}
             for message, count in counts.items():

@@ -378,11 +378,28 @@ def test_begin_quorum_epoch_is_repeated() -> None:
     ],
 )
 def test_end_quorum_epoch(me: Replica, epoch: int, error: Error, ended: bool) -> None:
-    request = EndQuorumEpochRequest(epoch, (Key(N3), Key(N2)), N1, me.id)
+    request = EndQuorumEpochRequest(epoch, (Key(N2), Key(N3)), N1, me.id)
     step = only(BASE.handle_end_quorum_epoch_request(me, request, QUIET))
     assert (sent(step, EndQuorumEpochResponse).error, step.me.ended) == (error, ended)
     if ended:
         assert all("pre_votes" not in soon.spends for soon in BASE.fetch_timeout(step.me, QUIET, Map()))
+
+
+@pytest.mark.parametrize(
+    ("preferred", "first"),
+    [
+        ((Key(N2), Key(N3)), True),
+        ((Key(N3), Key(N2)), False),
+        ((Key(N2, 2), Key(N2)), False),
+        ((Key(N2, 0), Key(N3, 0)), True),
+        ((), False),
+    ],
+)
+def test_the_first_of_the_preferred_candidates_does_not_wait(preferred: tuple[Key, ...], first: bool) -> None:
+    request = EndQuorumEpochRequest(1, preferred, N1, N2)
+    ended = only(BASE.handle_end_quorum_epoch_request(follower(fetched=True), request, QUIET)).me
+    soon = only(BASE.fetch_timeout(ended, QUIET, Map()))
+    assert ("pre_votes" not in soon.spends) is first
 
 
 def test_a_leader_that_resigns_prefers_who_has_fetched_most() -> None:

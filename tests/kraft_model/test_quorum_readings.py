@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
 
 HOLDS = [
-    Reading("version-above-one", 6_763, 4, ("AddVoter", "RemoveVoter")),
+    Reading("version-above-one", 3_214, 4, ("AddVoter", "RemoveVoter")),
     Reading("update-voter-by-key", 22, 8, ("Upgrade",)),
     Reading("duplicate-directory-allowed", 159_645, 343_245),
     Reading("add-voter-gives-up", 3_042, 3_350),

@@ -122,6 +122,37 @@ def test_a_variant_of_a_users_file_may_name_a_configuration_beside_it(run, chang
     assert [one["configuration"] for one in found] == [str(tmp_path / "hasty.cfg")] * 2
 
 
+MORE = '''
+class Louder(PingPong, variant="louder"):
+    """A peer shouts, within a bound of its own."""
+
+    configuration = "louder.cfg"
+    shouts: int = bound("MaxShouts")
+
+    @internal
+    def shout(self, me: Peer) -> Steps:
+        yield become(me).spend("shouts")
+
+    @invariant
+    def quiet(self, me: Peer) -> bool:
+        return True
+'''
+
+
+def test_what_only_a_variant_declares_does_not_concern_its_base(run, changed, tmp_path) -> None:
+    path = Path(changed.rpartition(":")[0])
+    path.write_text(path.read_text() + MORE)
+    config = "CONSTANTS MaxPings = 2 MaxShouts = 1\nINVARIANTS FewPings Quiet\nCHECK_DEADLOCK FALSE\n"
+    (tmp_path / "louder.cfg").write_text(config)
+    found, _ = compared(run, changed, "louder", "same", "--config", tmp_path / "louder.cfg", code=12, tmp_path=tmp_path)
+    assert [one["constants"] for one in found] == [{"MaxPings": 2}, {"MaxPings": 2, "MaxShouts": 1}, {"MaxPings": 2}]
+    assert found[1]["actions_gained"] == ["Shout"]
+    (tmp_path / "louder.cfg").write_text(config.replace("MaxShouts", "MaxShout"))
+    outcome = run("compare", changed, "louder")
+    assert outcome.code == 2
+    assert "unknown constant MaxShout" in outcome.err
+
+
 def test_a_large_base_is_searched_as_deep_as_the_counterexample(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(compare_command, "WHOLE_BASE", 100)
     found, out = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)

@@ -17,6 +17,7 @@ from kraftcheck.spec import (
     Channels,
     Map,
     MessageSet,
+    MessageSetWithMemory,
     ModelValue,
     Network,
     Protocol,
@@ -55,9 +56,10 @@ NETWORKS: list[Network] = [
     Bag(once=(Ask,), replies_once=(Answer,)),
     MessageSet(),
     MessageSet(keeps=True),
+    MessageSetWithMemory(),
     Channels(),
 ]
-NAMES = ["memory", "memory-once", "bag", "bag-once", "set", "kept", "channels"]
+NAMES = ["memory", "memory-once", "bag", "bag-once", "set", "kept", "set-memory", "channels"]
 every_network = pytest.mark.parametrize("network", NETWORKS, ids=NAMES)
 
 
@@ -133,6 +135,21 @@ def test_a_set_has_no_counts() -> None:
     assert MessageSet(keeps=True).lose(inbox, ASK) == frozenset()
 
 
+def test_a_set_with_memory_remembers_what_was_processed() -> None:
+    network = MessageSetWithMemory(groups=lambda message: Answer(a, b) if isinstance(message, Ask) else None)
+    both = network.send(network.send(network.empty, ASK), ANSWER)
+    taken = network.discard(both, ASK)
+    assert taken == (frozenset({ANSWER}), frozenset({ASK}))
+    assert network.send_once(taken, ASK) is None
+    again = network.send(taken, ASK)
+    assert again == (frozenset({ANSWER, ASK}), frozenset({ASK}))
+    assert network.known(again) == (ANSWER, ASK)
+    assert network.forget(again, Answer(a, b)) == taken
+    assert network.lose(both, ASK) == network.send(network.empty, ANSWER)
+    assert network.lose(taken, ASK) is None
+    assert network.group(ANSWER) is None
+
+
 def test_channels_keep_the_order_of_each_sender() -> None:
     network = Channels()
     inbox = network.empty
@@ -156,7 +173,7 @@ def test_a_counting_rule_says_what_the_operation_does(network: Network, operatio
         rule = network.rule(operation, message)
         if operation in ("lose", "duplicate") and message not in network.deliverable(inbox):
             continue  # these are about messages that can be delivered
-        if operation == "duplicate" and isinstance(network, MessageSet):
+        if operation == "duplicate" and isinstance(network, MessageSet | MessageSetWithMemory):
             continue  # a set has no second copies
         after = network.apply(operation, inbox, message)
         if rule is not None:

@@ -10,6 +10,7 @@ import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options
+from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import (
     Bag,
@@ -99,6 +100,17 @@ def test_every_state_of_reconfig_comes_back(name: str, limit: int | None) -> Non
     for code, value in printed.items():
         assert encode(parse_value(format_value(value))) == code
         assert encode(parse_value(format_value(value, style="tlc2.15"))) == code
+
+
+def test_every_state_of_prevote_comes_back() -> None:
+    protocol = models.bound("prevote/counts/three-voters-cut", Prevote).protocol
+    view = StateView(protocol)
+    for number, state in enumerate(states_of(protocol, 800)):
+        variables = view.variables(state)
+        assert view.state(variables) == state
+        if number % 100 == 0:
+            assert view.state({name: as_json(value) for name, value in variables.items()}, untyped=True) == state
+    assert {"server_ids", "current_epoch", "net_messages", "net_messages_processed", "aux_ctrs"} < set(view.names)
 
 
 def test_states_come_back_from_their_text_with_the_protocols_own_model_values() -> None:

@@ -79,7 +79,7 @@ class Recording:
 
     def _of_inbox(self, read: Projection) -> Callable[[Value], Value]:
         protocol = self._interner.protocol
-        return lambda inbox: read.function(protocol, protocol.network.deliverable(inbox))
+        return lambda inbox: protocol.projected(read, inbox)
 
     def holds(self, prop: Property, me: int, peer: int) -> bool:
         """Return whether a property holds.

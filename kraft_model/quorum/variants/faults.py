@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.records import Error, Key, LogRecord, Mode, N
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.transitions import following, prospective, unattached
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
-from kraftcheck.spec import ModelValue, Record, Step, Steps, become, ordered
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, ordered
 
 # Elections
 
@@ -137,6 +137,13 @@ class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
 
     def follows_actively(self, me: Replica) -> bool:
         return False
+
+
+class SuccessorsById(Quorum, variant="successors-by-id"):
+    """A leader that resigns prefers the voters in the order of their ids, not by what they have (KIP-595)."""
+
+    def farewell(self, me: Replica) -> list[Record]:
+        return super().farewell(me.but(offsets=Map[Key, int]()))
 
 
 # Replication

@@ -1,0 +1,140 @@
+"""Elections of `prevote`: pre-votes and votes, counting them, and taking office."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.prevote.base import zeros
+from kraftcheck.kraft_model.prevote.records import (
+    Command,
+    ElectedLeaderRequest,
+    Entry,
+    Error,
+    FetchState,
+    Nil,
+    RequestVoteRequest,
+    RequestVoteResponse,
+    Server,
+    ServerState,
+    Shared,
+)
+from kraftcheck.kraft_model.prevote.timeouts import PrevoteTimeouts, VoteUnderWay
+from kraftcheck.kraft_model.prevote.transitions import (
+    Transition,
+    candidate,
+    follower,
+    handle_common_response,
+    is_voter,
+    leader,
+    unattached,
+    unchanged,
+    voted,
+)
+from kraftcheck.kraft_model.reconfig.log import is_quorum, last_epoch
+from kraftcheck.spec import Map, Steps, become, consume, internal, on, ordered
+
+OPEN_TO_PRE_VOTES = (ServerState.UNATTACHED, ServerState.PROSPECTIVE, ServerState.CANDIDATE, ServerState.RESIGNED)
+
+
+class PrevoteElections(PrevoteTimeouts):
+    """Pre-votes, votes and taking office."""
+
+    @on(RequestVoteRequest)
+    def handle_vote_request(self, me: Server, request: RequestVoteRequest, shared: Shared) -> Steps:
+        """Any server answers, an observer too: its configuration may lag. Only a vote, not a pre-vote, binds it."""
+        error = self._vote_error(me, request)
+        if error is not Nil.NIL:
+            refusal = RequestVoteResponse(
+                me.current_epoch, me.leader, False, request.pre_vote, error, me.id, request.source
+            )
+            yield consume(me).reply(refusal)
+            return
+        now = unattached(me, request.replica_epoch) if request.replica_epoch > me.current_epoch else unchanged(me)
+        grants = self._grants_pre_vote if request.pre_vote else self._grants_vote
+        is_granted = grants(me, now, request)
+        if is_granted and not request.pre_vote:
+            now = voted(now, request.replica_epoch, request.source)
+        response = RequestVoteResponse(
+            request.replica_epoch, now.leader, is_granted, request.pre_vote, Nil.NIL, me.id, request.source
+        )
+        step = consume(now.of(me)).reply(response)
+        if now.state is not me.state:
+            step = self._fail_pending(step.but(me=now.of(me).but(fetch_state=FetchState())), me, shared)
+        yield step
+
+    def _vote_error(self, me: Server, request: RequestVoteRequest) -> Error | Nil:
+        if request.last_log_epoch > request.replica_epoch:
+            return Error.INVALID_REQUEST
+        return Error.FENCED_LEADER_EPOCH if request.replica_epoch < me.current_epoch else Nil.NIL
+
+    def _grants_pre_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
+        """Whether a server would elect this one: it has no leader from which it ever fetched (`GrantPreVote`)."""
+        if not self._log_is_current(me, request):
+            return False
+        return now.state in OPEN_TO_PRE_VOTES or self._never_fetched(me, now)
+
+    def _never_fetched(self, me: Server, now: Transition) -> bool:
+        """Whether this follower has not fetched from its leader yet."""
+        return now.state is ServerState.FOLLOWER and not me.fetch_state.has_fetch_success
+
+    def _grants_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
+        """Whether a server's vote is this candidate's: it was given to it, or is free (`GrantVote`)."""
+        if now.state not in (ServerState.UNATTACHED, ServerState.PROSPECTIVE):
+            return False
+        if now.voted_for is not Nil.NIL:
+            return now.voted_for == request.source
+        return now.leader is Nil.NIL and self._log_is_current(me, request)
+
+    def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
+        """Whether the log of who asks is not behind this server's."""
+        return (request.last_log_epoch, request.last_log_offset) >= (last_epoch(me.log), len(me.log))
+
+    @on(RequestVoteResponse)
+    def handle_vote_response(self, me: Server, vote: RequestVoteResponse, shared: Shared) -> Steps:
+        """A voter counts what was granted; a newer epoch or a known leader ends its standing, or its leadership."""
+        if not is_voter(me):
+            return
+        outcome = handle_common_response(me, vote.leader, vote.replica_epoch, vote.error)
+        awaits = ServerState.PROSPECTIVE if vote.pre_vote else ServerState.CANDIDATE
+        if not outcome.handled and outcome.state is awaits and vote.vote_granted:
+            outcome = outcome._replace(votes_recv=outcome.votes_recv | {vote.source})
+        step = consume(outcome.of(me))
+        if me.state is ServerState.LEADER and outcome.state is not ServerState.LEADER:
+            step = step.but(me=step.me.but(flwr_end_offset=zeros(me.config.members)))
+            step = self._fail_pending(step, me, shared)
+        yield step
+
+    @internal(reads=PrevoteTimeouts.votes_under_way)
+    def conclude_pre_vote(
+        self, me: Server, shared: Shared, votes_under_way: Map[int, frozenset[VoteUnderWay]]
+    ) -> Steps:
+        """A prospective with a majority becomes candidate; one that no further pre-vote can reach gives up.
+
+        It then follows the leader that it last knew, or is unattached.
+        """
+        if me.state is not ServerState.PROSPECTIVE or not is_voter(me):
+            return
+        if me.current_epoch >= self.max_epoch and not self.test_liveness:
+            return
+        if is_quorum(me.config.members, me.votes_recv):
+            outcome = candidate(me)
+            requests = self._vote_requests(me, outcome.epoch, pre_vote=False)
+            yield self._send(become(outcome.of(me)), shared, requests)
+        elif self._all_counted(me, True, votes_under_way):
+            known = me.leader is not Nil.NIL
+            epoch = me.current_epoch
+            yield become((follower(me, me.leader, epoch) if known else unattached(me, epoch)).of(me))
+
+    @internal
+    def become_leader(self, me: Server, shared: Shared) -> Steps:
+        """A candidate with the votes of a majority leads: it appends a record and tells its peers.
+
+        A voter that is alone never does: the specification says at once that its high watermark moves and stays.
+        """
+        if me.state is not ServerState.CANDIDATE or not is_quorum(me.config.members, me.votes_recv):
+            return
+        log = (*me.log, Entry(Command.LEADER_CHANGE, me.current_epoch, Nil.NIL))
+        if len(me.config.members) == 1 and me.hwm != len(log):
+            return
+        after = leader(me).of(me).but(log=log, flwr_end_offset=zeros(me.config.members), fetch_state=FetchState())
+        peers = ordered(me.config.members - {me.id})
+        announcements = [ElectedLeaderRequest(me.current_epoch, me.id, peer, False) for peer in peers]
+        yield self._send(become(after), shared, announcements)

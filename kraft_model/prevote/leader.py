@@ -1,0 +1,172 @@
+"""Leaders of `prevote`: they announce themselves again, append, serve fetches, and commit."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.prevote.base import zeros
+from kraftcheck.kraft_model.prevote.log import appended_in, most_recent_config
+from kraftcheck.kraft_model.prevote.records import (
+    BeginQuorumEpochRequest,
+    Command,
+    ElectedLeaderRequest,
+    Entry,
+    Error,
+    FetchDiverging,
+    FetchRejected,
+    FetchRequest,
+    FetchSucceeded,
+    Nil,
+    RemovedVoter,
+    Result,
+    Server,
+    ServerState,
+    Shared,
+)
+from kraftcheck.kraft_model.prevote.timeouts import PrevoteTimeouts, Standing
+from kraftcheck.kraft_model.prevote.transitions import resigned
+from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch, is_quorum
+from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
+
+
+class PrevoteLeader(PrevoteTimeouts):
+    """Announcing, appending, serving fetches, and the high watermark."""
+
+    @projection
+    def announced(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[tuple[int, int]]:
+        """Leaders, with the epoch of each, whose announcement is under way to a server or was processed there."""
+        messages = inbox[0] | inbox[1]
+        return frozenset((m.source, m.replica_epoch) for m in messages if isinstance(m, BeginQuorumEpochRequest))
+
+    @internal(reads=(PrevoteTimeouts.standing, announced))
+    def resend_begin_quorum_epoch_request(
+        self,
+        me: Server,
+        shared: Shared,
+        standing: Map[int, Standing],
+        announced: Map[int, frozenset[tuple[int, int]]],
+    ) -> Steps:
+        """A leader announces itself again to a peer that lost the first announcement and does not follow it."""
+        if me.state is not ServerState.LEADER or me.current_epoch == 1:
+            return
+        for peer in ordered(me.config.members - {me.id}):
+            if (me.id, me.current_epoch) in announced[peer] or not self._connected(shared, me.id, peer):
+                continue
+            other = standing[peer]
+            follows = other.epoch == me.current_epoch and other.state is ServerState.FOLLOWER
+            if me.current_epoch >= other.epoch and not follows:
+                yield become(me).send(ElectedLeaderRequest(me.current_epoch, me.id, peer, True))
+
+    @internal
+    def handle_client_request(self, me: Server, shared: Shared) -> Steps:
+        """A leader appends a client's value that nobody sent before; if it is alone, its high watermark moves too."""
+        if me.state is not ServerState.LEADER or appended_in(me.log, me.current_epoch) >= self.max_values_per_epoch:
+            return
+        for value in ordered(self.values - shared.sent):
+            log = (*me.log, Entry(Command.APPEND, me.current_epoch, value))
+            hwm = len(log) if len(me.config.members) == 1 else me.hwm
+            after = me.but(log=log, hwm=hwm, pending_ack=me.pending_ack | {value})
+            yield become(after).put(sent=shared.sent | {value})
+
+    @on(FetchRequest)
+    def reject_fetch_request(self, me: Server, request: FetchRequest) -> Steps:
+        """Any server refuses a fetch that it cannot serve: it does not lead, or the epochs differ."""
+        if me.state is not ServerState.LEADER:
+            error = Error.NOT_LEADER
+        elif request.replica_epoch < me.current_epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        elif request.replica_epoch > me.current_epoch:
+            error = Error.UNKNOWN_LEADER
+        else:
+            return
+        yield consume(me).reply(
+            FetchRejected(me.current_epoch, me.leader, Result.NOT_OK, error, me.hwm, me.id, request.source, request)
+        )
+
+    @on(FetchRequest)
+    def diverging_fetch_request(self, me: Server, request: FetchRequest) -> Steps:
+        """A leader whose log does not have a follower's fetch position tells it where to truncate."""
+        if me.state is not ServerState.LEADER or request.replica_epoch != me.current_epoch:
+            return
+        if self._valid_position(me, request):
+            return
+        common = end_offset_for_epoch(me.log, request.last_fetched_epoch)
+        yield consume(me).reply(
+            FetchDiverging(
+                me.current_epoch,
+                me.leader,
+                Result.DIVERGING,
+                Nil.NIL,
+                me.hwm,
+                me.id,
+                request.source,
+                request,
+                common.epoch,
+                common.offset + 1,
+            )
+        )
+
+    @on(FetchRequest)
+    def accept_fetch_request(self, me: Server, request: FetchRequest, shared: Shared) -> Steps:
+        """A leader serves a voter, notes its log end, and advances the high watermark with a majority.
+
+        A leader that commits its own removal resigns. Nobody else's fetch is served.
+        """
+        if me.state is not ServerState.LEADER or request.replica_epoch != me.current_epoch:
+            return
+        if request.source not in me.config.members or not self._valid_position(me, request):
+            return
+        offsets = me.flwr_end_offset
+        if request.source in offsets:
+            offsets = offsets.put(request.source, request.fetch_offset - 1)
+        hwm = self._new_high_watermark(me, offsets)
+        after, told = me.but(flwr_end_offset=offsets), {}
+        leaves = self._is_removed(me, hwm)
+        if hwm > me.hwm:
+            config = most_recent_config(me.log, hwm)
+            acked = me.pending_ack & {entry.value for entry in me.log[me.hwm : hwm]}
+            after = me.but(config=config, pending_ack=me.pending_ack - acked, hwm=hwm)
+            after = after.but(flwr_end_offset=Map((m, offsets.get(m, 0)) for m in ordered(config.members)))
+            if acked:
+                told["positively_acked"] = shared.positively_acked | acked
+            if leaves:
+                after = resigned(me).of(after).but(hwm=0, pending_ack=frozenset(), flwr_end_offset=zeros(()))
+                told["negatively_acked"] = shared.negatively_acked | (me.pending_ack - acked)
+        response = FetchSucceeded(
+            me.current_epoch,
+            Nil.NIL if leaves else me.leader,
+            Result.OK,
+            Nil.NIL,
+            min(hwm, request.fetch_offset),
+            me.id,
+            request.source,
+            request,
+            me.log[request.fetch_offset - 1 : request.fetch_offset],
+        )
+        yield consume(after).reply(response).put(**told)
+
+    def _valid_position(self, me: Server, request: FetchRequest) -> bool:
+        """Whether this server's log goes on where the follower's ends (`ValidFetchPosition`)."""
+        if request.fetch_offset == 1:
+            return True
+        common = end_offset_for_epoch(me.log, request.last_fetched_epoch)
+        return request.fetch_offset <= common.offset + 1 and request.last_fetched_epoch == common.epoch
+
+    def _new_high_watermark(self, me: Server, offsets: Map[int, int]) -> int:
+        """Return the highest offset that a majority holds, if its entry is of the current epoch (`NewHighwaterMark`).
+
+        A leader that is no member of its configuration does not count itself.
+        """
+        members = me.config.members
+        for offset in range(len(me.log), 0, -1):
+            if is_quorum(members, {peer for peer in members if peer == me.id or offsets[peer] >= offset}):
+                return offset if self._may_commit(me, offset) else me.hwm
+        return me.hwm
+
+    def _may_commit(self, me: Server, offset: int) -> bool:
+        """Whether counting commits an entry: only one of the leader's own epoch."""
+        return me.log[offset - 1].epoch == me.current_epoch
+
+    def _is_removed(self, me: Server, hwm: int) -> bool:
+        """Whether the high watermark passes the removal of this server (`EntryRemovesServerFromCluster`)."""
+        return any(
+            isinstance(entry.value, RemovedVoter) and me.id not in entry.value.members for entry in me.log[me.hwm : hwm]
+        )

@@ -1,0 +1,298 @@
+"""The records of `prevote`: log entries, messages, a server's state, the shared state.
+
+Source: module kraft_kip_996_types of the TLA+ specification kraft_kip_996. Fields have the specification's names; where
+it calls a variable otherwise, `tla_names` says how. A server's id is a number, as in the specification.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kraftcheck.spec import Map, ModelValue, Record, Symbol
+
+
+class Nil(Symbol):
+    """The value that stands for nothing."""
+
+    NIL = "Nil"
+
+
+class ServerState(Symbol):
+    """The state of a server, as in Kafka's QuorumState."""
+
+    UNATTACHED = "Unattached"
+    FOLLOWER = "Follower"
+    PROSPECTIVE = "Prospective"
+    CANDIDATE = "Candidate"
+    LEADER = "Leader"
+    RESIGNED = "Resigned"
+    DEAD_NO_STATE = "DeadNoState"
+    ILLEGAL = "IllegalState"
+
+
+class Command(Symbol):
+    """Kinds of log entry."""
+
+    APPEND = "AppendCommand"
+    INIT_CLUSTER = "InitClusterCommand"
+    ADD_VOTER = "AddVoterCommand"
+    REMOVE_VOTER = "RemoveVoterCommand"
+    LEADER_CHANGE = "LeaderChangeRecord"
+
+
+class Result(Symbol):
+    """Response codes."""
+
+    OK = "Ok"
+    NOT_OK = "NotOk"
+    DIVERGING = "Diverging"
+
+
+class Error(Symbol):
+    """Errors that responses and checks name."""
+
+    UNKNOWN_MEMBER = "UnknownMember"
+    ALREADY_MEMBER = "AlreadyMember"
+    RECONFIG_IN_PROGRESS = "ReconfigInProgress"
+    LEADER_NOT_READY = "LeaderNotReady"
+    FENCED_LEADER_EPOCH = "FencedLeaderEpoch"
+    NOT_LEADER = "NotLeader"
+    UNKNOWN_LEADER = "UnknownLeader"
+    INVALID_REQUEST = "InvalidRequest"
+
+
+class MessageType(Symbol):
+    """Types of message."""
+
+    REQUEST_VOTE_REQUEST = "RequestVoteRequest"
+    REQUEST_VOTE_RESPONSE = "RequestVoteResponse"
+    BEGIN_QUORUM_EPOCH_REQUEST = "BeginQuorumEpochRequest"
+    FETCH_REQUEST = "FetchRequest"
+    FETCH_RESPONSE = "FetchResponse"
+
+
+class EpochMatch(Symbol):
+    """How the specification filters received messages; here only so that its `.cfg` files can name them."""
+
+    EQUAL_EPOCH = "EqualEpoch"
+    ANY_EPOCH = "AnyEpoch"
+
+
+SYMBOLS = (ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)
+
+
+class SnakeCase(Record):
+    """A record whose fields have the same names in TLA+."""
+
+    tla_snake_case: ClassVar[bool] = True
+
+
+class Identity(SnakeCase):
+    """A server's host, and the disk id that it generated when it started on a blank disk."""
+
+    host: ModelValue
+    disk_id: int
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.disk_id}" if self.disk_id else str(self.host)
+
+
+class Config(SnakeCase):
+    """A configuration as a server caches it; `id` 0: none."""
+
+    id: int = 0
+    members: frozenset[int] = frozenset()
+    committed: bool = False
+
+
+class InitialMembers(SnakeCase):
+    """The value of an InitClusterCommand."""
+
+    id: int
+    members: frozenset[int]
+
+
+class AddedVoter(SnakeCase):
+    """The value of an AddVoterCommand."""
+
+    id: int
+    new: int
+    members: frozenset[int]
+
+
+class RemovedVoter(SnakeCase):
+    """The value of a RemoveVoterCommand."""
+
+    id: int
+    old: int
+    members: frozenset[int]
+
+
+class Entry(SnakeCase):
+    """An entry of the log: a client's value, a configuration, or the first one of a leader."""
+
+    command: Command
+    epoch: int
+    value: ModelValue | InitialMembers | AddedVoter | RemovedVoter | Nil
+
+
+class RequestVoteRequest(SnakeCase):
+    """A prospective asks whether it would get a vote, or a candidate asks for one."""
+
+    tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.REQUEST_VOTE_REQUEST}
+    replica_epoch: int
+    last_log_epoch: int
+    last_log_offset: int
+    pre_vote: bool
+    source: int
+    dest: int
+
+
+class RequestVoteResponse(SnakeCase):
+    """The answer to a prospective or a candidate."""
+
+    tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.REQUEST_VOTE_RESPONSE}
+    replica_epoch: int
+    leader: int | Nil
+    vote_granted: bool
+    pre_vote: bool
+    error: Error | Nil
+    source: int
+    dest: int
+
+
+class BeginQuorumEpochRequest(SnakeCase):
+    """A leader announces itself to a voter that it adds."""
+
+    tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.BEGIN_QUORUM_EPOCH_REQUEST}
+    replica_epoch: int
+    source: int
+    dest: int
+
+
+class ElectedLeaderRequest(BeginQuorumEpochRequest):
+    """A leader announces itself when it is elected, or again: to the specification this is the same type."""
+
+    resend: bool
+
+
+class FetchRequest(SnakeCase):
+    """A server asks for the entry at an offset, the one behind the end of its log."""
+
+    tla_constants: ClassVar[dict[str, Symbol | bool]] = {"type": MessageType.FETCH_REQUEST}
+    replica_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    source: int
+    dest: int
+
+
+class FirstFetchRequest(FetchRequest):
+    """The fetch of a server that starts on a blank disk; it alone says that it is an observer."""
+
+    tla_constants: ClassVar[dict[str, Symbol | bool]] = {"type": MessageType.FETCH_REQUEST, "observer": True}
+
+
+class FetchResponse(SnakeCase):
+    """The fields of every answer to a fetch; `correlation` is the request."""
+
+    tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.FETCH_RESPONSE}
+    replica_epoch: int
+    leader: int | Nil
+    result: Result
+    error: Error | Nil
+    hwm: int
+    source: int
+    dest: int
+    correlation: FetchRequest
+
+
+class FetchRejected(FetchResponse):
+    """The fetch was refused; `error` says why."""
+
+
+class FetchDiverging(FetchResponse):
+    """The fetch position is not in the leader's log; the follower truncates to the offset and epoch given."""
+
+    diverging_epoch: int
+    diverging_end_offset: int
+
+
+class FetchSucceeded(FetchResponse):
+    """The fetch was served, with an entry or none."""
+
+    entries: tuple[Entry, ...]
+
+
+class Connection(Record):
+    """The messages from one server to another, which are lost together when the connection is cut."""
+
+    source: int
+    dest: int
+
+
+class LastFetch(SnakeCase):
+    """Who answered a server's last fetch, and with which error."""
+
+    peer: int
+    error: Error | Nil
+
+
+class FetchState(SnakeCase):
+    """How a server's fetching goes."""
+
+    pending_fetch: FetchRequest | Nil = Nil.NIL
+    last_fetch_res: LastFetch | Nil = Nil.NIL
+    has_fetch_success: bool = False
+
+
+class Server(SnakeCase):
+    """Everything that one server knows. For each field the specification has a variable, a function over servers."""
+
+    tla_names: ClassVar[dict[str, str]] = {"identity": "server_ids"}
+    id: int
+    identity: Identity
+    config: Config = Config()
+    current_epoch: int = 0
+    state: ServerState = ServerState.UNATTACHED
+    voted_for: int | Nil = Nil.NIL
+    leader: int | Nil = Nil.NIL
+    fetch_state: FetchState = FetchState()
+    pending_ack: frozenset[ModelValue] = frozenset()
+    log: tuple[Entry, ...] = ()
+    hwm: int = 0
+    votes_recv: frozenset[int] = frozenset()
+    flwr_end_offset: Map[int, int] = Map()
+
+
+class Counters(SnakeCase):
+    """What is spent of each limit. No step counts an election."""
+
+    prevote_ctr: int = 0
+    election_ctr: int = 0
+    disruptive_ctr: int = 0
+    crash_ctr: int = 0
+    restart_ctr: int = 0
+    add_reconfig_ctr: int = 0
+    remove_reconfig_ctr: int = 0
+
+
+class Shared(Record):
+    """The state that belongs to no server: which pairs are connected, what clients were told, and counters."""
+
+    tla_names: ClassVar[dict[str, str]] = {
+        "connectivity": "net_connectivity",
+        "connectivity_ctr": "net_connectivity_ctr",
+        "sent": "inv_sent",
+        "positively_acked": "inv_pos_acked",
+        "negatively_acked": "inv_neg_acked",
+        "counters": "aux_ctrs",
+        "disk_id_gen": "aux_disk_id_gen",
+    }
+    connectivity: Map[frozenset[int], bool]
+    connectivity_ctr: int = 0
+    sent: frozenset[ModelValue] = frozenset()
+    positively_acked: frozenset[ModelValue] = frozenset()
+    negatively_acked: frozenset[ModelValue] = frozenset()
+    counters: Counters = Counters()
+    disk_id_gen: int = 0

@@ -1,0 +1,137 @@
+"""Transitions of a server's state in `prevote`.
+
+Source: the section "Transition helpers" of module kraft_kip_996_functions of the TLA+ specification kraft_kip_996.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraftcheck.kraft_model.prevote.records import Error, Nil, Server, ServerState
+
+OFFICELESS = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTACHED)
+
+
+class Transition(NamedTuple):
+    """The fields that a server takes on together, and whether this deals with the response."""
+
+    state: ServerState
+    epoch: int
+    leader: int | Nil
+    votes_recv: frozenset[int] = frozenset()
+    voted_for: int | Nil = Nil.NIL
+    handled: bool = False
+
+    def of(self, me: Server) -> Server:
+        """Return the server after the transition (`ApplyState`)."""
+        return me.but(
+            state=self.state,
+            current_epoch=self.epoch,
+            leader=self.leader,
+            votes_recv=self.votes_recv,
+            voted_for=self.voted_for,
+        )
+
+
+ILLEGAL = Transition(ServerState.ILLEGAL, 0, Nil.NIL)
+
+
+def unchanged(me: Server) -> Transition:
+    """Return the transition that changes nothing (`NoTransition`)."""
+    return Transition(me.state, me.current_epoch, me.leader, me.votes_recv, me.voted_for)
+
+
+def voted(me: Transition, epoch: int, candidate: int) -> Transition:
+    """Return the transition that also votes (`TransitionToUnattachedAddVote`, `TransitionToProspectiveAddVote`).
+
+    A prospective keeps the pre-votes that it received.
+    """
+    if me.epoch != epoch or me.voted_for is not Nil.NIL:
+        return ILLEGAL
+    keeps = me.votes_recv if me.state is ServerState.PROSPECTIVE else frozenset()
+    return me._replace(votes_recv=keeps, voted_for=candidate)
+
+
+def booted(me: Server) -> Transition:
+    """Return the transition of a server that starts and knows no leader, but its vote (`BootTimeUnattached`)."""
+    return Transition(ServerState.UNATTACHED, me.current_epoch, Nil.NIL, voted_for=me.voted_for)
+
+
+def _vote_in(me: Server, epoch: int) -> int | Nil:
+    """Return the vote that a server still has in an epoch: none in a new one."""
+    return Nil.NIL if epoch > me.current_epoch else me.voted_for
+
+
+def unattached(me: Server, epoch: int, leader: int | Nil = Nil.NIL) -> Transition:
+    """Return the transition to an epoch, or of a prospective within its own (`TransitionToUnattached`)."""
+    if epoch < me.current_epoch or (epoch == me.current_epoch and me.state is not ServerState.PROSPECTIVE):
+        return ILLEGAL
+    return Transition(ServerState.UNATTACHED, epoch, leader, voted_for=_vote_in(me, epoch))
+
+
+def follower(me: Server, leader: int | Nil, epoch: int) -> Transition:
+    """Return the transition to the follower of a leader (`TransitionToFollower`)."""
+    if leader == me.id or epoch < me.current_epoch:
+        return ILLEGAL
+    if epoch == me.current_epoch and me.state in (ServerState.LEADER, ServerState.FOLLOWER):
+        return ILLEGAL
+    return Transition(ServerState.FOLLOWER, epoch, leader, voted_for=_vote_in(me, epoch))
+
+
+def prospective(me: Server) -> Transition:
+    """Return the transition to prospective, which keeps epoch, leader and vote (`TransitionToProspective`)."""
+    if me.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
+        return ILLEGAL
+    return Transition(ServerState.PROSPECTIVE, me.current_epoch, me.leader, frozenset({me.id}), me.voted_for)
+
+
+def candidate(me: Server) -> Transition:
+    """Return the transition to candidate of the next epoch, with its own vote (`TransitionToCandidate`)."""
+    if me.state is not ServerState.PROSPECTIVE:
+        return ILLEGAL
+    return Transition(ServerState.CANDIDATE, me.current_epoch + 1, Nil.NIL, frozenset({me.id}), me.id)
+
+
+def leader(me: Server) -> Transition:
+    """Return the transition of a candidate to leader, which forgets its vote (`TransitionToLeader`)."""
+    return Transition(ServerState.LEADER, me.current_epoch, me.id) if me.state is ServerState.CANDIDATE else ILLEGAL
+
+
+def resigned(me: Server) -> Transition:
+    """Return the transition of a leader that resigns: it still names itself leader (`TransitionToResigned`)."""
+    return Transition(ServerState.RESIGNED, me.current_epoch, me.id) if me.state is ServerState.LEADER else ILLEGAL
+
+
+def is_voter(me: Server) -> bool:
+    """Return whether a server lives and is in the configuration that it uses (`IsVoter`)."""
+    return me.state is not ServerState.DEAD_NO_STATE and me.id in me.config.members
+
+
+def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
+    """Return whether the leader that a peer names is consistent with the server's own (`HasConsistentLeader`)."""
+    if named == me.id:
+        out_of_office = me.state in OFFICELESS or not is_voter(me)
+        return (me.current_epoch == epoch and out_of_office) or me.state is ServerState.LEADER
+    return epoch != me.current_epoch or named is Nil.NIL or me.leader is Nil.NIL or me.leader == named
+
+
+def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
+    """Return the transition on hearing of a leader and an epoch (`MaybeTransition`)."""
+    if not has_consistent_leader(me, named, epoch):
+        return ILLEGAL
+    if epoch > me.current_epoch:
+        return unattached(me, epoch) if named is Nil.NIL else follower(me, named, epoch)
+    if named is not Nil.NIL and me.leader is Nil.NIL:
+        return follower(me, named, epoch)
+    return unchanged(me)
+
+
+def handle_common_response(me: Server, named: int | Nil, epoch: int, error: Error | Nil) -> Transition:
+    """Return the transition for the fields that all responses share (`MaybeHandleCommonResponse`)."""
+    if epoch < me.current_epoch:
+        return unchanged(me)._replace(handled=True)
+    if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):
+        return maybe_transition(me, named, epoch)._replace(handled=True)
+    if named is not Nil.NIL and me.leader is Nil.NIL:
+        return follower(me, named, epoch)._replace(handled=error is not Nil.NIL)
+    return unchanged(me)

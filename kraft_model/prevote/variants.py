@@ -1,0 +1,29 @@
+"""Variants of `Prevote`: seeded faults. `configs/fault.<variant>.cfg` says which invariant catches each."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.prevote import Prevote
+from kraftcheck.kraft_model.prevote.records import Nil, RequestVoteRequest, Server, Shared
+from kraftcheck.kraft_model.prevote.transitions import Transition
+from kraftcheck.spec import Step
+
+
+class VotesWithoutLogComparison(Prevote, variant="votes-without-log-comparison"):
+    """Votes and pre-votes are granted without comparing logs, so that a leader may lack an acknowledged value."""
+
+    def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
+        return True
+
+
+class SecondVoteInEpoch(Prevote, variant="second-vote-in-epoch"):
+    """A server that has voted grants another candidate of the same epoch its vote too (the danger of KAFKA-17641)."""
+
+    def _grants_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
+        return super()._grants_vote(me, now._replace(voted_for=Nil.NIL), request)
+
+
+class ClientsNotTold(Prevote, variant="clients-not-told"):
+    """A leader that resigns, restarts or is deposed does not tell clients that their values may be lost."""
+
+    def _fail_pending(self, step: Step, me: Server, shared: Shared) -> Step:
+        return step

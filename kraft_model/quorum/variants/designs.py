@@ -1,0 +1,110 @@
+"""Design changes of `Quorum`: joint consensus in place of single voter changes, and observers that vote.
+
+What each leads to is in `docs/faults.md`. A user's own change is written in the same way, in a file of its own
+(`docs/your-own-variant.md`).
+"""
+
+# ruff: noqa: D102 - a method here overrides one that says what it is for
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.log import VoterSet, keys
+from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Voter, Voters
+from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.voters import controllers
+from kraftcheck.spec import Map, ModelValue, Record, Steps, bound, constant, internal
+
+
+class JointVoter(Voter):
+    """An entry of C_old,new: it says in which of the two voter sets it is."""
+
+    old: bool = True
+    new: bool = True
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}{'' if self.old and self.new else '-' if self.old else '+'}"
+
+
+def halves(voters: VoterSet) -> list[VoterSet]:
+    """Return the two voter sets that C_old,new is made of; a plain voter set alone."""
+    joint = [voter for voter in voters if isinstance(voter, JointVoter)]
+    if not joint:
+        return [voters]
+    return [frozenset(voter for voter in joint if voter.old), frozenset(voter for voter in joint if voter.new)]
+
+
+class JointConsensus(Quorum, variant="joint-consensus"):
+    """Voters are replaced together: C_old,new takes majorities of both sets, and C_new follows (Raft, section 6).
+
+    An administrator asks the leader to make `NewVoters` the voters. Once C_old,new is committed, the leader, or the
+    next one, appends C_new.
+    """
+
+    configuration = "design.joint-consensus"
+    new_voters: frozenset[ModelValue] = constant("NewVoters", default=frozenset())
+    replacements: int = bound("MaxReplacements", default=0)
+
+    def is_majority(self, voters: VoterSet, group: Collection[Key]) -> bool:
+        is_majority = super().is_majority
+        return all(is_majority(half, group) for half in halves(voters))
+
+    @internal(reads=Quorum.identity)
+    def replace_voters(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
+        """A leader whose voters are committed, and with which the new ones have caught up, appends C_old,new."""
+        target = {voter.key: voter for voter in controllers(identity) if voter.key.id in self.new_voters}
+        ready = bool(target) and all(key in keys(me.voters) or self.has_caught_up(me, key) for key in target)
+        if self.change_error(me) is not None or target.keys() == keys(me.voters) or not ready:
+            return
+        both = {voter.key: voter for voter in me.voters} | target
+        joint = frozenset(JointVoter(k, v.endpoint, k in keys(me.voters), k in target) for k, v in both.items())
+        after, sends, puts = self.commits(self.uses(me, joint), shared)
+        yield self.taken(me, after, *sends, consumes=False).put(**puts).spend("replacements")
+
+    def uses(self, me: Replica, voters: VoterSet) -> Replica:
+        """Return the leader with one more voter set in its log."""
+        return self.with_log(me, (*me.log, Batch(me.epoch, (Voters(voters),))), flushes=True)
+
+    def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
+        after, sends, puts = super().commits(me, shared)
+        if after.mode is not Mode.LEADER or len(halves(after.voters)) == 1 or not self.may_conclude(after):
+            return after, sends, puts
+        concluded = frozenset(Voter(voter.key, voter.endpoint) for voter in halves(after.voters)[1])
+        after, more, later = super().commits(self.uses(after, concluded), shared)
+        return after, sends + more, puts | later
+
+    def may_conclude(self, me: Replica) -> bool:
+        """Whether a leader may append C_new: once C_old,new is committed, with a batch of its epoch after it."""
+        return self.is_established(me) and not self.has_uncommitted_voters(me)
+
+
+class JointDecidedByUnion(JointConsensus, variant="joint-decided-by-union"):
+    """C_old,new is decided by a majority of all voters in it, whichever set they are in."""
+
+    configuration = "design.joint-decided-by-union"
+
+    def is_majority(self, voters: VoterSet, group: Collection[Key]) -> bool:
+        return Quorum.is_majority(self, voters, group)
+
+
+class JointConcludedEarly(JointConsensus, variant="joint-concluded-early"):
+    """The leader appends C_new beside C_old,new, and does not wait until C_old,new is committed."""
+
+    configuration = "design.joint-concluded-early"
+
+    def may_conclude(self, me: Replica) -> bool:
+        return True
+
+
+class ObserversVote(Quorum, variant="observers-vote"):
+    """Observers are asked for votes too, and count; a majority is as large as before."""
+
+    configuration = "design.observers-vote"
+
+    def others(self, me: Replica) -> list[Key]:
+        known = {key.id for key in super().others(me)} | {me.id}
+        return super().others(me) + [Key(host) for host in sorted(self.hosts - known, key=str)]
+
+    def is_majority(self, voters: VoterSet, group: Collection[Key]) -> bool:
+        return 2 * len(group) > len(voters)

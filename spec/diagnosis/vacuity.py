@@ -1,0 +1,287 @@
+"""Notes which parts of a property a search never evaluates: what holds because nothing was there to break it.
+
+A property is called through a copy of its function in which marks stand: at each statement behind a condition, at the
+operands of `and` and `or` but the first, at the branches of a conditional expression and the elements of a
+comprehension. A mark that was met is taken out again, so that what is evaluated often costs nothing.
+
+Source: I. Beer, S. Ben-David, C. Eisner, Y. Rodeh, "Efficient Detection of Vacuity in ACTL Formulas" (1997).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from pathlib import Path
+from types import CellType, CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from kraftcheck.spec.diagnosis.source import definition_of
+from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.errors import ProtocolError, unknown
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+
+SHOWN = 80
+"""The most characters of a part that are shown."""
+_SEEN, _MAKE = "__seen__", "__make__"
+
+
+class Part(NamedTuple):
+    """A part of a property that a condition decides on: its line, its text, and whether it is what the property claims.
+
+    That is its last statement; in this an operand of `or` behind negations, "not this or that"; and the elements of a
+    comprehension. An operand behind a comparison may be an exemption that nothing needs.
+    """
+
+    line: int
+    text: str
+    is_claim: bool
+
+
+class Vacuity(NamedTuple):
+    """What nothing made worth checking.
+
+    Attributes
+    ----------
+    property
+        The property's name.
+    reason
+        Why, as a clause.
+    """
+
+    property: str
+    reason: str
+
+
+class Watch:
+    """Is called instead of a property, and notes what is never evaluated.
+
+    Parameters
+    ----------
+    prop
+        The property.
+
+    Attributes
+    ----------
+    calls
+        How often it was called, that is on how many distinct inputs.
+    """
+
+    def __init__(self, prop: Property) -> None:
+        self.calls = 0
+        self.prop = prop
+        self._function: Callable[..., Any] = prop.function
+        self._definition = definition_of(prop.function.__code__)
+        self._open: dict[int, Part] = {}
+        self._met: set[int] = set()
+        if self._definition is not None:
+            marker = _Marker(set(), self._met.add)
+            marked = deepcopy(self._definition)
+            marker.mark(marked)
+            self._open = marker.parts
+            self._rebuild()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the property."""
+        self.calls += 1
+        if self._met and not self.calls & (self.calls - 1):  # now and then: at each power of two
+            self._rebuild()
+        return self._function(*arguments)
+
+    def never(self) -> list[Part]:
+        """Return the parts that were never evaluated."""
+        return [part for number, part in self._open.items() if number not in self._met]
+
+    def _rebuild(self) -> None:
+        """Take out the marks that were met."""
+        assert self._definition is not None
+        self._open = {number: part for number, part in self._open.items() if number not in self._met}
+        self._met.clear()
+        definition = deepcopy(self._definition)
+        _Marker(set(self._open), self._met.add).mark(definition)
+        self._function = _compiled(self.prop.function, definition, self._met.add) if self._open else self.prop.function
+
+
+class _Marker:
+    """Puts marks into a definition: all, or those of the given numbers."""
+
+    def __init__(self, wanted: set[int], seen: Callable[[int], None]) -> None:
+        self.parts: dict[int, Part] = {}
+        self._wanted = wanted
+
+    def mark(self, definition: ast.FunctionDef) -> None:
+        """Put the marks into a definition."""
+        definition.decorator_list = []
+        self.last = definition.body[-1]
+        definition.body = self._block(definition.body, inner=False)
+        ast.fix_missing_locations(definition)
+
+    def _call(self, node: ast.AST, text: str, *, is_claim: bool) -> ast.Call | None:
+        number = len(self.parts)
+        self.parts[number] = Part(getattr(node, "lineno", 0), cut(text, SHOWN), is_claim)
+        if self._wanted and number not in self._wanted:
+            return None
+        return ast.copy_location(ast.Call(ast.Name(_SEEN, ast.Load()), [ast.Constant(number)], []), node)
+
+    def _block(self, statements: list[ast.stmt], *, inner: bool) -> list[ast.stmt]:
+        """Return a block with a mark where a condition has decided that it goes on."""
+        found: list[ast.stmt] = []
+        behind = inner
+        for statement in statements:
+            text = ast.unparse(statement).splitlines()[0]
+            call = self._call(statement, text, is_claim=statement is self.last) if behind else None
+            if call is not None:
+                found.append(ast.copy_location(ast.Expr(call), statement))
+            behind = isinstance(statement, ast.If | ast.For | ast.While | ast.Match | ast.Try)
+            found.append(self._statement(statement))
+        return found
+
+    def _statement(self, statement: ast.stmt) -> ast.stmt:
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(statement, name, None)
+            if block:
+                setattr(statement, name, self._block(block, inner=True))
+        for case in getattr(statement, "cases", ()):
+            case.body = self._block(case.body, inner=True)
+        _Expressions(self, statement).visit_own(statement)
+        return statement
+
+    def expression(self, node: ast.expr, text: str, *, is_claim: bool = False) -> ast.expr:
+        """Return an expression with a mark before it."""
+        call = self._call(node, text, is_claim=is_claim)
+        return node if call is None else ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
+
+
+class _Expressions(ast.NodeTransformer):
+    """Puts marks into the expressions of a statement."""
+
+    def __init__(self, marker: _Marker, statement: ast.stmt) -> None:
+        self._marker = marker
+        self._is_last = statement is marker.last
+
+    def visit_own(self, statement: ast.stmt) -> None:
+        for field, value in ast.iter_fields(statement):
+            if isinstance(value, ast.expr):
+                setattr(statement, field, self.visit(value))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        texts = [ast.unparse(value) for value in node.values]
+        negated = [_is_negation(value) for value in node.values]
+        found = [self.visit(value) for value in node.values]
+        for place in range(1, len(found)):
+            is_last = place == len(found) - 1 and isinstance(node.op, ast.Or)
+            is_claim = self._is_last and is_last and all(negated[:place])
+            found[place] = self._marker.expression(found[place], texts[place], is_claim=is_claim)
+        node.values = found
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        texts = [ast.unparse(branch) for branch in (node.body, node.orelse)]
+        self.generic_visit(node)
+        node.body = self._marker.expression(node.body, texts[0])
+        node.orelse = self._marker.expression(node.orelse, texts[1])
+        return node
+
+    def _element(self, node: Any) -> ast.expr:
+        text = ast.unparse(node.elt)
+        self.generic_visit(node)
+        node.elt = self._marker.expression(node.elt, text, is_claim=True)
+        return node  # type: ignore[no-any-return]
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.expr:
+        text = ast.unparse(node.value)
+        self.generic_visit(node)
+        node.value = self._marker.expression(node.value, text, is_claim=True)
+        return node
+
+    visit_GeneratorExp = visit_ListComp = visit_SetComp = _element  # noqa: N815 - named after the nodes
+
+
+def _is_negation(node: ast.expr) -> bool:
+    """Whether an expression says that something is not so."""
+    if isinstance(node, ast.Compare):
+        return all(isinstance(op, ast.IsNot | ast.NotEq | ast.NotIn) for op in node.ops)
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+
+
+def _compiled(function: Callable[..., Any], definition: ast.FunctionDef, seen: Callable[[int], None]) -> Any:
+    """Return a function of a definition, with the globals, defaults and closure of the one that it stands for."""
+    code: CodeType = function.__code__
+    free = [ast.arg(name) for name in (_SEEN, *code.co_freevars)]
+    no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
+    outer = ast.FunctionDef(_MAKE, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    maker = next(c for c in compile(module, code.co_filename, "exec", dont_inherit=True).co_consts if _is_code(c))
+    inner = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True)) | {_SEEN: CellType(seen)}
+    made = FunctionType(
+        inner,
+        function.__globals__,
+        code.co_name,
+        function.__defaults__,
+        tuple(cells[name] for name in inner.co_freevars),
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _is_code(value: object) -> bool:
+    return isinstance(value, CodeType)
+
+
+def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
+    """Have a protocol's properties watched from now on, and return what watches them.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    properties
+        Its properties that are checked.
+
+    Raises
+    ------
+    ProtocolError
+        If one needs a constant that there is not.
+    """
+    found = [Watch(prop) for prop in properties]
+    for one in found:
+        for name in one.prop.needs:
+            if name not in protocol.constants:
+                message = unknown("constant", name, protocol.constants, protocol.name())
+                raise ProtocolError(f"property {one.prop.name}, needs=: {message}")
+    protocol.probes.update({one.prop.name: one for one in found})
+    return found
+
+
+def vacuous(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
+    """Return the properties that nothing made worth checking, after a search.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    watched
+        What `watch` returned.
+    """
+    reasons = [(one.prop.name, _reason(protocol, one)) for one in watched]
+    return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
+
+
+def _reason(protocol: Protocol, watched: Watch) -> str | None:
+    prop = watched.prop
+    constants = protocol.constant_values()
+    for name in prop.needs:
+        if not constants[name]:
+            return f"it needs {name}, which is {text_of(constants[name])} here"
+    if not watched.calls:
+        return f"it was never evaluated: there was no {' with a '.join(name for name in prop.asks if name != 'shared')}"
+    if watched.calls == 1 and prop.asks:
+        return "all that it reads was always the same"
+    claims = [part for part in watched.never() if part.is_claim]
+    if not claims:
+        return None
+    part = max(claims, key=lambda part: (part.text.startswith("return"), part.line))
+    file = Path(prop.function.__code__.co_filename).name
+    return f"`{part.text}` was never evaluated ({file}:{part.line})"

@@ -1,0 +1,172 @@
+"""The port of kraft_kip_996 beside TLC: counts, state graphs, and random behaviours."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.engine import explore as explore_tables
+from kraftcheck.jobs import bind_leniently
+from kraftcheck.kraft_model.prevote import Prevote
+from kraftcheck.kraft_model.prevote.records import FetchRequest, LastFetch, Nil, Server, ServerState
+from kraftcheck.kraft_model.prevote.transitions import is_voter
+from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch, is_quorum
+from kraftcheck.spec import invariant
+from kraftcheck.spec.cfg.config import read_config
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.state import State
+from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
+from tests.support.tlc import TLC, bound, text_of
+
+DATA = TLC / "prevote"
+MODELS = sorted(path.stem for path in (DATA / "counts").glob("*.cfg"))
+DUMPS = sorted(path.stem for path in (DATA / "dumps").glob("*.cfg"))
+BEHAVIOURS = sorted((DATA / "simulations").glob("*.tla.gz"))
+LARGE = ("two-voters-disruption", "two-voters-disruption-value", "two-voters-grow", "two-voters-restart")
+EACH = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in MODELS]
+
+
+@cache
+def expected() -> dict[str, Any]:
+    """Return what TLC counted in each model."""
+    found: dict[str, Any] = json.loads((DATA / "counts" / "expected.json").read_text())
+    return found
+
+
+def prevote(name: str) -> Prevote:
+    protocol = bound(f"prevote/counts/{name}", Prevote).protocol
+    assert isinstance(protocol, Prevote)
+    return protocol
+
+
+def test_all_models_are_here() -> None:
+    assert sorted(expected()) == MODELS
+    assert len(MODELS) == 11
+
+
+WAYS = ("AcceptFetchRequest", "CheckQuorumResign", "ConcludePreVote", "SendFetchRequest", "VoterFetchTimeout")
+"""Actions whose condition is a disjunction of which more than one part can hold: TLC takes such a step for each."""
+
+
+def ways(semantics: Semantics, state: State, taken: Transition) -> int:
+    """Return in how many ways the condition of a step holds, which is how often TLC counts the step."""
+    if taken.action not in WAYS:
+        return 1
+    protocol, me, message = semantics.protocol, state.replicas[taken.actor], taken.message
+    assert isinstance(protocol, Prevote)
+    assert isinstance(me, Server)
+    given = {read.name: semantics.project(read, state) for read in protocol.actions[taken.action].reads}
+    disrupts = protocol._may_disrupt(state.shared)
+    last, pending = me.fetch_state.last_fetch_res, me.fetch_state.pending_fetch
+    refused = isinstance(last, LastFetch) and last.error is not Nil.NIL and last.peer == me.leader
+    match taken.action:
+        case "AcceptFetchRequest":
+            assert isinstance(message, FetchRequest)
+            common = end_offset_for_epoch(me.log, message.last_fetched_epoch)
+            agrees = message.fetch_offset <= common.offset + 1 and message.last_fetched_epoch == common.epoch
+            return (message.fetch_offset == 1) + agrees
+        case "CheckQuorumResign":
+            return protocol._has_lost_majority(me, state.shared, given["standing"]) + disrupts
+        case "ConcludePreVote":
+            is_counted = protocol._all_counted(me, True, given["votes_under_way"])
+            return is_quorum(me.config.members, me.votes_recv) + is_counted
+    lost = pending is not Nil.NIL and not any(pending in fetches for fetches in given["fetches_under_way"].values())
+    if taken.action == "VoterFetchTimeout":
+        return refused + lost + disrupts
+    if me.state is not ServerState.FOLLOWER:
+        return 1
+    fetch = taken.target.replicas[taken.actor].fetch_state.pending_fetch
+    return (pending is Nil.NIL and fetch.dest == me.leader) + (not is_voter(me)) * (refused + lost)
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_counts_are_those_of_tlc(name: str) -> None:
+    theirs = expected()[name]
+    search = ReferenceSearch(prevote(name), Options(deadlock=False))
+    result = search.run()
+    assert (result.distinct_states, result.depth) == (theirs["distinct_states"], theirs["depth"])
+    counted = dict.fromkeys(result.actions, 0)
+    for state in search.states():
+        for taken in search.semantics.transitions(state):
+            counted[taken.action] += ways(search.semantics, state, taken)
+    assert counted == theirs["actions"]
+    assert theirs["generated_states"] == 1 + sum(counted.values())
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", EACH)
+def test_the_table_engine_counts_the_same(name: str) -> None:
+    theirs = expected()[name]
+    model = bound(f"prevote/counts/{name}", Prevote)
+    result = explore_tables(model.protocol, Options(properties=model.properties, deadlock=False))
+    assert (result.distinct_states, result.depth) == (theirs["distinct_states"], theirs["depth"])
+    assert not result.violations
+    less = {action for action, n in theirs["actions"].items() if result.actions[action] != n}
+    assert less <= set(WAYS)
+    assert all(result.actions[action] <= n for action, n in theirs["actions"].items())
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_states_and_labelled_steps_are_those_of_tlc(run, tmp_path: Path, name: str) -> None:
+    config, dump, path = DATA / "dumps" / f"{name}.cfg", DATA / "dumps" / f"{name}.dot.gz", tmp_path / "result.json"
+    outcome = run("crosscheck", "prevote", "--config", config, "--dump", dump, "--json", path)
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "EQUAL: the same states and labelled steps")
+    found = json.loads(path.read_text())
+    assert found["distinct_states"] == dict.fromkeys(("ours", "theirs"), expected()[name]["distinct_states"])
+    assert found["edges"]["ours"] == found["edges"]["theirs"] > found["distinct_states"]["ours"]
+
+
+def test_another_guard_leads_to_other_states(run, tmp_path: Path) -> None:
+    (tmp_path / "changed.py").write_text(
+        "from kraftcheck.kraft_model.prevote import Prevote\n"
+        "class Changed(Prevote):\n"
+        '    """A follower that fetches grants pre-votes."""\n'
+        "    def _never_fetched(self, me, now):\n"
+        "        return now.state.value == 'Follower'\n"
+    )
+    name = DATA / "dumps" / "three-voters-cut"
+    outcome = run(
+        *("crosscheck", f"{tmp_path / 'changed.py'}:Changed"),
+        *("--config", name.with_suffix(".cfg"), "--dump", f"{name}.dot.gz"),
+    )
+    assert outcome.code == 1
+    assert outcome.out.splitlines()[-1].startswith("DIFFERENT")
+
+
+class Noted(Prevote):
+    """Notes every state that a search finds."""
+
+    found: ClassVar[set[State]] = set()
+
+    @invariant
+    def noted(self, state: State) -> bool:
+        """It always holds."""
+        self.found.add(state)
+        return True
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", DUMPS)
+def test_the_table_engine_finds_the_states_of_the_dump_and_takes_the_same_steps(name: str) -> None:
+    protocol = bound(f"prevote/dumps/{name}", Noted).protocol
+    Noted.found.clear()
+    tables = explore_tables(protocol, Options(properties=(Noted.properties["Noted"],), deadlock=False))
+    search = ReferenceSearch(protocol, Options(deadlock=False))
+    reference = search.run()
+    assert set(search.states()) == Noted.found
+    assert (tables.actions, tables.depth) == (reference.actions, reference.depth)
+
+
+@pytest.mark.parametrize("path", BEHAVIOURS, ids=lambda path: path.name)
+def test_random_behaviours_conform(path: Path) -> None:
+    config = path.with_name(f"{path.name.partition('_')[0]}.cfg")
+    model, _ = bind_leniently(Prevote, read_config(config), whole_space=False)
+    (replay,) = Replayer(model.protocol).replay(path)
+    assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
+    assert replay.steps + 1 == text_of(f"prevote/simulations/{path.stem}").count("STATE_") > 50

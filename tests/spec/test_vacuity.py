@@ -1,0 +1,166 @@
+"""Properties that nothing made worth checking."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.cli import main
+from kraftcheck.explorer import reference
+from kraftcheck.explorer.result import Options
+from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
+from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
+
+
+class Node(Record):
+    id: int
+    at: int = 0
+    leads: bool = False
+    kept: tuple[int, ...] = ()
+
+
+class Ghost(Record):
+    id: int
+
+
+class Shared(Record):
+    pass
+
+
+class Base(Protocol):
+    def helper(self) -> bool:
+        return True
+
+
+class Walk(Base):
+    """Two nodes walk up to 2; nobody ever leads or keeps anything."""
+
+    watching: bool = constant("Watching", default=False)
+    nodes: int = constant("Nodes", default=2)
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(number) for number in range(self.nodes)], Shared())
+
+    @internal
+    def walk(self, me: Node) -> Steps:
+        if me.at < 2:
+            yield become(me.but(at=me.at + 1))
+
+    @invariant
+    def bounded(self, me: Node) -> bool:
+        return me.at <= 2
+
+    @invariant
+    def leaders_stand_still(self, me: Node) -> bool:
+        return not me.leads or me.at == 0
+
+    @invariant
+    def leaders_stand_still_in_lines(self, me: Node) -> bool:
+        if not me.leads:
+            return True
+        return me.at == 0
+
+    @invariant
+    def kept_is_small(self, me: Node) -> bool:
+        return all(one < 10 for one in me.kept)
+
+    @invariant
+    def kept_by_number(self, me: Node) -> bool:
+        return {one: one for one in me.kept} == {}
+
+    @invariant
+    def ghosts_are_few(self, me: Ghost) -> bool:
+        return me.id < 3
+
+    @invariant
+    def pairs(self, me: Node, peer: Node) -> bool:
+        return me.id != peer.id
+
+    @invariant
+    def nothing_changes(self, shared: Shared) -> bool:
+        return bool(shared) or not shared
+
+    @invariant(needs=["Watching"])
+    def watched(self, me: Node) -> bool:
+        return me.at < 3
+
+    @invariant
+    def an_exemption_is_no_claim(self, me: Node) -> bool:
+        return me.at >= 0 or me.leads
+
+    @invariant
+    def later(self, me: Node) -> bool:
+        if me.at == 2:
+            return me.at <= 2
+        return not me.at or me.at == 1
+
+    @invariant
+    def of_the_base_too(self, me: Node) -> bool:
+        return super().helper() and (lambda: me.at < 3)()
+
+
+def found(walk: Walk) -> dict[str, str]:
+    properties = tuple(walk.properties.values())
+    watched = watch(walk, properties)
+    result = reference.explore(walk, Options(properties=properties, deadlock=False))
+    assert not result.violations
+    return dict(vacuous(walk, watched))
+
+
+VACUOUS = {
+    "LeadersStandStill": r"`me.at == 0` was never evaluated \(test_vacuity.py:\d+\)",
+    "LeadersStandStillInLines": r"`return me.at == 0` was never evaluated",
+    "KeptIsSmall": r"`one < 10` was never evaluated",
+    "KeptByNumber": r"`one` was never evaluated",
+    "GhostsAreFew": "it was never evaluated: there was no me",
+    "NothingChanges": "all that it reads was always the same",
+    "Watched": "it needs Watching, which is FALSE here",
+}
+
+
+def test_what_nothing_made_worth_checking() -> None:
+    noted = found(Walk())
+    assert noted.keys() == VACUOUS.keys()
+    for name, reason in VACUOUS.items():
+        assert re.match(reason, noted[name]), noted[name]
+
+
+def test_a_pair_that_there_never_was() -> None:
+    noted = found(Walk(nodes=1, watching=True))
+    assert noted.keys() == {*VACUOUS, "Pairs"} - {"Watched"}
+    assert noted["Pairs"] == "it was never evaluated: there was no me with a peer"
+
+
+def test_marks_that_were_met_are_taken_out_again() -> None:
+    walk = Walk()
+    one = Watch(walk.properties["Later"])
+    assert len(one.never()) == 3
+    for at in (0, 1, 2, 0, 0, 0, 0, 0):
+        assert one(walk, Node(1, at))
+    assert one.never() == []
+    assert one._function is one.prop.function
+
+
+def test_a_constant_that_there_is_not() -> None:
+    class Misspelt(Walk):
+        @invariant(needs=["Wachting"])
+        def wrong(self, me: Node) -> bool:
+            return True
+
+    with pytest.raises(ProtocolError, match="property Wrong, needs=: unknown constant Wachting \\(perhaps Watching"):
+        watch(Misspelt(), tuple(Misspelt.properties.values()))
+
+
+def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "found.json"
+    asked = ["check", "registration", "--config", "smoke", "--engine", "reference", "--quiet", "--json", str(file)]
+    assert main(asked) == 0
+    reason = "`not self._is_member(me, shared)` was never evaluated (properties.py:"
+    assert f"Note: nothing made RecordsAreUnderstood worth checking: {reason}" in capsys.readouterr().out
+    content = json.loads(file.read_text())
+    assert [one["property"] for one in content["vacuous"]] == ["RecordsAreUnderstood"]
+    assert content["never_evaluated"]["RecordsAreUnderstood"][0]["is_claim"] is True
