@@ -13,6 +13,7 @@ from kraftcheck.kraft_model.registration.records import (
     Error,
     FeatureLevelRecord,
     Image,
+    Nil,
     Outcome,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -22,7 +23,7 @@ from kraftcheck.kraft_model.registration.records import (
     UnregisterControllerRecord,
     VotersRecord,
 )
-from kraftcheck.spec import ModelValue, invariant, reachable
+from kraftcheck.spec import ModelValue, invariant, reachable, step_invariant
 
 REFUSALS = (Error.BROKER_ID_NOT_REGISTERED, Error.VOTER_NOT_FOUND, Error.INVALID_UPDATE_VERSION)
 """Errors that say something of the metadata."""
@@ -200,6 +201,32 @@ class RegistrationProperties(RegistrationBase):
         if not isinstance(me.outcome, Outcome) or not me.outcome.advice:
             return True
         return me.outcome.command.tool is Tool.REMOVE_AND_UNREGISTER and me.outcome.error is not Error.NONE
+
+    @invariant
+    def active_controller_runs(self, me: Controller, shared: Shared) -> bool:
+        """The active controller is up, and nobody but a controller is active. KIP-595, the leader's endpoints."""
+        return shared.active != me.id or me.running
+
+    @invariant
+    def tools_that_run_have_no_outcome(self, me: Admin, shared: Shared) -> bool:
+        """A tool that runs has not ended, and names a node that the operator means to unregister. CLI changes."""
+        if not isinstance(me.command, Command):
+            return not me.unregistering
+        unregisters = me.command.tool not in (Tool.REMOVE_CONTROLLER, Tool.UPGRADE)
+        return me.outcome is Nil.NIL and (not unregisters or me.command.target in shared.decommissioned)
+
+    @step_invariant
+    def starts_are_new_incarnations(self, before: Controller | Broker, after: Controller | Broker) -> bool:
+        """A node that was down starts as the next incarnation, knows nothing yet, and never has older software.
+
+        KIP-919 ("IncarnationId"); Compatibility ("bring up another controller node").
+        """
+        if after.supports < before.supports:
+            return False
+        if after.running and not before.running:
+            fresh = after.cursor == 0 and not after.registering
+            return fresh and after.incarnation == before.incarnation + 1
+        return after.incarnation == before.incarnation and after.supports == before.supports
 
     @reachable
     def controllers_can_be_registered(self, me: Controller, shared: Shared) -> bool:
