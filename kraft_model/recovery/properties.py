@@ -156,14 +156,6 @@ class RecoveryProperties(RecoveryBase):
         learned = (before.ends, before.partition, before.log) != (after.ends, after.partition, after.log)
         return not learned or all(committed < offset <= len(after.log) for offset in after.waiting)
 
-    @invariant
-    def followers_follow(self, me: Broker, peer: Broker) -> bool:
-        """A follower that has truncated has a prefix of the leader's log, as long as that noted. KIP-101, KIP-279."""
-        same = me.leads and peer.follows and me.partition.leader_epoch == peer.partition.leader_epoch
-        if not same:
-            return True
-        return (not peer.truncated or peer.log == me.log[: len(peer.log)]) and me.ends.get(peer.id, 0) <= len(peer.log)
-
     # Messages
 
     @invariant
