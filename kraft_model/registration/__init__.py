@@ -6,8 +6,8 @@ as in Kafka: KIP-919 (a controller registers itself), KIP-631 (brokers), KIP-853
 The docstring of an action names its section; `docs/coverage.md` lists the statements one by one, `docs/findings.md`
 where they disagree with each other and with what Kafka then adopted.
 
-Of KRaft the model keeps a log with a committed part, and an active controller. Its successor may lack what was not
-committed. `quorum` is the model of KRaft itself.
+Of KRaft the model keeps a log with a committed part, and an active controller, which leaves office when it is removed.
+Its successor may lack what was not committed. `quorum` is the model of KRaft itself.
 
 ============  ========================================================================================================
 module        what is in it

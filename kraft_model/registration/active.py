@@ -149,7 +149,8 @@ class RegistrationActiveController(RegistrationBase):
         """The active controller, as KRaft's leader, writes a VotersRecord without the voter.
 
         Errors: UNSUPPORTED_VERSION in a static quorum, REQUEST_TIMED_OUT while another change is uncommitted,
-        VOTER_NOT_FOUND if it is no voter. Source: kafka-metadata-quorum, steps 1 to 3; KIP-853, RemoveRaftVoter.
+        VOTER_NOT_FOUND if it is no voter, INVALID_REQUEST if it is the only one. Source: kafka-metadata-quorum, steps 1
+        to 3; KIP-853, "RemoveVoter".
         """
         if not me.running or shared.active != me.id:
             return
@@ -165,9 +166,13 @@ class RegistrationActiveController(RegistrationBase):
         if any(isinstance(record, VotersRecord) for record in shared.log[shared.committed :]):
             return Error.REQUEST_TIMED_OUT
         voters = self.voters(shared)
-        if request.voter not in voters or len(voters) == 1:
+        if request.voter not in voters:
             return Error.VOTER_NOT_FOUND
-        return Error.NONE
+        return self._only_voter_refusal() if len(voters) == 1 else Error.NONE
+
+    def _only_voter_refusal(self) -> Error:
+        """Return the error that refuses to remove the only voter."""
+        return Error.INVALID_REQUEST
 
     # Feature upgrades
 
@@ -212,7 +217,8 @@ class RegistrationActiveController(RegistrationBase):
     def commit(self, me: Controller, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The active controller commits its log, which a majority of the voters has, and sends the answers due.
 
-        Source: kafka-cluster, step 3; kafka-metadata-quorum, steps 3 and 6 ("When this record is committed").
+        If what is now committed has it among the voters no more, it is no longer active. Source: kafka-cluster, step 3;
+        kafka-metadata-quorum, steps 3 and 6 ("When this record is committed"); KIP-853, "RemoveVoter", step 7.
         """
         if not me.running or shared.active != me.id:
             return
@@ -223,7 +229,11 @@ class RegistrationActiveController(RegistrationBase):
         told = {(due.offset, shared.log[due.offset - 1]) for due in me.due if isinstance(due.response, AdminResponse)}
         answers = [due.response for due in me.due]
         step = become(me.but(due=())).put(committed=len(shared.log), told=shared.told | told)
-        yield step.send(*answers)
+        yield (step.put(active=Nil.NIL) if self._leaves_office(me, shared) else step).send(*answers)
+
+    def _leaves_office(self, me: Controller, shared: Shared) -> bool:
+        """Whether an active controller resigns once its log is committed: it has removed itself."""
+        return me.id not in self.voters(shared)
 
     # Another active controller
 

@@ -67,7 +67,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def records_replay(self, shared: Shared) -> bool:
-        """Each record fits the state that it is applied to: a registration ends once, a level only rises.
+        """Each record fits the state that it is applied to: a registration ends once, a level rises, voters remain.
 
         Kafka, ClusterControlManager.replay ("no controller registration found for that id"); KIP-584.
         """
@@ -79,6 +79,8 @@ class RegistrationProperties(RegistrationBase):
             return record.controller in image.controllers
         if isinstance(record, UnregisterBrokerRecord):
             return record.broker in image.brokers
+        if isinstance(record, VotersRecord):
+            return bool(record.voters)
         return not isinstance(record, FeatureLevelRecord) or record.level > image.level
 
     @invariant
@@ -189,7 +191,7 @@ class RegistrationProperties(RegistrationBase):
             return target not in (image.brokers if of_broker else image.controllers)
         voters = self.initial_voters if self.static else image.voters
         if outcome.error is Error.VOTER_NOT_FOUND:
-            return target not in voters or len(voters) == 1
+            return target not in voters
         assert isinstance(target, int)
         members = [*image.controllers.values(), *image.brokers.values()]
         unknown = self.static and not voters <= frozenset(image.controllers)
@@ -227,6 +229,25 @@ class RegistrationProperties(RegistrationBase):
             fresh = after.cursor == 0 and not after.registering
             return fresh and after.incarnation == before.incarnation + 1
         return after.incarnation == before.incarnation and after.supports == before.supports
+
+    @invariant
+    def active_is_voter(self, shared: Shared) -> bool:
+        """The active controller is a voter, by what is committed: one that is removed leaves office.
+
+        KIP-853, "RemoveVoter", step 7.
+        """
+        voters = shared.voters if self.static else self.committed_image(shared).voters
+        return isinstance(shared.active, Nil) or shared.active in voters
+
+    @invariant
+    def not_found_is_no_voter(self, me: Admin, shared: Shared) -> bool:
+        """A tool that ends with VOTER_NOT_FOUND was given a node that is no voter. KIP-853, "RemoveVoter".
+
+        Nothing adds a voter here, so who is none stays none.
+        """
+        if not isinstance(me.outcome, Outcome) or me.outcome.error is not Error.VOTER_NOT_FOUND:
+            return True
+        return me.outcome.command.target not in self.committed_image(shared).voters
 
     @reachable
     def controllers_can_be_registered(self, me: Controller, shared: Shared) -> bool:

@@ -144,6 +144,27 @@ class BrokerLevelUnchecked(Registration, variant="broker-level-unchecked"):
         return True
 
 
+class RemovedLeaderStays(Registration, variant="removed-leader-stays"):
+    """An active controller that has removed itself stays active once that is committed."""
+
+    def _leaves_office(self, me: Controller, shared: Shared) -> bool:
+        return False
+
+
+class OnlyVoterNotFound(Registration, variant="only-voter-not-found"):
+    """As in Kafka, VOTER_NOT_FOUND refuses to remove the only voter (`VoterSet.removeVoter`), not INVALID_REQUEST."""
+
+    def _only_voter_refusal(self) -> Error:
+        return Error.VOTER_NOT_FOUND
+
+
+class OnlyVoterRemoved(Registration, variant="only-voter-removed"):
+    """The only voter is removed like any other, and nobody can commit anything any more."""
+
+    def _only_voter_refusal(self) -> Error:
+        return Error.NONE
+
+
 # Faults of the tools
 
 

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.kernel
 MODEL = "registration"
 SAFETY = {name for name, prop in Registration.properties.items() if prop.kind != "reachable"}
 SMALL = {  # configuration: distinct states, generated states, depth
-    "smoke": (1_405, 3_085, 19),
+    "smoke": (1_421, 3_153, 19),
     "smoke-static": (1_907, 4_637, 18),
 }
 DEFAULTS = {
-    "default": (46_349, 113_722, 27),
+    "default": (44_685, 109_038, 27),
     "default-restarts": (4_066, 12_596, 29),
-    "default-timeouts": (187_397, 577_505, 23),
+    "default-timeouts": (161_749, 495_765, 24),
     "default-static": (19_258, 52_373, 23),
     "default-brokers": (2_560, 7_835, 23),
     "default-gated": (4_349, 13_765, 31),

@@ -62,6 +62,7 @@ QUORUM_FAULTS = [
     Fault("endpoints-not-updated", "UpdatesAreKept", 8, 117_037),
     Fault("removed-by-id", "VotersChangeAsAsked", 3, 145_389),
     Fault("uncommitted-described", "DescriptionsAreTrue", 4, 176_112),
+    Fault("high-watermark-beyond-log", "SnapshotsAreCommitted", 11, 662),
     Fault("successors-by-id", "SuccessorsHoldWhatIsCommitted", 7, 11_118),
 ]
 """Most of the bases are searched as deep as the counterexample: they have far too many states to go on."""
@@ -98,6 +99,9 @@ REGISTRATION_FAULTS = [
     Fault("controllers-unasked", "NoMemberBelowFinalizedLevel", 4, 4),
     Fault("stopped-unasked", "NoMemberBelowFinalizedLevel", 5, 80),
     Fault("broker-level-unchecked", "NoMemberBelowFinalizedLevel", 6, 124),
-    Fault("unregisters-regardless", "VotersSupportFinalizedLevel", 12, 33_329),
+    Fault("removed-leader-stays", "ActiveIsVoter", 4, 163),
+    Fault("only-voter-not-found", "NotFoundIsNoVoter", 4, 13),
+    Fault("only-voter-removed", "RecordsReplay", 3, 13),
+    Fault("unregisters-regardless", "VotersSupportFinalizedLevel", 12, 31_058),
     Fault("late-answer-believed", "RemovedBeforeUnregistered", 7, 1_512),
 ]
