@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Container, Iterable
 from functools import cache
 from pathlib import Path
@@ -19,10 +20,12 @@ from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import FetchRequest, LastFetch, Nil, Server, ServerState
 from kraftcheck.kraft_model.prevote.transitions import is_voter
 from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch, is_quorum
-from kraftcheck.spec import invariant
+from kraftcheck.spec import constraint, invariant
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tlc import TLC, bound, text_of
 
@@ -31,7 +34,14 @@ MODELS = sorted(path.stem for path in (DATA / "counts").glob("*.cfg"))
 DUMPS = sorted(path.stem for path in (DATA / "dumps").glob("*.cfg"))
 BEHAVIOURS = sorted((DATA / "simulations").glob("*.tla.gz"))
 LARGE = ("two-voters-disruption", "two-voters-disruption-value", "two-voters-grow", "two-voters-restart")
-SLOW = (*LARGE, "three-voters-cut", "diverging_24.tla.gz", "progress_5.tla.gz", "safety_4.tla.gz")
+SLOW = (
+    *LARGE,
+    "three-voters-cut",
+    "diverging_24.tla.gz",
+    "progress_5.tla.gz",
+    "safety_4.tla.gz",
+    "two-voters-progress",
+)
 
 
 def each(names: Iterable[str], slow: Container[str] = SLOW) -> pytest.MarkDecorator:
@@ -134,6 +144,23 @@ def test_symmetry_counts_what_tlc_counts(symmetry: str, orbits: int) -> None:
         assert (result.distinct_states, result.depth) == (orbits, 30)
 
 
+class Bounded(Prevote):
+    """With TestLiveness TRUE the space is infinite: TLC was given the same CONSTRAINT."""
+
+    @constraint
+    def few(self, state: State) -> bool:
+        """At most two pre-votes, and two epochs."""
+        servers = state.replicas.values()
+        return state.shared.counters.prevote_ctr <= 2 and all(server.current_epoch <= 2 for server in servers)
+
+
+@pytest.mark.parametrize(("name", "distinct", "depth"), [("two-voters-cut", 52, 14), ("one-voter-grows", 336, 23)])
+def test_counts_are_those_of_tlc_where_liveness_is_tested(name: str, distinct: int, depth: int) -> None:
+    protocol = bound(f"prevote/counts/{name}", Bounded, "TestLiveness=TRUE").protocol
+    result = explore_reference(protocol, Options(deadlock=False, constraints=(Bounded.properties["Few"],)))
+    assert (result.distinct_states, result.depth) == (distinct, depth)
+
+
 @each(DUMPS)
 def test_states_and_labelled_steps_are_those_of_tlc(run, tmp_path: Path, name: str) -> None:
     config, dump, path = DATA / "dumps" / f"{name}.cfg", DATA / "dumps" / f"{name}.dot.gz", tmp_path / "result.json"
@@ -193,3 +220,16 @@ def test_random_behaviours_conform(name: str) -> None:
     (replay,) = Replayer(model.protocol).replay(path)
     assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
     assert replay.steps + 1 == text_of(f"prevote/simulations/{path.stem}").count("STATE_") > 50
+
+
+@each(path.stem for path in sorted((DATA / "steps").glob("*.cfg")))
+def test_the_next_states_of_a_state_are_those_of_tlc(name: str) -> None:
+    """TLC was given the states as initial ones; the next states were the same, and the numbers are kept."""
+    protocol = bound(f"prevote/steps/{name}", Prevote).protocol
+    semantics, view = Semantics(protocol), StateView(protocol)
+    data = json.loads(text_of(f"prevote/steps/{name}.json"))
+    found = Counter[str]()
+    for variables in data["states"]:
+        state = view.state({variable: parse_value(text) for variable, text in variables.items()})
+        found.update(action for action, _ in {(taken.action, taken.target) for taken in semantics.transitions(state)})
+    assert found == data["actions"]
