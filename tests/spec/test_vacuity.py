@@ -162,5 +162,5 @@ def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     reason = "`not self._is_member(me, shared)` was never evaluated (properties.py:"
     assert f"Note: nothing made RecordsAreUnderstood worth checking: {reason}" in capsys.readouterr().out
     content = json.loads(file.read_text())
-    assert [one["property"] for one in content["vacuous"]] == ["RecordsAreUnderstood"]
+    assert [one["property"] for one in content["vacuous"]] == ["RecordsAreUnderstood", "NotFoundIsNoVoter"]
     assert content["never_evaluated"]["RecordsAreUnderstood"][0]["is_claim"] is True
