@@ -14,7 +14,7 @@ from kraftcheck.spec import invariant
 class QuorumAnswers(QuorumBase):
     """Invariants about answers to administrators and voters, and about the changes that they answer."""
 
-    @invariant
+    @invariant(needs=["WatchAnswers"])
     def told_is_kept(self, me: Admin, shared: Shared) -> bool:
         """What an administrator was told is done is in the committed log, and stays there.
 
@@ -72,7 +72,7 @@ class QuorumAnswers(QuorumBase):
             return True
         return peer.log[: change.offset - 1] == me.log[: change.offset - 1]
 
-    @invariant
+    @invariant(needs=["WatchAnswers"])
     def descriptions_are_true(self, me: Admin, shared: Shared) -> bool:
         """The committed voters and the high watermark that a leader tells are committed (KIP-853, "DescribeQuorum").
 

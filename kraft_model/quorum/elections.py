@@ -329,8 +329,8 @@ class QuorumElections(QuorumBase):
         yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
 
     def is_first(self, me: Replica, preferred: tuple[Key, ...]) -> bool:
-        """Whether a replica is the first of the preferred candidates, with its directory id."""
-        return matches(preferred[0], me.key) if preferred else False
+        """Whether no candidate is preferred to this replica key, as after a restart of the leader."""
+        return not preferred or matches(preferred[0], me.key)
 
     def is_stale(self, me: Replica, epoch: int) -> bool:
         """Whether an announcement is of an epoch that is over."""
@@ -390,7 +390,7 @@ class QuorumElections(QuorumBase):
         """A follower whose leader ends its epoch asks for pre-votes: the first of the preferred candidates at once.
 
         KIP-595 and KIP-853, "EndQuorumEpoch". The others back off, the longer the later they are named: they wait for
-        their timers, which without clocks may expire at any time. So does everybody where none is preferred.
+        their timers, which without clocks may expire at any time. Where none is preferred, nobody waits.
         """
         if self.is_cut(me, request.source, shared):
             return

@@ -98,12 +98,15 @@ class QuorumProperties(QuorumBase):
         return me.mode is not Mode.CANDIDATE or isinstance(me.leader, Nil)
 
     @invariant
-    def successors_hold_what_is_committed(self, me: Replica, shared: Shared) -> bool:
-        """Whom a resigning leader prefers has what it committed (KIP-595, "EndQuorumEpoch": by their offsets)."""
-        committed = shared.committed
-        if not me.ended or not committed or committed[-1].epoch != me.epoch:
+    def successors_hold_what_is_committed(self, me: Replica, peer: Replica) -> bool:
+        """Whom a resigned leader prefers has what it committed (KIP-595, "EndQuorumEpoch": by their offsets).
+
+        A leader that has restarted prefers nobody, and does not know what is committed.
+        """
+        if not me.ended or (peer.id, peer.epoch, peer.mode) != (me.leader, me.epoch, Mode.RESIGNED):
             return True
-        return me.log[: len(committed)] == committed
+        known = self.shown_high_watermark(peer)
+        return me.log[:known] == peer.log[:known]
 
     # Logs
 

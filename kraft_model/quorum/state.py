@@ -71,7 +71,7 @@ class Replica(Record):
     fetched
         Follower: whether it has fetched since it began to follow.
     ended
-        Follower: whether its leader has resigned, and prefers it to all others.
+        Follower: whether its leader has resigned, and prefers nobody to it.
     pending
         The request whose answer it waits for: a fetch; in Kafka also UpdateVoter, AddVoter or RemoveVoter of its own.
     offsets

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Container, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.reference import explore as explore_reference
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.jobs import bind_leniently
@@ -17,10 +20,12 @@ from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import FetchRequest, LastFetch, Nil, Server, ServerState
 from kraftcheck.kraft_model.prevote.transitions import is_voter
 from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch, is_quorum
-from kraftcheck.spec import invariant
+from kraftcheck.spec import constraint, invariant
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tlc import TLC, bound, text_of
 
@@ -29,7 +34,20 @@ MODELS = sorted(path.stem for path in (DATA / "counts").glob("*.cfg"))
 DUMPS = sorted(path.stem for path in (DATA / "dumps").glob("*.cfg"))
 BEHAVIOURS = sorted((DATA / "simulations").glob("*.tla.gz"))
 LARGE = ("two-voters-disruption", "two-voters-disruption-value", "two-voters-grow", "two-voters-restart")
-EACH = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in MODELS]
+SLOW = (
+    *LARGE,
+    "three-voters-cut",
+    "diverging_24.tla.gz",
+    "progress_5.tla.gz",
+    "safety_4.tla.gz",
+    "two-voters-progress",
+)
+
+
+def each(names: Iterable[str], slow: Container[str] = SLOW) -> pytest.MarkDecorator:
+    """Return the mark that makes a test of each name, some of them slow."""
+    marked = [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
+    return pytest.mark.parametrize("name", marked)
 
 
 @cache
@@ -85,7 +103,7 @@ def ways(semantics: Semantics, state: State, taken: Transition) -> int:
     return (pending is Nil.NIL and fetch.dest == me.leader) + (not is_voter(me)) * (refused + lost)
 
 
-@pytest.mark.parametrize("name", EACH)
+@each(MODELS)
 def test_counts_are_those_of_tlc(name: str) -> None:
     theirs = expected()[name]
     search = ReferenceSearch(prevote(name), Options(deadlock=False))
@@ -100,7 +118,7 @@ def test_counts_are_those_of_tlc(name: str) -> None:
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("name", EACH)
+@each(MODELS, LARGE)
 def test_the_table_engine_counts_the_same(name: str) -> None:
     theirs = expected()[name]
     model = bound(f"prevote/counts/{name}", Prevote)
@@ -112,7 +130,38 @@ def test_the_table_engine_counts_the_same(name: str) -> None:
     assert all(result.actions[action] <= n for action, n in theirs["actions"].items())
 
 
-@pytest.mark.parametrize("name", DUMPS)
+@pytest.mark.slow
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("symmetry", "orbits"),
+    [("symmHosts", 2_241), ("symmHostsAndValues", 1_153)],
+)
+def test_symmetry_counts_what_tlc_counts(symmetry: str, orbits: int) -> None:
+    """The numbers are what TLC printed for the same `.cfg` with a SYMMETRY."""
+    protocol = bound("prevote/counts/one-voter-grows", Prevote, "Value={v1, v2}", "MaxValuesPerEpoch=2").protocol
+    for explore in (explore_reference, explore_tables):
+        result = explore(protocol, Options(deadlock=False, symmetry=symmetry))
+        assert (result.distinct_states, result.depth) == (orbits, 30)
+
+
+class Bounded(Prevote):
+    """With TestLiveness TRUE the space is infinite: TLC was given the same CONSTRAINT."""
+
+    @constraint
+    def few(self, state: State) -> bool:
+        """At most two pre-votes, and two epochs."""
+        servers = state.replicas.values()
+        return state.shared.counters.prevote_ctr <= 2 and all(server.current_epoch <= 2 for server in servers)
+
+
+@pytest.mark.parametrize(("name", "distinct", "depth"), [("two-voters-cut", 52, 14), ("one-voter-grows", 336, 23)])
+def test_counts_are_those_of_tlc_where_liveness_is_tested(name: str, distinct: int, depth: int) -> None:
+    protocol = bound(f"prevote/counts/{name}", Bounded, "TestLiveness=TRUE").protocol
+    result = explore_reference(protocol, Options(deadlock=False, constraints=(Bounded.properties["Few"],)))
+    assert (result.distinct_states, result.depth) == (distinct, depth)
+
+
+@each(DUMPS)
 def test_states_and_labelled_steps_are_those_of_tlc(run, tmp_path: Path, name: str) -> None:
     config, dump, path = DATA / "dumps" / f"{name}.cfg", DATA / "dumps" / f"{name}.dot.gz", tmp_path / "result.json"
     outcome = run("crosscheck", "prevote", "--config", config, "--dump", dump, "--json", path)
@@ -126,11 +175,11 @@ def test_another_guard_leads_to_other_states(run, tmp_path: Path) -> None:
     (tmp_path / "changed.py").write_text(
         "from kraftcheck.kraft_model.prevote import Prevote\n"
         "class Changed(Prevote):\n"
-        '    """A follower that fetches grants pre-votes."""\n'
-        "    def _never_fetched(self, me, now):\n"
-        "        return now.state.value == 'Follower'\n"
+        '    """A leader that has removed itself leads on."""\n'
+        "    def _is_removed(self, me, hwm):\n"
+        "        return False\n"
     )
-    name = DATA / "dumps" / "three-voters-cut"
+    name = DATA / "dumps" / "two-voters-remove"
     outcome = run(
         *("crosscheck", f"{tmp_path / 'changed.py'}:Changed"),
         *("--config", name.with_suffix(".cfg"), "--dump", f"{name}.dot.gz"),
@@ -152,7 +201,7 @@ class Noted(Prevote):
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("name", DUMPS)
+@each(DUMPS)
 def test_the_table_engine_finds_the_states_of_the_dump_and_takes_the_same_steps(name: str) -> None:
     protocol = bound(f"prevote/dumps/{name}", Noted).protocol
     Noted.found.clear()
@@ -163,10 +212,24 @@ def test_the_table_engine_finds_the_states_of_the_dump_and_takes_the_same_steps(
     assert (tables.actions, tables.depth) == (reference.actions, reference.depth)
 
 
-@pytest.mark.parametrize("path", BEHAVIOURS, ids=lambda path: path.name)
-def test_random_behaviours_conform(path: Path) -> None:
-    config = path.with_name(f"{path.name.partition('_')[0]}.cfg")
+@each(path.name for path in BEHAVIOURS)
+def test_random_behaviours_conform(name: str) -> None:
+    path = DATA / "simulations" / name
+    config = path.with_name(f"{name.partition('_')[0]}.cfg")
     model, _ = bind_leniently(Prevote, read_config(config), whole_space=False)
     (replay,) = Replayer(model.protocol).replay(path)
     assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
     assert replay.steps + 1 == text_of(f"prevote/simulations/{path.stem}").count("STATE_") > 50
+
+
+@each(path.stem for path in sorted((DATA / "steps").glob("*.cfg")))
+def test_the_next_states_of_a_state_are_those_of_tlc(name: str) -> None:
+    """TLC was given the states as initial ones; the next states were the same, and the numbers are kept."""
+    protocol = bound(f"prevote/steps/{name}", Prevote).protocol
+    semantics, view = Semantics(protocol), StateView(protocol)
+    data = json.loads(text_of(f"prevote/steps/{name}.json"))
+    found = Counter[str]()
+    for variables in data["states"]:
+        state = view.state({variable: parse_value(text) for variable, text in variables.items()})
+        found.update(action for action, _ in {(taken.action, taken.target) for taken in semantics.transitions(state)})
+    assert found == data["actions"]

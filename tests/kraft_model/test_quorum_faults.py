@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftcheck.catalogue import find_model
+from kraftcheck.cli import main
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import QUORUM_FAULTS, QUORUM_READINGS, Fault
@@ -34,6 +35,14 @@ def test_every_fault_is_described_tested_and_configured() -> None:
 def test_every_property_is_broken_by_a_fault_or_a_reading() -> None:
     checked = {prop.name for prop in Quorum.properties.values() if prop.kind.endswith("invariant")}
     assert {fault.property for fault in QUORUM_READINGS + QUORUM_FAULTS} == checked
+
+
+def test_only_fetches_in_pieces_show_a_high_watermark_beyond_the_log() -> None:
+    """Where every answer carries the whole log, no high watermark is beyond it; the configurations set FetchLimit."""
+    own = "fault.high-watermark-beyond-log"
+    whole = ["check", MODEL, "--variant", "high-watermark-beyond-log", "--config", own, "--set", "FetchLimit=0"]
+    assert main([*whole, "--quiet"]) == 0
+    assert main([*whole[:-2], "--quiet"]) == 12
 
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.variant) for fault in QUORUM_READINGS + QUORUM_FAULTS])

@@ -392,7 +392,7 @@ def test_end_quorum_epoch(me: Replica, epoch: int, error: Error, ended: bool) ->
         ((Key(N3), Key(N2)), False),
         ((Key(N2, 2), Key(N2)), False),
         ((Key(N2, 0), Key(N3, 0)), True),
-        ((), False),
+        ((), True),
     ],
 )
 def test_the_first_of_the_preferred_candidates_does_not_wait(preferred: tuple[Key, ...], first: bool) -> None:

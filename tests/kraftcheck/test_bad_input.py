@@ -41,7 +41,7 @@ def complaint_of_config(run, tmp_path: Path, text: str | bytes, *arguments) -> s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reconfg"], "unknown model reconfg (perhaps reconfig?); there is reconfig, quorum, recovery, "),
+        (["reconfg"], "unknown model reconfg (perhaps reconfig?); there is reconfig, prevote, quorum, "),
         (["protocol.py"], "protocol.py: expected the protocol's class too, as in protocol.py:ClassName"),
         (["nowhere.py:P"], "nowhere.py: there is no such file"),
         (["reconfig", "--variant", "nope"], "unknown variant nope; Reconfig has restart-without-state-corrected, "),

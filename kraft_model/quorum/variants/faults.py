@@ -201,6 +201,14 @@ class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
         return super().is_expected(me, response)
 
 
+class HighWatermarkBeyondLog(Quorum, variant="high-watermark-beyond-log"):
+    """A follower takes its leader's high watermark, also where it has not fetched up to there (KIP-595, "Fetch")."""
+
+    def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
+        after = super().take_high_watermark(me, response)
+        return after if after == me else after.but(high_watermark=response.high_watermark)
+
+
 class DivergenceWithoutEpoch(Quorum, variant="divergence-without-epoch"):
     """A leader finds a fetch diverging by its offset alone, not by the epoch of the batch before (KAFKA-6361)."""
 

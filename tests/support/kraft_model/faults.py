@@ -62,6 +62,7 @@ QUORUM_FAULTS = [
     Fault("endpoints-not-updated", "UpdatesAreKept", 8, 117_037),
     Fault("removed-by-id", "VotersChangeAsAsked", 3, 145_389),
     Fault("uncommitted-described", "DescriptionsAreTrue", 4, 176_112),
+    Fault("high-watermark-beyond-log", "SnapshotsAreCommitted", 11, 662),
     Fault("successors-by-id", "SuccessorsHoldWhatIsCommitted", 7, 11_118),
 ]
 """Most of the bases are searched as deep as the counterexample: they have far too many states to go on."""
