@@ -241,6 +241,8 @@ class Result:
         Walks made by a random simulation; None for a search.
     notes
         What the user should know: what was slow, and why.
+    warnings
+        What looks like a slip in the model.
     """
 
     verdict: Verdict = Verdict.OK
@@ -257,6 +259,7 @@ class Result:
     engine: str = ""
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def only_traps(self) -> bool:

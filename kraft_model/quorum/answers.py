@@ -14,7 +14,7 @@ from kraftcheck.spec import invariant
 class QuorumAnswers(QuorumBase):
     """Invariants about answers to administrators and voters, and about the changes that they answer."""
 
-    @invariant
+    @invariant(needs=["WatchAnswers"])
     def told_is_kept(self, me: Admin, shared: Shared) -> bool:
         """What an administrator was told is done is in the committed log, and stays there.
 
@@ -45,7 +45,7 @@ class QuorumAnswers(QuorumBase):
 
     @invariant
     def voters_change_as_asked(self, me: Replica) -> bool:
-        """The VotersRecord of a change adds or removes the voter that was asked for, and nobody else.
+        """The VotersRecord of a change adds or removes the voter that was asked for, and nobody else, nor the last one.
 
         KIP-853, "AddVoter", step 6; "RemoveVoter", step 3; "UpdateVoter", step 5; "UpdateFeatures", step 3.
         """
@@ -59,7 +59,7 @@ class QuorumAnswers(QuorumBase):
         if change.operation is Operation.ADD_VOTER:
             return new == old | asked and not asked & old
         if change.operation is Operation.REMOVE_VOTER:
-            return new == old - asked and asked <= old
+            return new == old - asked and asked <= old and bool(new)
         return new == old
 
     @invariant
@@ -72,7 +72,7 @@ class QuorumAnswers(QuorumBase):
             return True
         return peer.log[: change.offset - 1] == me.log[: change.offset - 1]
 
-    @invariant
+    @invariant(needs=["WatchAnswers"])
     def descriptions_are_true(self, me: Admin, shared: Shared) -> bool:
         """The committed voters and the high watermark that a leader tells are committed (KIP-853, "DescribeQuorum").
 

@@ -81,6 +81,7 @@ class QuorumBase(QuorumMembership):
 
     network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
     symbols = SYMBOLS
+    written_only = ("current", "observers")  # what the operator is shown
     symmetries = {"symmHosts": ("hosts",)}
     views = {"patient": hide("pre_votes", "retries")}
     replica_type: ClassVar[type[Replica]] = Replica

@@ -48,6 +48,7 @@ class RegistrationBase(Protocol):
 
     network = Bag()
     symbols = SYMBOLS
+    written_only = ("outcome",)  # what the operator is shown
 
     def check_constants(self) -> None:
         """Refuse sets with nodes that do not exist, and levels that the nodes cannot have."""

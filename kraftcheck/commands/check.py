@@ -17,6 +17,7 @@ from kraftcheck.reporting.files import require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.running import run_job, tell
+from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         seen = job.options.resume is None and job.engine != "spark"
         watched = watch(job.protocol, (*job.options.properties, *job.options.reachable)) if seen else []
         result = _with_graph(job, arguments) if arguments.graph else run_job(job, quiet=arguments.quiet)
+        result.warnings += slips(job.protocol, complete=result.complete)
         code = tell(job, result, arguments, **(_vacuity(job, result, watched) if seen else {}))
         print_lines(how_to_go_on(arguments.words, job.options, result))
         return code

@@ -96,6 +96,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "states_per_second": round(rate(result), 1),
         "peak_memory_bytes": peak_memory(),
         "notes": result.notes,
+        "warnings": result.warnings,
     }
 
 

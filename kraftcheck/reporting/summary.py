@@ -63,6 +63,7 @@ def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bo
         yield from actions_table(counts)
         yield []
     yield from never_enabled(result)
+    yield from ([(WARNING, f"Warning: {text}")] for text in result.warnings)
     yield from notes(result.notes)
     yield summary(result)
 

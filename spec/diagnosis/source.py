@@ -6,6 +6,7 @@ import ast
 import linecache
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -64,14 +65,19 @@ def source_of_function(code: CodeType) -> FunctionSource | None:
 
 def definition_of(code: CodeType) -> ast.FunctionDef | None:
     """Return the definition of a function, which is not to be changed; None if it cannot be found."""
-    linecache.checkcache(code.co_filename)
-    module = _module("".join(linecache.getlines(code.co_filename)))
+    module = parsed(code.co_filename)
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
             if first == code.co_firstlineno:
                 return node
     return None
+
+
+def parsed(file: str | Path) -> ast.Module | None:
+    """Return the syntax tree of a file, which is not to be changed; None if it is none of Python's."""
+    linecache.checkcache(str(file))
+    return _module("".join(linecache.getlines(str(file))))
 
 
 @lru_cache(maxsize=256)

@@ -30,13 +30,15 @@ _SEEN, _MAKE = "__seen__", "__make__"
 class Part(NamedTuple):
     """A part of a property that a condition decides on: its line, its text, and whether it is what the property claims.
 
-    That is its last statement; in this an operand of `or` behind negations, "not this or that"; and the elements of a
-    comprehension. An operand behind a comparison may be an exemption that nothing needs.
+    That is its last statement; in this an operand of `or` behind negations, "not this or that", and the elements of a
+    comprehension. An operand behind a comparison may be an exemption that nothing needs. The elements of comprehensions
+    before that are what it claims something of.
     """
 
     line: int
     text: str
     is_claim: bool
+    is_element: bool = False
 
 
 class Vacuity(NamedTuple):
@@ -66,10 +68,12 @@ class Watch:
     ----------
     calls
         How often it was called, that is on how many distinct inputs.
+    elements
+        How many comprehensions it has.
     """
 
     def __init__(self, prop: Property) -> None:
-        self.calls = 0
+        self.calls = self.elements = 0
         self.prop = prop
         self._function: Callable[..., Any] = prop.function
         self._definition = definition_of(prop.function.__code__)
@@ -80,6 +84,7 @@ class Watch:
             marked = deepcopy(self._definition)
             marker.mark(marked)
             self._open = marker.parts
+            self.elements = sum(part.is_element for part in marker.parts.values())
             self._rebuild()
 
     def __call__(self, *arguments: Any) -> Any:
@@ -117,9 +122,9 @@ class _Marker:
         definition.body = self._block(definition.body, inner=False)
         ast.fix_missing_locations(definition)
 
-    def _call(self, node: ast.AST, text: str, *, is_claim: bool) -> ast.Call | None:
+    def _call(self, node: ast.AST, text: str, *, is_claim: bool, is_element: bool = False) -> ast.Call | None:
         number = len(self.parts)
-        self.parts[number] = Part(getattr(node, "lineno", 0), cut(text, SHOWN), is_claim)
+        self.parts[number] = Part(getattr(node, "lineno", 0), cut(text, SHOWN), is_claim, is_element)
         if self._wanted and number not in self._wanted:
             return None
         return ast.copy_location(ast.Call(ast.Name(_SEEN, ast.Load()), [ast.Constant(number)], []), node)
@@ -130,7 +135,8 @@ class _Marker:
         behind = inner
         for statement in statements:
             text = ast.unparse(statement).splitlines()[0]
-            call = self._call(statement, text, is_claim=statement is self.last) if behind else None
+            is_claim = statement is self.last and text not in ("return True", "return False")
+            call = self._call(statement, text, is_claim=is_claim) if behind else None
             if call is not None:
                 found.append(ast.copy_location(ast.Expr(call), statement))
             behind = isinstance(statement, ast.If | ast.For | ast.While | ast.Match | ast.Try)
@@ -147,9 +153,9 @@ class _Marker:
         _Expressions(self, statement).visit_own(statement)
         return statement
 
-    def expression(self, node: ast.expr, text: str, *, is_claim: bool = False) -> ast.expr:
+    def expression(self, node: ast.expr, text: str, *, is_claim: bool = False, is_element: bool = False) -> ast.expr:
         """Return an expression with a mark before it."""
-        call = self._call(node, text, is_claim=is_claim)
+        call = self._call(node, text, is_claim=is_claim, is_element=is_element)
         return node if call is None else ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
 
 
@@ -186,13 +192,13 @@ class _Expressions(ast.NodeTransformer):
     def _element(self, node: Any) -> ast.expr:
         text = ast.unparse(node.elt)
         self.generic_visit(node)
-        node.elt = self._marker.expression(node.elt, text, is_claim=True)
+        node.elt = self._marker.expression(node.elt, text, is_claim=self._is_last, is_element=True)
         return node  # type: ignore[no-any-return]
 
     def visit_DictComp(self, node: ast.DictComp) -> ast.expr:
         text = ast.unparse(node.value)
         self.generic_visit(node)
-        node.value = self._marker.expression(node.value, text, is_claim=True)
+        node.value = self._marker.expression(node.value, text, is_claim=self._is_last, is_element=True)
         return node
 
     visit_GeneratorExp = visit_ListComp = visit_SetComp = _element  # noqa: N815 - named after the nodes
@@ -279,7 +285,9 @@ def _reason(protocol: Protocol, watched: Watch) -> str | None:
         return f"it was never evaluated: there was no {' with a '.join(name for name in prop.asks if name != 'shared')}"
     if watched.calls == 1 and prop.asks:
         return "all that it reads was always the same"
-    claims = [part for part in watched.never() if part.is_claim]
+    never = watched.never()
+    elements = [part for part in never if part.is_element]
+    claims = [part for part in never if part.is_claim] or (elements if len(elements) == watched.elements else [])
     if not claims:
         return None
     part = max(claims, key=lambda part: (part.text.startswith("return"), part.line))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import isfunction
 from typing import Any, TypeVar, overload
 
 from kraftcheck.spec.errors import ProtocolError
@@ -83,12 +84,23 @@ def environment(function: F | None = None, *, reads: Reads = (), name: str | Non
 
 def _marked(kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None) -> Callable[[F], F]:
     def mark(function: F) -> F:
+        for message in messages:
+            if not (isinstance(message, type) and issubclass(message, Record)):
+                raise ProtocolError(f"{_place(function)}: @on takes types of message, found {message!r}")
         function.action_mark = ActionMark(kind, messages, declared(reads, function.__qualname__), name)  # type: ignore[attr-defined]
         return function
 
     if kind == "on" and not messages:
         raise ProtocolError("@on needs the type of the message: @on(RequestVote)")
+    for message in messages:
+        if isfunction(message):
+            raise ProtocolError(f"{_place(message)}: @on needs the type of the message: @on(RequestVote)")
     return mark
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__}"
 
 
 def camel_case(method: str) -> str:

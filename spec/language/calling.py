@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftcheck.spec.errors import ActionError, ProtocolError
-from kraftcheck.spec.kinds import mismatch
+from kraftcheck.spec.kinds import describe_type, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -46,7 +46,17 @@ def call_action(
         problem = _breach(protocol, me, message, step)
         if problem:
             raise ActionError(action, protocol, me, message, problem)
+        _note(protocol, action, step)
     return steps
+
+
+def _note(protocol: Protocol, action: Action, step: Step) -> None:
+    """Note what an action sends and creates, unless a bound of 0 lets it never."""
+    if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
+        protocol.ids.update(replica.id for replica in step.writes)
+        for operation, sent in step.sends:
+            if operation != "forget":
+                protocol.sent.setdefault((type(sent), sent.dest), action)
 
 
 def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str, Value]) -> bool:
@@ -86,6 +96,10 @@ def _breach(protocol: Protocol, me: Record | None, message: Record | None, step:
         return f"yielded {step.me!r} as the next state of {getattr(me, 'id', 'the environment')}"
     if step.consumes and message is None:
         return "consumes a message, but none was delivered"
+    ids = [getattr(replica, "id", None) for replica in (*step.writes, *([] if step.me == () else [step.me]))]
+    for one in ids:
+        if ids.count(one) > 1:
+            return f"writes the replica {one!r} twice in one step"
     written = [(f"the replica {replica!r}", replica) for replica in step.writes]
     if step.me != ():
         written.append(("me", step.me))
@@ -111,7 +125,11 @@ def _effects_breach(protocol: Protocol, step: Step) -> str | None:
             problem = mismatch(value, protocol.shared_types[field], f"shared.{field}")
             if problem:
                 return problem
-    for _, message in step.sends:
+    for operation, message in step.sends:
         if not hasattr(message, "dest"):
             return f"sends {message!r}, which has no field dest"
+        kinds = protocol.id_types if operation != "forget" else ()
+        if kinds and all(mismatch(message.dest, kind, "dest") for kind in kinds):
+            wanted = " or ".join(map(describe_type, kinds))
+            return f"sends {message!r} to {message.dest!r}; expected the id of a replica, {wanted}"
     return None

@@ -110,6 +110,8 @@ class Protocol:
         Names of temporal properties of the specification that kraftcheck does not check.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set without effect.
+    written_only
+        Names of fields that nothing reads, on purpose: those of a specification, or what people are shown.
     configuration
         For a variant, the configuration that shows the effect of its change: the name of one of the model's, or a file
         (relative to the user's file that names it). `kraftcheck compare` takes it if no other is given.
@@ -122,6 +124,7 @@ class Protocol:
     specifications: ClassVar[Mapping[str, bool]] = {"Spec": False}
     temporal: ClassVar[tuple[str, ...]] = ()
     accepted_constants: ClassVar[tuple[str, ...]] = ()
+    written_only: ClassVar[tuple[str, ...]] = ()
     configuration: ClassVar[str | None] = None
 
     actions: ClassVar[Mapping[str, Action]] = {}
@@ -163,6 +166,9 @@ class Protocol:
             raise ConstantError(min(values), f"is not a constant of {self.name()}; its constants are {known}")
         self.check_constants()
         self.shared_types: dict[str, Any] | None = None
+        self.id_types: tuple[Any, ...] = ()  # of the replicas that there are at first
+        self.ids: set[Value] = set()  # of those, and of replicas that actions create
+        self.sent: dict[tuple[type, Value], Action] = {}  # what actions send to whom, and one that does
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
 
     @classmethod
@@ -193,13 +199,22 @@ class Protocol:
         messages
             Messages that are under way, each with a field `dest`.
         """
+        replicas = list(replicas)
         by_id = Map((replica.id, replica) for replica in replicas)  # type: ignore[attr-defined]
+        for replica in replicas:
+            if by_id[replica.id] is not replica:  # type: ignore[attr-defined]
+                raise ProtocolError(f"{self._start()}: two replicas have one id: {replica!r} and {by_id[replica.id]!r}")  # type: ignore[attr-defined]
         inboxes: Map[Any, Any] = Map()
         for message in messages:
             destination = message.dest  # type: ignore[attr-defined]
             inbox = inboxes.get(destination, self.network.empty)
             inboxes = inboxes.put(destination, self.network.send(inbox, message))
         return State(by_id, inboxes, shared, Map(dict.fromkeys(self.bounds, 0)))
+
+    def _start(self) -> str:
+        """Return where the protocol says how it starts."""
+        code = type(self).initial.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}: initial of {type(self).__name__}"
 
     @cached_property
     def bounds(self) -> dict[str, int]:
@@ -240,6 +255,12 @@ class Protocol:
             if problem:
                 raise ProtocolError(f"initial state of {type(self).__name__}: {problem}")
             self.shared_types = field_types(type(state.shared))
+            self.ids |= set(state.replicas)
+            for destination in state.inboxes:
+                if destination not in state.replicas:
+                    raise ProtocolError(f"{self._start()}: a message is sent to {destination!r}, which is no replica")
+            self.id_types += tuple(field_types(type(one)).get("id", Any) for one in state.replicas.values())
+        self.id_types = tuple(dict.fromkeys(self.id_types))
         return found
 
 

@@ -93,6 +93,18 @@ class Walk(Base):
         return me.at >= 0 or me.leads
 
     @invariant
+    def some_elements_are_enough(self, me: Node) -> bool:
+        kept = {one + 1 for one in me.kept}
+        return all(me.at > one for one in range(me.at)) or bool(kept)
+
+    @invariant
+    def a_bare_truth_is_no_claim(self, me: Node) -> bool:
+        for place in range(3):
+            if me.at == place:
+                return me.at < 3
+        return True
+
+    @invariant
     def later(self, me: Node) -> bool:
         if me.at == 2:
             return me.at <= 2
@@ -162,5 +174,5 @@ def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     reason = "`not self._is_member(me, shared)` was never evaluated (properties.py:"
     assert f"Note: nothing made RecordsAreUnderstood worth checking: {reason}" in capsys.readouterr().out
     content = json.loads(file.read_text())
-    assert [one["property"] for one in content["vacuous"]] == ["RecordsAreUnderstood"]
+    assert "RecordsAreUnderstood" in [one["property"] for one in content["vacuous"]]
     assert content["never_evaluated"]["RecordsAreUnderstood"][0]["is_claim"] is True

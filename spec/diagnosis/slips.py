@@ -1,0 +1,136 @@
+"""Finds what looks like a slip in a model: bounds, constants and fields that nothing reads, messages that nobody takes.
+
+What can only be a mistake is an error where it is met (`language/calling`, `language/protocol`). Here are warnings,
+each of which names its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kraftcheck.spec.diagnosis.source import parsed
+from kraftcheck.spec.display import text_of
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.classes import modules_of, source_of
+from kraftcheck.spec.values import Record, field_names
+
+BY_EVERYONE = ("id", "dest", "source")
+"""Fields that kraftcheck itself reads."""
+
+
+def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
+    """Return warnings about bounds, constants and fields of replicas, messages and the shared state that nothing reads.
+
+    A name is read where an attribute or a string of that name stands anywhere in the protocol's modules.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    states
+        Its initial states.
+    """
+    files = [path for path in map(source_of, modules_of(type(protocol))) if path is not None and path.is_file()]
+    trees = {path: tree for path in files if (tree := parsed(path)) is not None}
+    read = {name for tree in trees.values() for name in _names_read(tree)}
+    return [*_unread_constants(protocol, trees, read), *_unread_fields(protocol, states, trees, read)]
+
+
+def slips(protocol: Protocol, *, complete: bool) -> list[str]:
+    """Return what looks like a slip, after a search: `unread` and `untaken`."""
+    return [*unread(protocol, protocol.initial()), *untaken(protocol, complete=complete)]
+
+
+def _names_read(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.MatchClass):
+            yield from node.kwd_attrs
+
+
+def _unread_constants(protocol: Protocol, trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
+    for declared in protocol.constants.values():
+        if declared.attribute in read:
+            continue
+        owner = next(cls for cls in type(protocol).__mro__ if vars(cls).get(declared.attribute) is declared)
+        place = _place(owner, declared.attribute, trees)
+        if place and declared.is_bound:
+            yield f"{place}: no step spends or needs the bound {declared.name} ({owner.__name__}.{declared.attribute})"
+        elif place:
+            yield f"{place}: nothing reads the constant {declared.name} ({owner.__name__}.{declared.attribute})"
+
+
+def _unread_fields(
+    protocol: Protocol, states: Iterable[State], trees: dict[Path, ast.Module], read: set[str]
+) -> Iterator[str]:
+    kinds: dict[type, None] = {}
+    for state in states:
+        kinds |= dict.fromkeys([type(state.shared), *map(type, state.replicas.values())])
+    for action in protocol.actions.values():
+        kinds |= dict.fromkeys([*action.actors, *action.messages])
+    kinds |= dict.fromkeys(kind for kind, _ in protocol.sent)
+    for kind in kinds:
+        for field in field_names(kind) if issubclass(kind, Record) and kind is not Record else ():
+            if field not in read and field not in (*BY_EVERYONE, *protocol.written_only):
+                place = _place(kind, field, trees)
+                if place:
+                    yield f"{place}: nothing reads the field {kind.__name__}.{field}"
+
+
+def _place(owner: type, name: str, trees: dict[Path, ast.Module]) -> str | None:
+    """Return where a class, or a base of it, declares a name; None where its source cannot be found."""
+    for cls in owner.__mro__:
+        if name not in vars(cls).get("__annotations__", {}) and name not in vars(cls):
+            continue
+        for path, tree in trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and _is_in(cls, path):
+                    for line in node.body:
+                        if isinstance(line, ast.AnnAssign | ast.Assign) and name in _targets(line):
+                            return f"{path}:{line.lineno}"
+    return None
+
+
+def _is_in(cls: type, path: Path) -> bool:
+    module = inspect.getmodule(cls)
+    return module is not None and source_of(module) == path
+
+
+def _targets(line: ast.AnnAssign | ast.Assign) -> list[str]:
+    targets = [line.target] if isinstance(line, ast.AnnAssign) else line.targets
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
+    """Return warnings about messages that nobody takes, after a search.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with what its actions sent and created.
+    complete
+        Whether every state was visited; else a replica that is not there yet may come.
+    """
+    handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
+    warnings: dict[str, None] = {}
+    for (kind, dest), action in protocol.sent.items():
+        where = f"{place_of(action.function)}: {action.name}"
+        if not issubclass(kind, handled):
+            warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
+        elif complete and protocol.ids and dest not in protocol.ids:
+            warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is no replica in any state"] = None
+    return list(warnings)
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return the file and the line of a function."""
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"

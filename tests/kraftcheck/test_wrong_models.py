@@ -1,0 +1,203 @@
+"""Wrong models of a user's: what can only be a mistake is refused, what looks like one is warned of, with its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.catalogue import find_config, find_model, shipped_models
+from kraftcheck.cli import main
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.diagnosis.slips import unread
+
+RING = """
+from collections.abc import Iterator
+
+from kraftcheck import *
+
+
+class Node(Record):
+    id: int
+    has_token: bool
+    seen: int = 0
+
+
+class Token(Record):
+    dest: int
+    hops: int = 0
+
+
+class Lost(Record):
+    dest: int
+
+
+class Shared(Record):
+    pass
+
+
+class Ring(Protocol):
+    rounds: int = bound("MaxRounds", default=2)
+    spare: int = bound("MaxSpares", default=1)
+    network = MessageSet()
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(1, True), Node(2, False)], Shared())
+
+    @internal
+    def pass_on(self, me: Node) -> Steps:
+        if me.has_token and me.seen < 2:
+            yield become(me.but(has_token=False)).send(Token(dest=3 - me.id)).spend("rounds").need("spare")
+
+    @on(Token)
+    def take(self, me: Node, token: Token) -> Steps:
+        yield consume(me.but(has_token=True, seen=token.hops))
+
+    @invariant
+    def one_holder(self, me: Node, peer: Node) -> bool:
+        return not (me.has_token and peer.has_token)
+"""
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+def checked(tmp_path: Path, *slips: tuple[str, str]) -> tuple[int, Path, str]:
+    """Check the ring with some of its text replaced; return the exit code, the file and its text."""
+    text = RING
+    for old, new in slips:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    file = tmp_path / "ring.py"
+    file.write_text(text)
+    options = ["--engine", "reference", "--quiet", "--no-deadlock", "--json", str(tmp_path / "found.json")]
+    return main(["check", f"{file}:Ring", *options]), file, text
+
+
+def test_a_right_model_has_no_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked(tmp_path)[0] == 0
+    assert json.loads((tmp_path / "found.json").read_text())["warnings"] == []
+    assert "Warning" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("slips", "at", "message"),
+    [
+        (
+            [("Node(2, False)", "Node(1, False)")],
+            "    def initial",
+            "initial of Ring: two replicas have one id: Node(id=1, has_token=True, seen=0) and "
+            "Node(id=1, has_token=False, seen=0)",
+        ),
+        (
+            [("Shared())", "Shared(), [Token(3)])")],
+            "    def initial",
+            "initial of Ring: a message is sent to 3, which is no replica",
+        ),
+        (
+            [("    dest: int\n    hops", "    dest: object\n    hops"), ("dest=3 - me.id", 'dest="2"')],
+            "    @internal",
+            "action PassOn of Ring sends Token(dest='2', hops=0) to '2'; expected the id of a replica, a number",
+        ),
+        (
+            [("yield become(me.but(has_token=False))", "yield become(me).write(me.but(has_token=False))")],
+            "    @internal",
+            "action PassOn of Ring writes the replica 1 twice in one step",
+        ),
+        ([("@on(Token)", "@on")], "    @on", "Ring.take: @on needs the type of the message: @on(RequestVote)"),
+        ([("@on(Token)", "@on(Token, 7)")], "    @on", "Ring.take: @on takes types of message, found 7"),
+        ([("@on(Token)", "@on()")], "    @on", "@on needs the type of the message: @on(RequestVote)"),
+        (
+            [('.spend("rounds")', '.spend("round")')],
+            "    @internal",
+            "action PassOn of Ring spends 'round', which is not a bound; bounds are rounds, spare",
+        ),
+    ],
+)
+def test_what_can_only_be_a_mistake_is_refused(
+    slips: list[tuple[str, str]], at: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, file, text = checked(tmp_path, *slips)
+    printed = capsys.readouterr().err
+    assert code == 2
+    assert message in printed
+    assert f"{file}:{line_of(text, at)}" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("slips", "at", "message"),
+    [
+        (
+            [("dest=3 - me.id", "dest=4 - me.id")],
+            "    @internal",
+            "PassOn sends Token to 3, which is no replica in any state",
+        ),
+        ([("send(Token(dest=3 - me.id))", "send(Lost(2))")], "    @internal", "PassOn sends Lost, which no @on takes"),
+        (
+            [('.need("spare")', "")],
+            "    spare: int",
+            "no step spends or needs the bound MaxSpares (Ring.spare)",
+        ),
+        (
+            [("network =", 'late: bool = constant("Late", default=False)\n    network =')],
+            "    late: bool",
+            "nothing reads the constant Late (Ring.late)",
+        ),
+        ([("seen=token.hops", "seen=1")], "    hops: int", "nothing reads the field Token.hops"),
+        ([(" and me.seen < 2", "")], "    seen: int", "nothing reads the field Node.seen"),
+        (
+            [("class Shared(Record):\n    pass", "class Shared(Record):\n    total: int = 0")],
+            "    total: int",
+            "nothing reads the field Shared.total",
+        ),
+    ],
+)
+def test_what_looks_like_a_mistake_is_warned_of(
+    slips: list[tuple[str, str]], at: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, file, text = checked(tmp_path, *slips)
+    warning = f"{file}:{line_of(text, at)}: {message}"
+    assert code == 0
+    assert json.loads((tmp_path / "found.json").read_text())["warnings"] == [warning]
+    assert f"Warning: {warning}\n" in capsys.readouterr().out
+
+
+def test_a_replica_that_may_still_come_is_not_warned_of(tmp_path: Path) -> None:
+    """A search that was not complete has not seen every replica; one that an action creates is there."""
+    file = tmp_path / "ring.py"
+    file.write_text(RING.replace("dest=3 - me.id", "dest=4 - me.id"))
+    found = tmp_path / "found.json"
+    asked = ["check", f"{file}:Ring", "--engine", "reference", "--quiet", "--no-deadlock", "--json", str(found)]
+    assert main([*asked, "--max-depth", "2"]) == 20
+    assert json.loads(found.read_text())["warnings"] == []
+    file.write_text(RING.replace("if me", "if me.id == 1 and me").replace("3 - me.id))", "3)).write(Node(3, False))"))
+    assert main(asked) == 0
+    assert json.loads(found.read_text())["warnings"] == []
+
+
+@pytest.mark.kernel
+def test_the_table_engine_warns_of_the_same(tmp_path: Path) -> None:
+    file, found = tmp_path / "ring.py", tmp_path / "found.json"
+    file.write_text(RING.replace("dest=3 - me.id", "dest=4 - me.id").replace("seen=token.hops", "seen=1"))
+    warnings = []
+    for engine in ("reference", "tables"):
+        main(["check", f"{file}:Ring", "--engine", engine, "--quiet", "--no-deadlock", "--json", str(found)])
+        warnings.append(json.loads(found.read_text())["warnings"])
+    assert warnings[0] == warnings[1]
+    assert len(warnings[0]) == 2
+
+
+TO_BE_MENDED = {"quorum": {"EndQuorumEpochRequest.preferred"}}
+"""Fields that no handler reads, though the KIP says that one does."""
+
+
+@pytest.mark.parametrize("name", shipped_models())
+def test_shipped_models_read_all_that_they_write(name: str) -> None:
+    model = find_model(name)
+    protocol = bind(model.protocol, find_config(model, "smoke")[1]).protocol
+    fields = {re.sub(".* field ", "", warning) for warning in unread(protocol, protocol.initial())}
+    assert fields <= TO_BE_MENDED.get(name, set())
