@@ -54,10 +54,15 @@ class QuorumProgress(QuorumBase):
         """A leader can commit all that it has without waiting for a follower's fetch timer (KIP-595, "Fetch")."""
         return any(one.committed for one in leaders(office))
 
-    @reachable(reads=office)
-    def lost_disks_block_nobody(self, office: Offices) -> bool:
+    @projection
+    def voter_count(self, me: Replica | Admin) -> int:
+        """How many voters a replica knows."""
+        return len(me.voters) if isinstance(me, Replica) else 0
+
+    @reachable(reads=(office, voter_count))
+    def lost_disks_block_nobody(self, office: Offices, voter_count: Map[ModelValue, int]) -> bool:
         """A leader can commit though two lost disks are voters beside all hosts (KIP-853, "Disk failure recovery")."""
-        return all(one.committed or one.voters < len(self.hosts) + 2 for one in leaders(office))
+        return max(voter_count.values()) < len(self.hosts) + 2 or any(one.committed for one in leaders(office))
 
     @reachable(reads=office)
     def observers_find_the_leader(self, me: Replica, office: Offices) -> bool:

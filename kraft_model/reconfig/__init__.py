@@ -19,7 +19,8 @@ module         what is in it
                HandleNonSuccessFetchResponse
 `membership`   StartNewServer, SendJoinRequest, AcceptJoinRequest, RejectJoinRequest, HandleRejectJoinResponse,
                HandleRemoveRequest
-`properties`   the invariants
+`properties`   the specification's invariants
+`details`      more invariants, which mutants asked for
 `starts`       named starts for INIT, besides `Init`
 `variants`     a correction, and seeded faults
 `configs/`     bounded configurations (`.cfg`)
@@ -28,6 +29,7 @@ module         what is in it
 
 from __future__ import annotations
 
+from kraftcheck.kraft_model.reconfig.details import ReconfigDetails
 from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
 from kraftcheck.kraft_model.reconfig.followers import ReconfigFollowers
 from kraftcheck.kraft_model.reconfig.leader import ReconfigLeader
@@ -39,6 +41,7 @@ from kraftcheck.kraft_model.reconfig.starts import ReconfigStarts
 
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Reconfig(
+    ReconfigDetails,
     ReconfigProperties,
     ReconfigMembership,
     ReconfigFollowers,

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.recovery.base import RecoveryBase
-from kraftcheck.kraft_model.recovery.partition import values
-from kraftcheck.kraft_model.recovery.records import RECOVERED, RECOVERING, Api, Broker, Controller, Nil, Shared
+from kraftcheck.kraft_model.recovery.partition import high_watermark, image, values
+from kraftcheck.kraft_model.recovery.records import (
+    RECOVERED,
+    RECOVERING,
+    AlterPartitionRequest,
+    Api,
+    Broker,
+    Client,
+    ClientRequest,
+    ClientResponse,
+    Controller,
+    EpochEndResponse,
+    Error,
+    Mode,
+    Nil,
+    ReplicaFetchResponse,
+    Shared,
+)
 from kraftcheck.spec import invariant, reachable, step_invariant
 
 
@@ -62,6 +78,107 @@ class RecoveryProperties(RecoveryBase):
     def everyone_can_serve(self, me: Broker) -> bool:
         """Every broker can come to serve consumers again. KIP-704, Topic Partition Follower ("until ... RECOVERED")."""
         return self._serves(me, Api.FETCH)
+
+    # What processes know of the partition
+
+    @invariant
+    def brokers_know_what_was_decided(self, me: Broker, peer: Controller) -> bool:
+        """A broker knows no newer state of the partition than there is, and the newest as it is. KIP-704, KIP-497."""
+        mine, real = me.partition, peer.partition
+        if mine.partition_epoch != real.partition_epoch:
+            return mine.partition_epoch < real.partition_epoch and mine.leader_epoch <= real.leader_epoch
+        return mine == real or (self._does_not_know_recovery(me) and mine == real.but(recovery=mine.recovery))
+
+    @invariant
+    def brokers_know_the_metadata(self, me: Broker, shared: Shared) -> bool:
+        """In KRaft a broker knows the state after its records of the metadata log, or a later one. KRaft Controller."""
+        if self.mode is not Mode.KRAFT or not me.running:
+            return True
+        states = [image(shared.metadata[:end]) for end in range(me.cursor, len(shared.metadata) + 1)]
+        if self._does_not_know_recovery(me):
+            states = [state.but(recovery=me.partition.recovery) for state in states]
+        return me.partition in states
+
+    @invariant
+    def metadata_is_what_was_decided(self, me: Controller, shared: Shared) -> bool:
+        """In KRaft the records of the metadata log add up to the controller's partition. KRaft Controller."""
+        return self.mode is not Mode.KRAFT or image(shared.metadata) == me.partition
+
+    def _does_not_know_recovery(self, me: Broker) -> bool:
+        """Whether a broker, or what tells it, has no field for the recovery state. Compatibility."""
+        return me.id in self.old_brokers | self.old_ibp or not self.controller_recovers
+
+    @invariant
+    def leader_is_in_sync(self, me: Controller) -> bool:
+        """The leader is a replica in sync whose session stands. KIP-704, Topic Partition Leader; KIP-841."""
+        leader = me.partition.leader
+        return leader is Nil.NO_LEADER or (leader in me.partition.isr and leader not in me.fenced)
+
+    @step_invariant
+    def epochs_only_grow(self, before: Broker | Controller, after: Broker | Controller) -> bool:
+        """What a running process knows of the partition never gets older. KIP-704, Topic Partition Follower."""
+        if isinstance(before, Broker) and isinstance(after, Broker):
+            if not before.running or not after.running:
+                return before.log == after.log  # it is on disk
+            if (after.controller_epoch, after.cursor) < (before.controller_epoch, before.cursor):
+                return False
+        old, new = before.partition, after.partition
+        return old.leader_epoch <= new.leader_epoch and old.partition_epoch <= new.partition_epoch
+
+    # What a leader does, and its followers
+
+    @step_invariant
+    def recovers_while_recovering(self, before: Broker, after: Broker) -> bool:
+        """Only a leader that was told to has recovered the partition. KIP-704, Topic Partition Leader."""
+        return not after.recovered or before.recovered or (before.leads and before.partition.recovery is RECOVERING)
+
+    @invariant
+    def proposals_are_the_leaders(self, me: Broker) -> bool:
+        """A leader proposes an ISR that it is in, in its epoch and its IBP's version. KIP-497; KIP-704."""
+        asked = me.pending
+        if not isinstance(asked, AlterPartitionRequest):
+            return True
+        old = me.id in self.old_brokers | self.old_ibp
+        fits = me.leads and asked.source == me.id and me.id in asked.isr and asked.isr <= self.brokers
+        known = me.partition
+        epochs = asked.leader_epoch == known.leader_epoch and asked.partition_epoch <= known.partition_epoch
+        return fits and epochs and asked.attempt >= 1 and (asked.version == 0) == old == (asked.recovery is Nil.ABSENT)
+
+    @step_invariant
+    def committed_is_answered(self, before: Broker, after: Broker) -> bool:
+        """A leader that learns what its in-sync replicas have answers what all of them have; nobody else answers later.
+
+        KIP-497 (acks=all). A proposal that is refused teaches it nothing of the kind.
+        """
+        if not after.leads:
+            return not after.waiting
+        committed = high_watermark(after, self._counted(after))
+        learned = (before.ends, before.partition, before.log) != (after.ends, after.partition, after.log)
+        return not learned or all(committed < offset <= len(after.log) for offset in after.waiting)
+
+    # Messages
+
+    @invariant
+    def clients_are_answered_as_they_asked(self, message: ClientRequest | ClientResponse) -> bool:
+        """A value goes with PRODUCE alone, and an answer without an epoch comes of a broken connection alone."""
+        if (message.value > 0) != (message.api is Api.PRODUCE):
+            return False
+        if isinstance(message, ClientRequest):
+            return True
+        expected = (Error.NONE, Error.NOT_LEADER_OR_FOLLOWER, Error.DISCONNECTED)
+        return message.error in expected and (message.leader_epoch < 0) == (message.error is Error.DISCONNECTED)
+
+    @invariant
+    def errors_carry_nothing(self, message: EpochEndResponse | ReplicaFetchResponse) -> bool:
+        """Who is refused is told nothing of the log; who is served is told something. KIP-279; KIP-704, FETCH."""
+        if isinstance(message, ReplicaFetchResponse):
+            return (message.entries == ()) == (message.error is not Error.NONE)
+        return message.error is Error.NONE or (message.epoch, message.end_offset) == (-1, 0)
+
+    @invariant
+    def waiting_clients_try_again(self, me: Client) -> bool:
+        """Only a client that waits was refused. KIP-704, Clients."""
+        return not me.refused or me.waiting is not Nil.NIL
 
     # Properties that the KIP's own design breaks: see docs/findings.md
 

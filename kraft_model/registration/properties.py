@@ -5,21 +5,28 @@ from __future__ import annotations
 from kraftcheck.kraft_model.registration.base import RegistrationBase
 from kraftcheck.kraft_model.registration.image import image_of, needed_level
 from kraftcheck.kraft_model.registration.records import (
+    UNREGISTRATION_LEVEL,
     Admin,
     Broker,
     Command,
     Controller,
     Error,
     FeatureLevelRecord,
+    Image,
     Nil,
     Outcome,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
     Shared,
     Tool,
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
     VotersRecord,
 )
-from kraftcheck.spec import invariant, reachable
+from kraftcheck.spec import ModelValue, invariant, reachable, step_invariant
+
+REFUSALS = (Error.BROKER_ID_NOT_REGISTERED, Error.VOTER_NOT_FOUND, Error.INVALID_UPDATE_VERSION)
+"""Errors that say something of the metadata."""
 
 
 class RegistrationProperties(RegistrationBase):
@@ -85,6 +92,145 @@ class RegistrationProperties(RegistrationBase):
         return not me.unregistering or me.command.target not in image.voters
 
     @invariant
+    def registrations_say_what_nodes_are(self, me: Controller | Broker, shared: Shared) -> bool:
+        """A registration has an incarnation of its node, and what that supports. KIP-919; KIP-631."""
+        kind = RegisterControllerRecord if isinstance(me, Controller) else RegisterBrokerRecord
+        for record in shared.log:
+            if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord) and _node_of(record) == me.id:
+                if type(record) is not kind or record.incarnation > me.incarnation:
+                    return False
+                if record.incarnation == me.incarnation and record.supports != me.supports:
+                    return False
+        return True
+
+    @invariant
+    def nodes_are_registered_once(self, shared: Shared) -> bool:
+        """No incarnation is registered anew while its registration stands. Kafka, ControllerRegistrationManager."""
+        standing: dict[tuple[type, ModelValue], int] = {}
+        for record in shared.log:
+            if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord):
+                key = (type(record), _node_of(record))
+                if standing.get(key) == record.incarnation:
+                    return False
+                standing[key] = record.incarnation
+            elif isinstance(record, UnregisterControllerRecord):
+                standing.pop((RegisterControllerRecord, record.controller), None)
+            elif isinstance(record, UnregisterBrokerRecord):
+                standing.pop((RegisterBrokerRecord, record.broker), None)
+        return True
+
+    @invariant
+    def unregistered_as_asked(self, shared: Shared) -> bool:
+        """Nobody is unregistered whom the operator did not want to be. New RPC, UnregisterControllerRequest."""
+        asked = shared.decommissioned
+        return all(
+            (not isinstance(record, UnregisterControllerRecord) or record.controller in asked)
+            and (not isinstance(record, UnregisterBrokerRecord) or record.broker in asked)
+            for record in shared.log
+        )
+
+    @invariant
+    def only_the_active_controller_writes(self, me: Controller, shared: Shared) -> bool:
+        """Nobody but the active controller, which runs, has written what it will answer. New RPC ("NOT_CONTROLLER")."""
+        return not me.due or (me.running and shared.active == me.id)
+
+    @invariant
+    def only_committed_records_are_applied(self, me: Controller | Broker, shared: Shared) -> bool:
+        """No node has applied a record that is not committed. CLI changes, kafka-cluster, step 4."""
+        return me.cursor <= shared.committed <= len(shared.log)
+
+    @invariant
+    def success_is_committed(self, me: Admin, shared: Shared) -> bool:
+        """A tool that ends without an error has done what it is for. CLI changes ("when this record is committed")."""
+        if not isinstance(me.outcome, Outcome) or me.outcome.error is not Error.NONE:
+            return True
+        command, log = me.outcome.command, shared.log[: shared.committed]
+        if command.tool is Tool.UPGRADE:
+            return FeatureLevelRecord(command.target) in log  # type: ignore[arg-type]
+        if command.tool is Tool.UNREGISTER_BROKER:
+            return UnregisterBrokerRecord(command.target) in log  # type: ignore[arg-type]
+        unregistered = UnregisterControllerRecord(command.target) in log  # type: ignore[arg-type]
+        removed = any(isinstance(record, VotersRecord) and command.target not in record.voters for record in log)
+        removes = command.tool in (Tool.REMOVE_CONTROLLER, Tool.REMOVE_AND_UNREGISTER)
+        return (removed or not removes) and (unregistered or command.tool is Tool.REMOVE_CONTROLLER)
+
+    @invariant
+    def tools_end_as_their_requests_may(self, me: Admin) -> bool:
+        """A tool ends with an error of its RPCs. New RPC, Errors; KIP-853, RemoveRaftVoter; KIP-584, UpdateFeatures."""
+        if not isinstance(me.outcome, Outcome):
+            return True
+        tool = me.outcome.command.tool
+        errors = {Error.NONE, Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT, Error.DISCONNECTED}
+        if tool is Tool.UPGRADE:
+            errors |= {Error.INVALID_UPDATE_VERSION}
+        if tool in (Tool.UNREGISTER_CONTROLLER, Tool.UNREGISTER_BROKER, Tool.REMOVE_AND_UNREGISTER):
+            errors |= {Error.BROKER_ID_NOT_REGISTERED}
+        if tool in (Tool.REMOVE_CONTROLLER, Tool.REMOVE_AND_UNREGISTER):
+            errors |= {Error.VOTER_NOT_FOUND, Error.INVALID_REQUEST}
+        if tool is Tool.UNREGISTER_CONTROLLER and self.initial_level < UNREGISTRATION_LEVEL:
+            errors |= {Error.UNSUPPORTED_VERSION}
+        if tool in (Tool.REMOVE_CONTROLLER, Tool.REMOVE_AND_UNREGISTER) and (
+            self.static or self.initial_level < UNREGISTRATION_LEVEL
+        ):
+            errors |= {Error.UNSUPPORTED_VERSION}
+        return me.outcome.error in errors
+
+    @invariant
+    def refusals_had_a_reason(self, me: Admin, shared: Shared) -> bool:
+        """What an operator was refused was wrong by some state of the log. New RPC, Errors; KIP-853; KIP-584."""
+        if not isinstance(me.outcome, Outcome) or me.outcome.error not in REFUSALS:
+            return True
+        images = [image_of(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
+        return any(self._is_reason(me.outcome, image, shared) for image in images)
+
+    def _is_reason(self, outcome: Outcome, image: Image, shared: Shared) -> bool:
+        """Whether a state of the log is a reason for an error."""
+        target = outcome.command.target
+        if outcome.error is Error.BROKER_ID_NOT_REGISTERED:
+            of_broker = outcome.command.tool is Tool.UNREGISTER_BROKER
+            return target not in (image.brokers if of_broker else image.controllers)
+        voters = self.initial_voters if self.static else image.voters
+        if outcome.error is Error.VOTER_NOT_FOUND:
+            return target not in voters
+        assert isinstance(target, int)
+        members = [*image.controllers.values(), *image.brokers.values()]
+        unknown = self.static and not voters <= frozenset(image.controllers)
+        return unknown or target <= image.level or any(member.supports < target for member in members)
+
+    @invariant
+    def advice_after_a_removal_that_failed(self, me: Admin) -> bool:
+        """Who could not remove a voter is told of the other tool, and nobody else. kafka-metadata-quorum, step 6."""
+        if not isinstance(me.outcome, Outcome) or not me.outcome.advice:
+            return True
+        return me.outcome.command.tool is Tool.REMOVE_AND_UNREGISTER and me.outcome.error is not Error.NONE
+
+    @invariant
+    def active_controller_runs(self, me: Controller, shared: Shared) -> bool:
+        """The active controller is up, and nobody but a controller is active. KIP-595, the leader's endpoints."""
+        return shared.active != me.id or me.running
+
+    @invariant
+    def tools_that_run_have_no_outcome(self, me: Admin, shared: Shared) -> bool:
+        """A tool that runs has not ended, and names a node that the operator means to unregister. CLI changes."""
+        if not isinstance(me.command, Command):
+            return not me.unregistering
+        unregisters = me.command.tool not in (Tool.REMOVE_CONTROLLER, Tool.UPGRADE)
+        return me.outcome is Nil.NIL and (not unregisters or me.command.target in shared.decommissioned)
+
+    @step_invariant
+    def starts_are_new_incarnations(self, before: Controller | Broker, after: Controller | Broker) -> bool:
+        """A node that was down starts as the next incarnation, knows nothing yet, and never has older software.
+
+        KIP-919 ("IncarnationId"); Compatibility ("bring up another controller node").
+        """
+        if after.supports < before.supports:
+            return False
+        if after.running and not before.running:
+            fresh = after.cursor == 0 and not after.registering
+            return fresh and after.incarnation == before.incarnation + 1
+        return after.incarnation == before.incarnation and after.supports == before.supports
+
+    @invariant
     def active_is_voter(self, shared: Shared) -> bool:
         """The active controller is a voter, by what is committed: one that is removed leaves office.
 
@@ -112,3 +258,7 @@ class RegistrationProperties(RegistrationBase):
     def upgrades_need_no_help(self, shared: Shared) -> bool:
         """An upgrade can be made, though nobody brings up another node or changes the configuration. Motivation."""
         return self.committed_image(shared).level > self.initial_level
+
+
+def _node_of(record: RegisterControllerRecord | RegisterBrokerRecord) -> ModelValue:
+    return record.controller if isinstance(record, RegisterControllerRecord) else record.broker

@@ -91,7 +91,7 @@ class Judge:
     """
 
     def __init__(self, recordings: Iterable[Recording], modules: Iterable[ModuleType]) -> None:
-        self._recordings = sorted(recordings, key=lambda one: one.result.seconds)
+        self._recordings = sorted(recordings, key=lambda one: one.result.distinct_states)
         self._modules = list(modules)
         self._actions: dict[FunctionType, frozenset[str]] = {}
         protocol = type(self._recordings[0].job.protocol)
@@ -100,7 +100,7 @@ class Judge:
                 self._actions[function] = self._actions.get(function, frozenset()) | {name}
 
     def reached_in(self, mutant: Mutant) -> list[Recording]:
-        """Return the configurations in which the changed line runs, the quickest first."""
+        """Return the configurations in which the changed line runs, the smallest first."""
         path = str(mutant.changed.function.__code__.co_filename)
         return [one for one in self._recordings if any((path, line) in one.by_line for line in mutant.lines)]
 

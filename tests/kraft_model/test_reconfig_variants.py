@@ -21,6 +21,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.protocols import first_sentence, variants_of
+from tests.support.kraft_model.mutants import NOTICED
 
 pytestmark = pytest.mark.kernel
 
@@ -135,7 +136,7 @@ def test_every_variant_is_described_and_every_fault_has_its_configuration() -> N
     for fault in FAULTS:
         assert [named.name for named in fault.config.invariants] == [fault.invariant]
     assert len(list(CONFIGS.glob("fault.*.cfg"))) == len(FAULTS)
-    assert {fault.invariant for fault in FAULTS} == set(Reconfig.properties)
+    assert {fault.invariant for fault in FAULTS} | set(NOTICED["reconfig"]) == set(Reconfig.properties)
 
 
 def test_a_late_vote_contradicts_a_restarted_leader() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kraftcheck.catalogue import HOMES, TIERS, find_config, find_model, models_in, shipped_models
 from kraftcheck.engines import ENGINES, Engine, choose
-from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.loading.protocols import first_sentence, variants_of
@@ -27,11 +27,19 @@ def test_every_shipped_model_has_every_tier_with_something_to_check(name) -> Non
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_reconfig_checks_all_its_invariants(tier) -> None:
+def test_reconfig_checks_all_invariants_of_the_specification(tier) -> None:
     config = find_config(find_model("reconfig"), tier)[1]
-    invariants = {p.name for p in Reconfig.properties.values() if p.kind == "invariant"}
+    invariants = {p.name for p in ReconfigProperties.properties.values() if p.kind == "invariant"}
+    assert len(invariants) == 5
     assert {named.name for named in config.invariants} == invariants
     assert config.check_deadlock is False
+
+
+@pytest.mark.parametrize("tier", ["smoke-details", "default-details"])
+def test_reconfig_checks_all_it_has_in_details(tier) -> None:
+    config = find_config(find_model("reconfig"), tier)[1]
+    named = {one.name for one in (*config.invariants, *config.properties)}
+    assert named == set(find_model("reconfig").protocol.properties)
 
 
 def test_models_command(run, tmp_path) -> None:

@@ -1,0 +1,150 @@
+"""More invariants of `reconfig`, which the specification does not state: what servers know, ask and answer.
+
+The specification's five are in `properties`. Mutants showed what these leave open (`docs/mutation.md`).
+"""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.reconfig.base import ReconfigBase
+from kraftcheck.kraft_model.reconfig.log import last_epoch
+from kraftcheck.kraft_model.reconfig.records import (
+    Error,
+    FetchDiverging,
+    FetchRejected,
+    FetchRequest,
+    FetchResponse,
+    FetchSucceeded,
+    Nil,
+    RequestVoteResponse,
+    Result,
+    Server,
+    ServerState,
+    Shared,
+)
+from kraftcheck.spec import ModelValue, invariant, step_invariant
+
+GONE = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
+
+
+class ReconfigDetails(ReconfigBase):
+    """Invariants and step invariants."""
+
+    # Servers
+
+    @invariant
+    def states_match_leaders(self, me: Server) -> bool:
+        """A leader names itself and a follower another; who stands has voted for itself. KIP-595."""
+        if me.state is ServerState.LEADER:
+            return me.leader == me.id
+        if me.state is ServerState.FOLLOWER:
+            return me.leader not in (Nil.NIL, me.id)
+        if me.state is ServerState.CANDIDATE:
+            return me.voted_for == me.id and me.leader is Nil.NIL
+        return me.state is not ServerState.VOTED or me.voted_for not in (Nil.NIL, me.id)
+
+    @invariant
+    def logs_hold_what_is_committed(self, me: Server) -> bool:
+        """A log holds its high watermark, its epochs do not fall, and none is newer than the server's. KIP-595."""
+        epochs = [entry.epoch for entry in me.log]
+        return me.high_watermark <= len(me.log) and epochs == sorted(epochs) and last_epoch(me.log) <= me.current_epoch
+
+    @invariant
+    def newest_configuration_is_used(self, me: Server) -> bool:
+        """A server uses the last configuration in its log, committed or not. KIP-853, Reconfiguration."""
+        changes = [entry.value for entry in me.log if not isinstance(entry.value, ModelValue)]
+        if not changes or me.state in GONE:
+            return True
+        return (me.config.id, me.config.members) == (changes[-1].id, changes[-1].members)
+
+    @step_invariant
+    def epochs_only_grow(self, before: Server, after: Server) -> bool:
+        """Epochs only grow, and in one epoch a server votes once and follows one leader. KIP-595, Vote."""
+        if after.state in GONE or before.state in GONE:
+            return True
+        if before.current_epoch != after.current_epoch:
+            return before.current_epoch < after.current_epoch
+        voted = before.voted_for is Nil.NIL or after.voted_for in (before.voted_for, Nil.NIL)
+        led = before.leader is Nil.NIL or after.leader in (before.leader, Nil.NIL)
+        return voted and led
+
+    @step_invariant
+    def committed_stays(self, before: Server, after: Server) -> bool:
+        """What a server knows to be committed stays in its log. KIP-595, Log Reconciliation."""
+        return after.state in GONE or before.log[: before.high_watermark] == after.log[: before.high_watermark]
+
+    @step_invariant
+    def commits_with_majorities(self, before: Server, after: Server) -> bool:
+        """A leader commits what a majority of its members has, and an entry of its epoch last. KIP-595; KIP-853."""
+        if before.state is not ServerState.LEADER or after.high_watermark <= before.high_watermark:
+            return True
+        members = before.config.members
+        holding = {
+            peer for peer in members if peer == before.id or after.end_offset.get(peer, 0) >= after.high_watermark
+        }
+        return 2 * len(holding) > len(members) and before.log[after.high_watermark - 1].epoch == before.current_epoch
+
+    @invariant
+    def leaders_know_their_followers(self, me: Server, peer: Server) -> bool:
+        """A leader credits nobody with more than it has, and counts votes that were given. KIP-595, Fetch and Vote."""
+        if me.current_epoch != peer.current_epoch or peer.state in GONE:
+            return True
+        if me.state is ServerState.CANDIDATE and peer.id in me.votes_granted and peer.voted_for != me.id:
+            return False
+        return me.state is not ServerState.LEADER or me.end_offset.get(peer.id, 0) <= len(peer.log)
+
+    @invariant
+    def values_are_clients(self, me: Server, shared: Shared) -> bool:
+        """A log holds values that clients sent, and every server is known. The specification's history."""
+        values = [entry.value for entry in me.log if isinstance(entry.value, ModelValue)]
+        return me.id in shared.servers and all(shared.acked[value] is not Nil.NIL for value in values)
+
+    # Messages
+
+    @invariant
+    def fetches_have_positions(self, message: FetchRequest) -> bool:
+        """A fetch asks another server from a position that a log can have. KIP-595, Fetch."""
+        empty = message.fetch_offset == 0
+        return (
+            message.source != message.dest
+            and empty == (message.last_fetched_epoch == 0)
+            and message.last_fetched_epoch <= message.epoch
+        )
+
+    @invariant
+    def fetches_are_answered_as_asked(self, message: FetchResponse) -> bool:
+        """An answer to a fetch fits it: who asked, why it is refused, where the logs part. KIP-595, Fetch."""
+        asked = message.correlation
+        if (asked.source, asked.dest) != (message.dest, message.source):
+            return False
+        if isinstance(message, FetchRejected):
+            fenced = message.error is Error.FENCED_LEADER_EPOCH
+            unknown = message.error is Error.UNKNOWN_LEADER
+            epochs = (asked.epoch < message.epoch, asked.epoch > message.epoch)
+            leads = message.leader == message.source
+            return message.result is Result.NOT_OK and self._is_refusal(message, fenced, unknown, epochs, leads)
+        by_leader = message.leader in (message.source, Nil.NIL)  # nobody, once the leader has removed itself
+        served = by_leader and message.epoch == asked.epoch and message.error is Nil.NIL
+        if isinstance(message, FetchDiverging):
+            position = (message.diverging_epoch, message.diverging_end_offset)
+            before = position < (asked.last_fetched_epoch, asked.fetch_offset)
+            return served and before and message.result is Result.DIVERGING
+        assert isinstance(message, FetchSucceeded)
+        return served and message.result is Result.OK and len(message.entries) <= 1
+
+    def _is_refusal(
+        self, message: FetchResponse, fenced: bool, unknown: bool, epochs: tuple[bool, bool], leads: bool
+    ) -> bool:
+        """Whether the reason for which a fetch is refused holds."""
+        if fenced:
+            return epochs[0]
+        if unknown:
+            return epochs[1]
+        if message.error is Error.NOT_LEADER:
+            return not leads
+        return message.error is Error.UNKNOWN_MEMBER
+
+    @invariant
+    def votes_are_granted_without_error(self, message: RequestVoteResponse) -> bool:
+        """A granted vote has no error and names no leader; nobody answers itself. KIP-595, Vote."""
+        alone = message.error is Nil.NIL and message.leader is Nil.NIL
+        return message.source != message.dest and (alone or not message.vote_granted)

@@ -1,0 +1,131 @@
+"""For each property that no seeded fault breaks, a mutant that does: `kraftcheck mutate` found them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Noticed(NamedTuple):
+    """A mutant that a property notices.
+
+    Attributes
+    ----------
+    config
+        The configuration.
+    mutant
+        The mutant's name.
+    """
+
+    config: str
+    mutant: str
+
+
+NOTICED: dict[str, dict[str, Noticed]] = {
+    "registration": {
+        "RegistrationsSayWhatNodesAre": Noticed(
+            "default-brokers", "active.handle_registration: request.source -> request.dest (3)"
+        ),
+        "NodesAreRegisteredOnce": Noticed(
+            "default-gated",
+            "nodes.register: me.cursor < shared.committed or self._is_registered(me, shared) or not "
+            "self._wants_to_register(me, shared) -> False",
+        ),
+        "UnregisteredAsAsked": Noticed(
+            "smoke", "tools._runs: shared.decommissioned | {command.target} -> shared.decommissioned"
+        ),
+        "OnlyTheActiveControllerWrites": Noticed("smoke", "nodes._stopped: down.but(due=()) -> down"),
+        "OnlyCommittedRecordsAreApplied": Noticed("default-brokers", "nodes._started: 0 -> 1"),
+        "SuccessIsCommitted": Noticed("smoke", "tools.handle_response: self._goes_on(me, response) -> False"),
+        "ToolsEndAsTheirRequestsMay": Noticed(
+            "default-brokers", "active._upgrades: Error.INVALID_UPDATE_VERSION -> Error.INVALID_REQUEST"
+        ),
+        "RefusalsHadAReason": Noticed(
+            "default-brokers",
+            "active.handle_unregister_broker: self.image(shared).brokers -> self.image(shared).controllers",
+        ),
+        "AdviceAfterARemovalThatFailed": Noticed(
+            "smoke",
+            "tools._ended: me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering -> "
+            "not me.unregistering",
+        ),
+        "ActiveControllerRuns": Noticed(
+            "smoke", "nodes._stopped: step.put(active=Nil.NIL) if shared.active == me.id else step -> step"
+        ),
+        "ToolsThatRunHaveNoOutcome": Noticed(
+            "smoke", "tools._runs: me.but(command=command, outcome=Nil.NIL) -> me.but(command=command)"
+        ),
+        "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started: 0 -> 1"),
+    },
+    "recovery": {
+        "BrokersKnowWhatWasDecided": Noticed(
+            "smoke-zookeeper",
+            "controller._leader_and_isr: (6, partition.recovery) if self.controller_recovers else "
+            "(5, Nil.ABSENT) -> (5, Nil.ABSENT)",
+        ),
+        "BrokersKnowTheMetadata": Noticed(
+            "smoke",
+            "brokers.apply_metadata: me.cursor >= len(shared.metadata) -> me.cursor > len(shared.metadata)",
+        ),
+        "MetadataIsWhatWasDecided": Noticed("smoke", "controller._decide: me.but(partition=after) -> me"),
+        "LeaderIsInSync": Noticed("smoke", "controller.fence_broker: me.partition.leader == broker -> False"),
+        "EpochsOnlyGrow": Noticed(
+            "smoke-zookeeper", "brokers.restart: me.running or me.id not in fenced[Name.CONTROLLER] -> False"
+        ),
+        "RecoversWhileRecovering": Noticed(
+            "smoke",
+            "brokers.recover: not me.leads or me.partition.recovery is not RECOVERING -> "
+            "not (not me.leads or me.partition.recovery is not RECOVERING)",
+        ),
+        "ProposalsAreTheLeaders": Noticed(
+            "smoke",
+            "brokers.report_recovered: not me.leads or me.partition.recovery is not RECOVERING or not me.recovered -> "
+            "not (not me.leads or me.partition.recovery is not RECOVERING or (not me.recovered))",
+        ),
+        "CommittedIsAnswered": Noticed("default", "base._acknowledge: offset <= end -> offset > end"),
+        "ClientsAreAnsweredAsTheyAsked": Noticed(
+            "default", "clients.send_request: shared.values + 1 if api is Api.PRODUCE else 0 -> 0"
+        ),
+        "ErrorsCarryNothing": Noticed(
+            "default-crash", "brokers.break_connection: Error.DISCONNECTED -> Error.NONE (2)"
+        ),
+        "WaitingClientsTryAgain": Noticed("default", "clients.append_produced: True -> False"),
+    },
+    "reconfig": {
+        "StatesMatchLeaders": Noticed(
+            "smoke-details", "transitions.unattached: ServerState.UNATTACHED -> ServerState.FOLLOWER"
+        ),
+        "LogsHoldWhatIsCommitted": Noticed(
+            "smoke-details", "transitions.has_consistent_leader: me.leader -> me.voted_for"
+        ),
+        "NewestConfigurationIsUsed": Noticed(
+            "default-details",
+            "followers._switch_configuration: me.but(config=config, role=role, state=state, leader=outcome.leader, "
+            "end_offset=offsets) -> me.but(role=role, state=state, leader=outcome.leader, end_offset=offsets)",
+        ),
+        "EpochsOnlyGrow": Noticed("smoke-details", "transitions.unchanged: me.current_epoch -> me.high_watermark"),
+        "CommittedStays": Noticed("smoke-details", "leader._success: min -> max"),
+        "CommitsWithMajorities": Noticed(
+            "smoke-details", "leader._new_high_watermark: peer == me.id or end_offset[peer] >= offset -> True"
+        ),
+        "LeadersKnowTheirFollowers": Noticed(
+            "smoke-details",
+            "elections.handle_request_vote_request: request.source if granted else me.voted_for -> me.voted_for",
+        ),
+        "ValuesAreClients": Noticed(
+            "smoke-details",
+            "leader.client_request: become(me.but(log=(*me.log, entry))).put(acked=shared.acked.put(value, False), "
+            "value_ctr=counts) -> become(me.but(log=(*me.log, entry))).put(value_ctr=counts)",
+        ),
+        "FetchesHavePositions": Noticed(
+            "smoke-details", "transitions.unchanged: me.current_epoch -> me.high_watermark"
+        ),
+        "FetchesAreAnsweredAsAsked": Noticed(
+            "smoke-details",
+            "leader.reject_fetch_request: request.epoch > me.current_epoch -> request.epoch >= me.current_epoch",
+        ),
+        "VotesAreGrantedWithoutError": Noticed(
+            "smoke-details", "elections.handle_request_vote_request: request.source -> request.dest (3)"
+        ),
+    },
+}
+"""By model and property."""
