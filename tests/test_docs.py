@@ -223,10 +223,7 @@ def with_files(page: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "example",
-    [
-        pytest.param(one, id=one.command, marks=[pytest.mark.slow] * one.command.startswith(SLOW_EXAMPLE))
-        for one in OWN
-    ],
+    [pytest.param(one, id=one.command, marks=[pytest.mark.slow] * one.command.startswith(SLOW_EXAMPLE)) for one in OWN],
 )
 def test_a_change_of_ones_own_as_the_page_has_it(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -37,7 +37,7 @@ def test_a_new_voter_that_has_not_heard_of_it_blocks_the_election() -> None:
     Once it has restarted there is a way out: `trap.not-voter` begins there.
     """
     (violation,) = search(bound("quorum", "finding.unaware-voter"), "reference").violations
-    assert (violation.property, violation.trap) == ("SomebodyCanLead", (105, 105))
+    assert (violation.property, violation.trap) == ("SomebodyCanLead", (125, 125))
 
 
 def test_a_new_voter_that_dies_before_it_fetches_its_record_is_never_removed() -> None:
@@ -45,7 +45,7 @@ def test_a_new_voter_that_dies_before_it_fetches_its_record_is_never_removed() -
     assert (violation.property, violation.trap) == ("SomebodyCanCommit", (8, 8))
 
 
-@pytest.mark.parametrize(("variant", "states"), [(None, 824), ("pre-vote-unless-follower", 692)])
+@pytest.mark.parametrize(("variant", "states"), [(None, 812), ("pre-vote-unless-follower", 680)])
 def test_two_followers_of_a_dead_leader_elect_one_where_their_rounds_overlap(variant: str | None, states: int) -> None:
     found = search(bound("quorum", "finding.overlapping-rounds", variant), "reference")
     assert (found.verdict, found.distinct_states) == (Verdict.OK, states)

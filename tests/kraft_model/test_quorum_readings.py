@@ -30,14 +30,14 @@ class Reading(NamedTuple):
 
 
 HOLDS = [
-    Reading("version-above-one", 3_214, 4, ("AddVoter", "RemoveVoter")),
+    Reading("version-above-one", 3_166, 4, ("AddVoter", "RemoveVoter")),
     Reading("update-voter-by-key", 22, 8, ("Upgrade",)),
-    Reading("duplicate-directory-allowed", 159_645, 343_245),
+    Reading("duplicate-directory-allowed", 302_979, 359_731),
     Reading("add-voter-gives-up", 3_042, 3_350),
-    Reading("update-voter-answered-at-once", 71_149, 66_188),
-    Reading("joiners-answered-when-appended", 70, 157),
-    Reading("version-once-committed", 132_089, 132_214),
-    Reading("kip853-draft", 364_236, 1_056_302),
+    Reading("update-voter-answered-at-once", 32_963, 33_398),
+    Reading("joiners-answered-when-appended", 70, 150),
+    Reading("version-once-committed", 110_487, 110_624),
+    Reading("kip853-draft", 173_730, 489_854),
 ]
 FINDINGS = {  # configuration: the property, states of the counterexample
     "finding.version-zero-vote": ("OneVotePerEpoch", 11),

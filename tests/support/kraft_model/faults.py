@@ -32,7 +32,7 @@ QUORUM_FAULTS = [
     Fault("vote-not-written", "OneVotePerEpoch", 9, None),
     Fault("pre-vote-grant-counted", "ElectionSafety", 13, None),
     Fault("restarted-leader-unattached", "ElectionSafety", 11, None),
-    Fault("restarted-leader-leads", "LogMatching", 6, 260),
+    Fault("restarted-leader-leads", "LogMatching", 6, 604),
     Fault("resigned-stays-in-epoch", "NobodyFollowsItself", 6, None),
     Fault("observer-stands", "ObserversNeverStand", 5, None),
     Fault("stale-leader-accepted", "EpochsOnlyGrow", 10, None),
@@ -45,7 +45,7 @@ QUORUM_FAULTS = [
     Fault("diverging-fetch-counted", "LeaderCompleteness", 18, None),
     Fault("late-answers-taken", "HighWatermarkNeverDecreases", 13, 493),
     Fault("high-watermark-before-divergence", "StateMachineSafety", 6, 1_134),
-    Fault("late-divergence-applied", "CommittedIsNeverTruncated", 9, 16_767),
+    Fault("late-divergence-applied", "CommittedIsNeverTruncated", 10, 15_291),
     Fault("divergence-without-epoch", "LogMatching", 4, 36_648),
     Fault("fetch-position-unchecked", "LogMatching", 4, 7_434),
     Fault("ids-alone", "LeaderCompleteness", 11, 14_201),
@@ -61,11 +61,11 @@ QUORUM_FAULTS = [
     Fault("snapshot-of-uncommitted", "SnapshotsAreCommitted", 3, 383),
     Fault("epoch-not-written", "ElectionSafety", 11, None),
     Fault("answered-once-appended", "ToldIsKept", 5, 236),
-    Fault("endpoints-not-updated", "UpdatesAreKept", 8, 117_037),
+    Fault("endpoints-not-updated", "UpdatesAreKept", 8, 8_420),
     Fault("high-watermark-beyond-log", "SnapshotsAreCommitted", 11, 662),
     Fault("successors-by-id", "SuccessorsHoldWhatIsCommitted", 7, 11_118),
-    Fault("removed-by-id", "VotersChangeAsAsked", 3, 74_977),
-    Fault("uncommitted-described", "DescriptionsAreTrue", 4, 52_500),
+    Fault("removed-by-id", "VotersChangeAsAsked", 3, 254_095),
+    Fault("uncommitted-described", "DescriptionsAreTrue", 4, 53_372),
 ]
 """Most of the bases are searched as deep as the counterexample: they have far too many states to go on."""
 
