@@ -18,6 +18,7 @@ module         what is in it
 `transitions`  pure rules: how a replica enters each mode, and what a restart leaves
 `base`         constants and bounds, the network (LoseMessage, DuplicateMessage), `Init`; what several modules use:
                steps, fetches, the high watermark
+`hearing`      what replicas hear of epochs, leaders and their endpoints, and where they fail
 `elections`    FetchTimeout, ElectionTimeout, PreVoteTimeout, ResignedTimeout, HandleVoteRequest, HandleVoteResponse,
                RepeatBeginQuorumEpoch, HandleBeginQuorumEpochRequest, HandleAcknowledgement, Resign,
                HandleEndQuorumEpochRequest

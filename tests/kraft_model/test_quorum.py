@@ -98,7 +98,9 @@ def test_every_configuration_of_the_tiers_is_here_and_checks_everything() -> Non
     everything = {prop.name for prop in Quorum.properties.values() if prop.kind in kinds}
     for name in (*tiers, "large"):
         given = searches.bound("quorum", name)
-        assert {prop.name for prop in given.properties} == {p for p in everything if says_something(p, given)}, name
+        broken = {"NobodyFails"} if name in SOMEBODY_FAILS else set()
+        expected = {prop for prop in everything - broken if says_something(prop, given)}
+        assert {prop.name for prop in given.properties} == expected, name
 
 
 @pytest.mark.parametrize("prop", NEEDED)

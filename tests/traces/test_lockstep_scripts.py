@@ -193,7 +193,7 @@ def reasons(cover: Cover) -> Counter[Reason]:
 
 def test_every_step_is_taken_where_kafka_follows() -> None:
     cover = covered(Beside(smoke()))
-    assert (len(cover.graph.states), cover.graph.size, cover.taken) == (501, 1_076, 1_076)
+    assert (len(cover.graph.states), cover.graph.size, cover.taken) == (483, 1_028, 1_028)
     assert reasons(cover) == {}
     assert 30 < cover.walks < 400
 
