@@ -11,6 +11,7 @@ from kraftcheck.engines import search as run_search
 from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
+from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.property import REACHABLE
 from kraftcheck.spec.language.protocol import Protocol
@@ -91,7 +92,9 @@ def check(
     """
     options = _options(protocol, locals())
     name = choose(engine, search, special_of(options))
-    return run_search(name, protocol, options, is_named=engine is not None)
+    result = run_search(name, protocol, options, is_named=engine is not None)
+    result.warnings += slips(protocol, complete=result.complete)
+    return result
 
 
 def simulate(

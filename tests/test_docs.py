@@ -209,18 +209,25 @@ def examples(page: str) -> list[Example]:
 
 
 OWN = examples("your-own-variant.md")
+SLOW_EXAMPLE = "kraftcheck compare quorum handover.py"
 
 
 def with_files(page: str, folder: Path) -> None:
-    """Write the files that a page tells its reader to write."""
+    """Write the files that a page tells its reader to write: each is named in the words before it."""
     text = (DOCS / page).read_text()
-    (program,) = re.findall(r"^```python\n((?:.*\n)*?)```$", text, re.MULTILINE)
-    (config,) = re.findall(r"^```cfg\n((?:.*\n)*?)```$", text, re.MULTILINE)
-    (folder / "sooner.py").write_text(program)
-    (folder / "sooner.cfg").write_text(config)
+    blocks = re.findall(r"`(\w+\.(?:py|cfg))`[^`]*```(?:python|cfg)\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    assert {name for name, _ in blocks} >= {"sooner.py", "handover.py", "handover.cfg"}
+    for name, content in blocks:
+        (folder / name).write_text(content)
 
 
-@pytest.mark.parametrize("example", OWN, ids=[example.command for example in OWN])
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(one, id=one.command, marks=[pytest.mark.slow] * one.command.startswith(SLOW_EXAMPLE))
+        for one in OWN
+    ],
+)
 def test_a_change_of_ones_own_as_the_page_has_it(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,13 +241,27 @@ def test_a_change_of_ones_own_as_the_page_has_it(
     assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), printed
 
 
+@pytest.mark.parametrize("name", ["sooner.py:Sooner", pytest.param("handover.py:Handover", marks=pytest.mark.slow)])
 def test_the_change_of_ones_own_is_pure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_files("your-own-variant.md", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert len(OWN) == 3
-    assert main(["check", "sooner.py:Sooner", "--config", "smoke", "--check-actions"]) == 0
+    assert len(OWN) == 5
+    assert main(["check", name, "--config", "smoke", "--check-actions"]) == 0
+
+
+def test_records_messages_and_fields_of_ones_own_are_written_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`PreferredLeader` has the same fields as LeaderChange, and is another record all the same."""
+    with_files("your-own-variant.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    walks = ["--runs", "3", "--seed", "1", "--depth", "40", "--out", "walks"]
+    assert main(["simulate", "handover.py:Handover", *walks]) == 0
+    files = sorted(map(str, Path("walks").iterdir()))
+    assert any('type |-> "PreferredLeader"' in Path(file).read_text() for file in files)
+    assert main(["replay", "handover.py:Handover", *files]) == 0
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ class QuorumAnswers(QuorumBase):
 
     @invariant
     def voters_change_as_asked(self, me: Replica) -> bool:
-        """The VotersRecord of a change adds or removes the voter that was asked for, and nobody else.
+        """The VotersRecord of a change adds or removes the voter that was asked for, and nobody else, nor the last one.
 
         KIP-853, "AddVoter", step 6; "RemoveVoter", step 3; "UpdateVoter", step 5; "UpdateFeatures", step 3.
         """
@@ -59,7 +59,7 @@ class QuorumAnswers(QuorumBase):
         if change.operation is Operation.ADD_VOTER:
             return new == old | asked and not asked & old
         if change.operation is Operation.REMOVE_VOTER:
-            return new == old - asked and asked <= old
+            return new == old - asked and asked <= old and bool(new)
         return new == old
 
     @invariant

@@ -22,7 +22,7 @@ from kraftcheck.spec.display import cut
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.parsing import as_function
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types
 
 SHOWN = 60
 """The most characters of a value that an error quotes."""
@@ -62,11 +62,32 @@ def tla_names(cls: type[Record]) -> dict[str, str]:
 
 
 def subclasses(cls: type[Record]) -> list[type[Record]]:
-    """Return all classes derived from a record class, in the order of their definition."""
-    found: dict[type[Record], None] = {}
+    """Return all classes derived from a record class, in the order of their definition.
+
+    Of a class that was defined again, as when a user's file is loaded twice, the last definition counts.
+    """
+    found: dict[tuple[str, str], type[Record]] = {}
     for child in cls.__subclasses__():
-        found.update(dict.fromkeys([child, *subclasses(child)]))
-    return list(found)
+        for one in (child, *subclasses(child)):
+            found[one.__module__, one.__qualname__] = one
+    return list(found.values())
+
+
+def _looks_like_another(cls: type[Record]) -> bool:
+    """Whether a class has the same fields as one defined before it that derives from the same class."""
+    for base in cls.__bases__:
+        family = subclasses(base) if issubclass(base, Record) and base is not Record else []
+        earlier = family[: family.index(cls)] if cls in family else []
+        if any(_fields(other) == _fields(cls) for other in earlier):
+            return True
+    return False
+
+
+def _fields(cls: type[Record]) -> dict[str, object]:
+    try:
+        return {**field_types(cls)}
+    except NameError:  # a class defined within a function
+        return dict.fromkeys(field_names(cls))
 
 
 class Encoder:
@@ -76,7 +97,7 @@ class Encoder:
     ----------
     messages
         The classes of messages. One without `tla_constants` gets a field `type` with its name, as in textbook
-        specifications.
+        specifications. So does a class with the same fields as one defined before it that derives from the same class.
     symbols
         The model value that represents each symbol.
     """
@@ -93,7 +114,7 @@ class Encoder:
         if found is None:
             declared = getattr(cls, "tla_constants", None)
             if declared is None:
-                tagged = cls in self._messages and "type" not in tla_names(cls).values()
+                tagged = (cls in self._messages or _looks_like_another(cls)) and "type" not in tla_names(cls).values()
                 declared = {"type": cls.__name__} if tagged else {}
             found = self._constants[cls] = {name: self.encode(value) for name, value in declared.items()}
         return found

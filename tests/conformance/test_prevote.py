@@ -44,10 +44,13 @@ SLOW = (
 )
 
 
-def each(names: Iterable[str], slow: Container[str] = SLOW) -> pytest.MarkDecorator:
-    """Return the mark that makes a test of each name, some of them slow."""
-    marked = [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
-    return pytest.mark.parametrize("name", marked)
+def each(names: Iterable[str], slow: Container[str] = SLOW, exhaustive: Container[str] = ()) -> pytest.MarkDecorator:
+    """Return the mark that makes a test of each name, some of them slow, or for a night."""
+
+    def mark(name: str) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.exhaustive] if name in exhaustive else [pytest.mark.slow] if name in slow else []
+
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=mark(name)) for name in names])
 
 
 @cache
@@ -103,7 +106,7 @@ def ways(semantics: Semantics, state: State, taken: Transition) -> int:
     return (pending is Nil.NIL and fetch.dest == me.leader) + (not is_voter(me)) * (refused + lost)
 
 
-@each(MODELS)
+@each(MODELS, exhaustive=["two-voters-disruption-value"])
 def test_counts_are_those_of_tlc(name: str) -> None:
     theirs = expected()[name]
     search = ReferenceSearch(prevote(name), Options(deadlock=False))

@@ -25,6 +25,7 @@ DEFAULTS = {
     "default-zookeeper": (755_307, 4_313_449, 27),
     "default-isr": (435_062, 2_310_158, 29),
     "default-crash": (437_772, 2_045_776, 33),
+    "default-succession": (418_574, 1_811_160, 35),
     "default-versions": (205_055, 972_461, 26),
 }
 TRAPS = {"same-epoch-ignored": (32, 94), "recovered-not-told": (24, 78)}

@@ -63,3 +63,17 @@ def test_compare_says_how_many_of_how_many(tmp_path: Path, capsys: pytest.Captur
     assert "violation  EveryoneCanServe (32 of 94)       5  " in capsys.readouterr().out
     assert main([*arguments, "--max-depth", "8"]) == 20
     assert "holds to depth 8, but EveryoneCanServe is not known" in capsys.readouterr().out
+
+
+@pytest.mark.kernel
+def test_a_search_that_goes_on_from_a_checkpoint_finds_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["check", "registration", "--config", "trap.static-voter", "--engine", "tables", "--quiet"]
+    found = tmp_path / "found.json"
+    assert main([*asked, "--checkpoint", str(tmp_path / "kept"), "--max-states", "100"]) == 20
+    for _ in range(2):  # the second goes on from a search that is over
+        assert main([*asked, "--resume", str(tmp_path / "kept"), "--json", str(found)]) == 13
+        content = json.loads(found.read_text())
+        assert content["traps"] == {"UpgradesNeedNoHelp": {"states": 54, "among": 232}}
+        assert "vacuous" not in content

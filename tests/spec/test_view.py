@@ -505,3 +505,53 @@ def test_what_does_not_fit_in_json(variable: str, new: Any, message: str) -> Non
     view.state(untyped, untyped=True)
     with pytest.raises(ViewError, match=message):
         view.state({**untyped, variable: new}, untyped=True)
+
+
+# Classes that derive from one
+
+
+class Note(Record):
+    pass
+
+
+class Chosen(Note):
+    leader: ModelValue
+
+
+class Preferred(Note):
+    leader: ModelValue
+
+
+class Counted(Note):
+    number: int
+
+
+class Book(Record):
+    id: ModelValue
+    notes: tuple[Note, ...] = ()
+
+
+class Blank(Record):
+    pass
+
+
+class Writer(Protocol):
+    network = MessageSet()
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Book(n1)], Blank())
+
+    @internal
+    def write(self, me: Book) -> Steps:
+        if not me.notes:
+            yield become(me.but(notes=(Chosen(n1), Preferred(n1), Counted(1))))
+
+
+def test_records_of_one_base_are_told_apart_though_their_fields_are_the_same() -> None:
+    protocol = Writer()
+    view = StateView(protocol)
+    first, written = states_of(protocol)
+    assert '[type |-> "Preferred", leader |-> n1]' in one_line(view.variables(written)["notes"])
+    assert "[leader |-> n1], " in one_line(view.variables(written)["notes"])
+    for state in (first, written):
+        assert view.state(view.variables(state)) == state

@@ -247,7 +247,8 @@ class BreadthFirst:
         self.books.tally()
         self.levels.flush()
         result = self.books.result
-        return Snapshot(self.levels.extents, self._position, result.actions, result.seconds, result.violations)
+        kept = [one for one in result.violations if one.trap is None]  # traps are found anew
+        return Snapshot(self.levels.extents, self._position, result.actions, result.seconds, kept)
 
     def _resume(self) -> None:
         """Go on from a checkpoint; the visited set is made anew from the levels."""
