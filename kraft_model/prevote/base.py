@@ -60,7 +60,7 @@ class PrevoteBase(Protocol):
 
     network = MessageSetWithMemory(variables=("net_messages", "net_messages_processed"), groups=connection)
     symbols = SYMBOLS
-    written_only = ("result",)  # the specification has it, to tell messages apart
+    written_only = ("result", "resend")  # the specification has them, to tell messages apart
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
     specifications = {"Spec": False, "LivenessSpec": True}
     temporal = ("ValuesEventuallyAcked", "ReconfigurationNotStuck", "EventuallyLeaderElected", "NotStuckInProspective")
