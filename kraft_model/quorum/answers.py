@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.log import alike, keys, version_in
-from kraftcheck.kraft_model.quorum.records import Key, Mode, Operation
+from kraftcheck.kraft_model.quorum.messages import AdminResponse, Answered
+from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Operation
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared, Told
 from kraftcheck.spec import invariant
 
@@ -71,6 +72,25 @@ class QuorumAnswers(QuorumBase):
         if change.operation is not Operation.ADD_VOTER or peer.key != change.asked or peer.epoch != me.epoch:
             return True
         return peer.log[: change.offset - 1] == me.log[: change.offset - 1]
+
+    @invariant(needs=["WatchAnswers"])
+    def answers_are_true(self, message: AdminResponse) -> bool:
+        """Each error to an administrator has its reason (KIP-853, "AddVoter", "RemoveVoter", "UpdateFeatures")."""
+        about = message.about
+        if not isinstance(about, Answered):
+            return True
+        removes = message.operation is Operation.REMOVE_VOTER
+        reasons = {
+            Error.NONE: about.mode is Mode.LEADER,
+            Error.NOT_LEADER_OR_FOLLOWER: about.mode is not Mode.LEADER or about.busy,
+            Error.REQUEST_TIMED_OUT: about.busy,
+            Error.UNSUPPORTED_VERSION: about.version == 0,
+            Error.DUPLICATE_VOTER: message.operation is Operation.ADD_VOTER,
+            Error.VOTER_NOT_FOUND: removes,
+            Error.INVALID_REQUEST: len(about.voters) == 1 if removes else message.operation is Operation.ADD_VOTER,
+            Error.INVALID_UPDATE_VERSION: message.operation is Operation.UPDATE_FEATURES,
+        }
+        return reasons.get(message.error, False)
 
     @invariant(needs=["WatchAnswers"])
     def descriptions_are_true(self, me: Admin, shared: Shared) -> bool:

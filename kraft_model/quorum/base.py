@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum.hearing import QuorumHearing
-from kraftcheck.kraft_model.quorum.log import end_of, epoch_start, last_epoch, matches, version_in, voter_of
+from kraftcheck.kraft_model.quorum.log import end_of, epoch_start, keys, last_epoch, matches, version_in, voter_of
 from kraftcheck.kraft_model.quorum.messages import (
     AdminResponse,
+    Answered,
     Answers,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -371,8 +372,14 @@ class QuorumBase(QuorumHearing):
             return [self.update_answer(me, error, asked)]
         if client == ADMIN and not self.plain_answers:
             return []
-        noted = self.watch_answers and (client, error) == (ADMIN, Error.NONE)
-        return [AdminResponse(operation, error, me.id, client, asked if noted else Nil.NIL)]
+        about = self.answered(me, asked) if self.watch_answers and client == ADMIN else Nil.NIL
+        return [AdminResponse(operation, error, me.id, client, about)]
+
+    def answered(self, me: Replica, asked: Key | int | Nil) -> Answered:
+        """Return what a replica knows as it answers, for properties only."""
+        waits = max(epoch_start(me.log, me.epoch) + 1, self.last_voters_record(me.log)) > me.high_watermark
+        busy = waits or isinstance(me.change, Change)
+        return Answered(asked, me.mode, me.version, keys(me.voters), busy)
 
     def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         """Return the answer to UpdateVoter."""

@@ -10,7 +10,7 @@ which a message names, in the schemas of KIP-853; 0 where the sender knows the l
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.records import Batch, Error, Key, Nil, Operation, Position, Voter
+from kraftcheck.kraft_model.quorum.records import Batch, Error, Key, Mode, Nil, Operation, Position, Voter
 from kraftcheck.spec import ModelValue, Record
 
 
@@ -205,17 +205,30 @@ class UpdateVoterResponse(Record, quiet=("endpoint",)):
     endpoint: int = 1
 
 
+class Answered(Record):
+    """History, for properties only: what a change that is answered was about, and what its replica knew then.
+
+    `subject` is the voter or the kraft.version; Nil where nothing was begun. `busy` says whether a leader had to wait.
+    """
+
+    subject: Key | int | UpdateVoterRequest | Nil
+    mode: Mode
+    version: int
+    voters: frozenset[Key]
+    busy: bool
+
+
 class AdminResponse(Record):
     """The answer to AddVoter, RemoveVoter or UpdateFeatures, for an administrator or a joining controller.
 
-    `about` is what an administrator asked for, where WatchAnswers notes what was done: the voter, or the kraft.version.
+    With WatchAnswers it has `about`.
     """
 
     operation: Operation
     error: Error
     source: ModelValue
     dest: ModelValue
-    about: Key | int | Nil = Nil.NIL
+    about: Answered | Nil = Nil.NIL
 
 
 class DescribeQuorumResponse(Record):

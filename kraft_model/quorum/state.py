@@ -137,7 +137,7 @@ class Told(Record):
     """What an administrator was told is done: the operation, and the voter or kraft.version that it asked for."""
 
     operation: Operation
-    about: Key | int | Nil
+    about: Key | int | UpdateVoterRequest | Nil
 
 
 class Admin(Record):

@@ -9,6 +9,7 @@ from kraftcheck.kraft_model.quorum.log import epoch_start, keys, matches
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     AdminResponse,
+    Answered,
     ApiVersionsRequest,
     ApiVersionsResponse,
     DescribeQuorumResponse,
@@ -320,7 +321,8 @@ class QuorumVoterChanges(QuorumBase):
             return me
         if isinstance(response, DescribeQuorumResponse):
             return me.but(described=me.described | {response})
-        return me.but(told=me.told | {Told(response.operation, response.about)})
+        subject = response.about.subject if isinstance(response.about, Answered) else Nil.NIL
+        return me.but(told=me.told | {Told(response.operation, subject)})
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:

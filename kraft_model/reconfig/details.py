@@ -5,9 +5,12 @@ The specification's five are in `properties`. Mutants showed what these leave op
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from kraftcheck.kraft_model.reconfig.base import ReconfigBase
 from kraftcheck.kraft_model.reconfig.log import last_epoch
 from kraftcheck.kraft_model.reconfig.records import (
+    AddedMember,
     Error,
     FetchDiverging,
     FetchRejected,
@@ -15,6 +18,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     FetchResponse,
     FetchSucceeded,
     Nil,
+    RemovedMember,
     RequestVoteResponse,
     Result,
     Server,
@@ -55,6 +59,19 @@ class ReconfigDetails(ReconfigBase):
         if not changes or me.state in GONE:
             return True
         return (me.config.id, me.config.members) == (changes[-1].id, changes[-1].members)
+
+    @invariant
+    def changes_change_one_member(self, me: Server) -> bool:
+        """A configuration in a log differs from the one before by the member that it adds or removes. KIP-853."""
+        changes = [entry.value for entry in me.log if not isinstance(entry.value, ModelValue)]
+        for before, after in pairwise(changes):
+            if isinstance(after, AddedMember) and before.members | {after.new} != after.members:
+                return False
+            if isinstance(after, RemovedMember) and before.members - {after.old} != after.members:
+                return False
+            if len(before.members ^ after.members) != 1 or after.id != before.id + 1:
+                return False
+        return True
 
     @step_invariant
     def epochs_only_grow(self, before: Server, after: Server) -> bool:

@@ -17,7 +17,7 @@ from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import modules_of, source_of
-from kraftcheck.spec.values import Record, field_names
+from kraftcheck.spec.values import Record, Symbol, field_names
 
 BY_EVERYONE = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
@@ -125,7 +125,7 @@ def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
         where = f"{place_of(action.function)}: {action.name}"
         if not issubclass(kind, handled):
             warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
-        elif complete and protocol.ids and dest not in protocol.ids:
+        elif (complete or isinstance(dest, Symbol)) and protocol.ids and dest not in protocol.ids:
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is no replica in any state"] = None
     return list(warnings)
 

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kraftcheck.catalogue import find_model
+from kraftcheck.cli import main
 from kraftcheck.jobs import job_of
 from kraftcheck.mutation.functions import changeable_functions, changeable_modules
 from kraftcheck.mutation.judging import KILLED, Judge, Verdict
 from kraftcheck.mutation.mutants import mutants_of
 from kraftcheck.mutation.recording import record
+from kraftcheck.reporting.mutation import Explanations
 from tests.support.kraft_model.mutants import NOTICED, Noticed
 
 pytestmark = pytest.mark.kernel
 
 LIMIT = 8_000
 """Distinct states within which each mutant is noticed."""
+
+EXPLANATIONS = Path(__file__).parents[2] / "docs" / "mutation"
+SAMPLES = [("registration", "smoke", 40), ("recovery", "smoke", 50), ("reconfig", "smoke-details", 35)]
+"""Models, configurations, and the percents of a sample's mutants that are killed at least."""
+
+WHOLE = [("quorum", 1), ("recovery", 40), ("registration", 40), ("reconfig", 15)]
+"""Models, and the percents of their mutants that are killed at least."""
 
 
 def verdict(model_name: str, prop: str, noticed: Noticed) -> Verdict:
@@ -45,3 +56,41 @@ def verdict(model_name: str, prop: str, noticed: Noticed) -> Verdict:
 def test_a_property_notices_a_mutant(model: str, prop: str, noticed: Noticed) -> None:
     found = verdict(model, prop, noticed)
     assert (found.verdict, found.by) == (KILLED, prop)
+
+
+# Rates
+
+
+def rate(tmp_path: Path, *arguments: str) -> float:
+    """Return the share, in percent, of the mutants that reach something new which properties kill."""
+    path = tmp_path / "mutants.json"
+    assert main(["mutate", *arguments, "--json", str(path), "--quiet"]) == 0
+    found = json.loads(path.read_text())
+    return 100 * float(found["gaining_killed"]) / float(found["gaining"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "explained"), [("lock-service", []), ("two-phase-commit", ["two-phase-commit.txt"])])
+def test_every_survivor_of_the_examples_is_explained(model: str, explained: list[str], tmp_path: Path) -> None:
+    why = [word for name in explained for word in ("--explained", str(EXPLANATIONS / name))]
+    assert rate(tmp_path, model, "--strict", *why) >= 90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "config", "least"), SAMPLES)
+def test_a_sample_of_fixed_seed_is_killed_as_before(model: str, config: str, least: int, tmp_path: Path) -> None:
+    limits = ("--sample", "20", "--seed", "1", "--max-states", "2000")
+    assert rate(tmp_path, model, "--config", config, *limits) >= least
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("model", "least"), WHOLE)
+def test_the_mutants_of_a_model_are_killed_as_before(model: str, least: int, tmp_path: Path) -> None:
+    assert rate(tmp_path, model, "--max-states", "10000") >= least
+
+
+def test_explanations_are_read() -> None:
+    files = sorted(EXPLANATIONS.glob("*.txt"))
+    assert {file.stem for file in files} >= {"two-phase-commit", "recovery"}
+    for file in files:
+        assert Explanations(file).unused, file

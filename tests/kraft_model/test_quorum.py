@@ -14,7 +14,7 @@ from tests.support.kraft_model import searches
 
 pytestmark = pytest.mark.kernel
 
-SMOKE = {"smoke": (483, 1_029, 17), "smoke-answers": (1_232, 3_647, 21), "smoke-network": (6_941, 30_120, 16)}
+SMOKE = {"smoke": (483, 1_029, 17), "smoke-answers": (1_672, 5_101, 21), "smoke-network": (6_941, 30_120, 16)}
 """Distinct states, generated states and depth."""
 
 

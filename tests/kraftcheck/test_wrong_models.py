@@ -136,6 +136,17 @@ def test_what_can_only_be_a_mistake_is_refused(
             "    @internal",
             "PassOn sends Token to 3, which is no replica in any state",
         ),
+        (
+            [
+                (
+                    "class Token(Record):\n    dest: int",
+                    'class Nil(Symbol):\n    NIL = "Nil"\n\n\nclass Token(Record):\n    dest: int | Nil',
+                ),
+                ("dest=3 - me.id", "dest=Nil.NIL"),
+            ],
+            "    @internal",
+            "PassOn sends Token to Nil, which is no replica in any state",
+        ),
         ([("send(Token(dest=3 - me.id))", "send(Lost(2))")], "    @internal", "PassOn sends Lost, which no @on takes"),
         (
             [('.need("spare")', "")],

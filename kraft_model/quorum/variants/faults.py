@@ -359,6 +359,14 @@ class AnsweredOnceAppended(Quorum, variant="answered-once-appended"):
         return after, [*sends, *self.answer(after, Operation.ADD_VOTER, Error.NONE, after.change.client)]
 
 
+class BusyLeaderRefuses(Quorum, variant="busy-leader-refuses"):
+    """A leader that has to wait answers INVALID_REQUEST, as if asking again were of no use (KIP-853, "RemoveVoter")."""
+
+    def change_error(self, me: Replica) -> Error | None:
+        error = super().change_error(me)
+        return Error.INVALID_REQUEST if error is Error.REQUEST_TIMED_OUT else error
+
+
 class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
     """A leader acknowledges UpdateVoter with a record that has the old endpoints (KIP-853, "UpdateVoter", step 5)."""
 

@@ -102,6 +102,10 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "followers._switch_configuration: me.but(config=config, role=role, state=state, leader=outcome.leader, "
             "end_offset=offsets) -> me.but(role=role, state=state, leader=outcome.leader, end_offset=offsets)",
         ),
+        "ChangesChangeOneMember": Noticed(
+            "default-details",
+            "membership.accept_join_request: me.config.members | {request.source} -> me.config.members",
+        ),
         "EpochsOnlyGrow": Noticed("smoke-details", "transitions.unchanged: me.current_epoch -> me.high_watermark"),
         "CommittedStays": Noticed("smoke-details", "leader._success: min -> max"),
         "CommitsWithMajorities": Noticed(
