@@ -138,8 +138,10 @@ def test_what_can_only_be_a_mistake_is_refused(
         ),
         (
             [
-                ("class Shared(", 'class Nil(Symbol):\n    NIL = "Nil"\n\n\nclass Shared('),
-                ("    dest: int\n    hops", "    dest: int | Nil\n    hops"),
+                (
+                    "class Token(Record):\n    dest: int",
+                    'class Nil(Symbol):\n    NIL = "Nil"\n\n\nclass Token(Record):\n    dest: int | Nil',
+                ),
                 ("dest=3 - me.id", "dest=Nil.NIL"),
             ],
             "    @internal",
