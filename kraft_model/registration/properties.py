@@ -105,7 +105,11 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def nodes_are_registered_once(self, shared: Shared) -> bool:
-        """No incarnation is registered anew while its registration stands. Kafka, ControllerRegistrationManager."""
+        """No incarnation is registered anew while its registration stands. Kafka, ControllerRegistrationManager.
+
+        A node that was told NOT_CONTROLLER by one that resigned asks again, though the next may have kept its record:
+        there it does not hold (`large`).
+        """
         standing: dict[tuple[type, ModelValue], int] = {}
         for record in shared.log:
             if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord):
