@@ -34,7 +34,7 @@ def test_both_engines_find_the_same(name: str) -> None:
 DEFAULT = {
     "default": (1_241_385, 6_517_501, 37),
     "default-add": (1_407_926, 7_728_165, 37),
-    "default-answers": (114_284, 519_083, 33),
+    "default-answers": (254_840, 1_149_185, 33),
     "default-broker": (1_105_060, 5_103_201, 39),
     "default-cuts": (3_361_626, 14_737_677, 32),
     "default-disk": (342_743, 1_486_649, 33),
@@ -46,7 +46,7 @@ DEFAULT = {
     "default-resign": (196_693, 1_166_899, 27),
     "default-restart": (979_412, 5_155_776, 31),
     "default-snapshot": (82_254, 300_801, 30),
-    "default-software": (82_200, 416_484, 21),
+    "default-software": (107_049, 535_484, 21),
     "default-told": (1_650_748, 10_558_431, 49),
     "default-upgrade": (119_285, 547_002, 25),
 }

@@ -64,9 +64,9 @@ QUORUM_FAULTS = [
     Fault("endpoints-not-updated", "UpdatesAreKept", 8, 8_420),
     Fault("high-watermark-beyond-log", "SnapshotsAreCommitted", 11, 662),
     Fault("successors-by-id", "SuccessorsHoldWhatIsCommitted", 7, 11_118),
-    Fault("removed-by-id", "VotersChangeAsAsked", 3, 74_977),
-    Fault("uncommitted-described", "DescriptionsAreTrue", 4, 52_500),
-    Fault("busy-leader-refuses", "AnswersAreTrue", 3, 143_524),
+    Fault("removed-by-id", "VotersChangeAsAsked", 3, 254_095),
+    Fault("uncommitted-described", "DescriptionsAreTrue", 4, 53_372),
+    Fault("busy-leader-refuses", "AnswersAreTrue", 3, 152_492),
 ]
 """Most of the bases are searched as deep as the counterexample: they have far too many states to go on."""
 
