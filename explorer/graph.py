@@ -23,7 +23,9 @@ StateText = Callable[[State], str]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 
-def explore_graph(protocol: Protocol, options: Options, state_text: StateText | None = None) -> tuple[Result, Graph]:
+def explore_graph(
+    protocol: Protocol, options: Options, state_text: StateText | None = None
+) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited.
 
     Parameters

@@ -68,8 +68,6 @@ class Options:
         The name of the search order.
     properties
         The invariants and step invariants to check.
-    reachable
-        What should stay reachable from every state. It is known once all states are visited.
     constraints, action_constraints
         Predicates beyond which states are not expanded (CONSTRAINT), and steps not taken (ACTION_CONSTRAINT).
     deadlock
@@ -104,11 +102,12 @@ class Options:
         The URL of a Spark master, or None for this machine.
     conf
         Spark's settings, as pairs.
+    reachable
+        What should stay reachable from every state. It is known once all states are visited.
     """
 
     search: str = Search.BFS
     properties: tuple[Property, ...] = ()
-    reachable: tuple[Property, ...] = ()
     constraints: tuple[Property, ...] = ()
     action_constraints: tuple[Property, ...] = ()
     deadlock: bool = True
@@ -128,6 +127,7 @@ class Options:
     report: Callable[[Progress], None] | None = None
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    reachable: tuple[Property, ...] = ()
 
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:

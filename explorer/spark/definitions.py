@@ -15,7 +15,6 @@ import pyarrow as pa
 
 FINGERPRINT_BYTES = 16
 
-
 class Kind(IntEnum):
     """Kinds of record: definitions up to INBOX, then what else a task reports."""
 

@@ -178,7 +178,9 @@ class Cluster:
         """
         return _table(self._dataset(tasks, name, arguments, schema))
 
-    def exchange(self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
+    def exchange(
+        self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]
+    ) -> Any:
         """Run tasks whose rows go to others, each to that of its column `task`; return the table that those make.
 
         Parameters

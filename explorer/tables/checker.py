@@ -75,7 +75,9 @@ class Checker:
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
             decode, identify = self._learner.decode_state, expander.identities
-            self.python = PythonChecks(parts, options.action_constraints, self.semantics, decode, identify, self.books)
+            self.python = PythonChecks(
+                parts, options.action_constraints, self.semantics, decode, identify, self.books
+            )
 
     def result_of(self, search: Callable[[], None]) -> Result:
         """Run a search; return its result.

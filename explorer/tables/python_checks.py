@@ -113,7 +113,9 @@ class PythonChecks:
             self._books.violation(name, trace_to(row))
         return self._within(state)
 
-    def check_pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
+    def check_pruned(
+        self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]
+    ) -> None:
         """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same.
 
         Parameters

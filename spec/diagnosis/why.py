@@ -215,7 +215,9 @@ def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -
     return refusal
 
 
-def _network(semantics: Semantics, state: State, name: str, actor: Value, message: Record | None) -> Iterator[Reason]:
+def _network(
+    semantics: Semantics, state: State, name: str, actor: Value, message: Record | None
+) -> Iterator[Reason]:
     """Say of every message under way whether the network can take a step of its own on it."""
     network, none = semantics.network, True
     for key in ordered(state.inboxes):

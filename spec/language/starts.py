@@ -35,7 +35,9 @@ class Take(NamedTuple):
     result: Callable[[Any], bool] | None = None
 
 
-def take(action: str, actor: Value = None, result: Callable[[Any], bool] | None = None, **message: Value) -> Take:
+def take(
+    action: str, actor: Value = None, result: Callable[[Any], bool] | None = None, **message: Value
+) -> Take:
     """Return one step of a scenario: `take("HandleRequestVoteRequest", n2, source=n1)`.
 
     Parameters

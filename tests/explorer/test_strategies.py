@@ -11,11 +11,11 @@ from kraftcheck.explorer.tables import searches
 from kraftcheck.explorer.tables.engine import OPTIONS, explore
 from tests.support.tlc import bound, expected
 
-ANOTHER = """
+ANOTHER = '''
 from kraftcheck.explorer.tables.searches.bfs import STRATEGY as BREADTH_FIRST
 
 STRATEGY = BREADTH_FIRST._replace(title="search of another order")
-"""
+'''
 
 
 def test_every_order_is_found() -> None:

@@ -271,10 +271,8 @@ class Corners(Protocol):
 
     @internal
     def one_liner(self, me: Node) -> Steps:
-        if me.side is Side.LEFT:
-            return
-        if me.count > 2:
-            return
+        if me.side is Side.LEFT: return  # noqa: E701
+        if me.count > 2: return  # noqa: E701
         yield become(me)
 
     @internal

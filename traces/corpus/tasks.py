@@ -22,7 +22,9 @@ from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder
 from kraftcheck.traces.corpus.walk_files import WalkWriter
 
 DDL = "chunk int not null, note string not null"
-SCHEMA = pa.schema([pa.field("chunk", pa.int32(), nullable=False), pa.field("note", pa.string(), nullable=False)])
+SCHEMA = pa.schema(
+    [pa.field("chunk", pa.int32(), nullable=False), pa.field("note", pa.string(), nullable=False)]
+)
 
 
 def _as_filed(states: list[State], actions: list[str]) -> Behaviour:

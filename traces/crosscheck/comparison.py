@@ -219,7 +219,9 @@ class Comparison:
         """Compare the numbers of the file's states with ours."""
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
-        return StateComparison(len(self._known), len(counts), len(missing), only_theirs, same, missing[:LOOKED_AT])
+        return StateComparison(
+            len(self._known), len(counts), len(missing), only_theirs, same, missing[:LOOKED_AT]
+        )
 
     def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
         """Say of states that only they have, and do not show how to reach, where they differ from one of ours."""

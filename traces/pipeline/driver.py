@@ -203,3 +203,4 @@ class Pipeline:
             diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
             unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
         )
+
