@@ -19,7 +19,12 @@ from tests.support.readme import CONSOLE, difference, write_program
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("spec", "kraft_model", "explorer", "traces")
 KINDS = (".py", ".pyi", ".lark", ".cfg", ".typed")
-CODES = {"check": (0, 12), "simulate": (0,), "replay": (0, 1), "crosscheck": (0,), "compare": (0, 12), "models": (0,)}
+CODES = {
+    **dict.fromkeys(("simulate", "crosscheck", "models", "mutate"), (0,)),
+    "check": (0, 12),
+    "replay": (0, 1),
+    "compare": (0, 12),
+}
 
 
 def files_of(folder: Path) -> set[str]:
