@@ -19,8 +19,9 @@ def test_there_are_examples() -> None:
 
 
 def example(command: str, shown: str) -> Any:
-    """Return a test's parameters; those on Spark need Java, and are slow."""
+    """Return a test's parameters; those on Spark need Java, and are slow, and so are mutants."""
     marks = [pytest.mark.spark, pytest.mark.slow] if command.startswith("kraftcheck pipeline") else []
+    marks += [pytest.mark.slow] if command.startswith("kraftcheck mutate") else []
     return pytest.param(command, shown, id=command, marks=marks)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kraftcheck.catalogue import find_model, shipped_models
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
+from kraftcheck.explorer.tables.locality import reason
 from kraftcheck.spec.cfg.binding import BoundConfig
 from tests.support.kraft_model.searches import bound
 from tests.support.tlc import MODELS, TLC
@@ -31,7 +32,10 @@ class Shipped(NamedTuple):
 
     @property
     def bound(self) -> BoundConfig:
-        return tlc_bound(self.config) if self.model == "tlc" else bound(self.model, self.config, self.variant)
+        """The configuration, without the properties that Spark refuses to check."""
+        given = tlc_bound(self.config) if self.model == "tlc" else bound(self.model, self.config, self.variant)
+        checked = tuple(prop for prop in given.properties if reason(prop) is None)
+        return given._replace(properties=checked, reachable=())
 
 
 def shipped() -> Iterator[Shipped]:
