@@ -155,7 +155,7 @@ class ReferenceSearch:
             self._generated += 1
             self._fired[transition.action] += 1
             for prop in self._step_properties:
-                if not self.semantics.holds_over(prop, state, transition.target):
+                if not self.semantics.kept_by(prop, state, transition):
                     self._violation(prop.name, state, transition)
             if all(self.semantics.holds_over(c, state, transition.target) for c in self.options.action_constraints):
                 yield transition

@@ -158,7 +158,7 @@ class Checker:
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         if over_steps:
-            return lambda step: not self.semantics.holds_over(prop, state, step.target)
+            return lambda step: not self.semantics.kept_by(prop, state, step)
         return lambda step: not self.semantics.holds(prop, step.target)
 
     def behaviour(self, rows: Iterable[Any]) -> Behaviour:

@@ -88,6 +88,25 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     return result
 
 
+def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
+    """Return what a property of a replica's own steps is given; None where it says nothing of such a step.
+
+    Parameters
+    ----------
+    prop
+        A property with `of_actor`.
+    me, message
+        The acting replica before the step, and the delivered message, or None.
+    step
+        The step.
+    """
+    if not isinstance(me, prop.kinds("before")):
+        return None
+    if "message" in prop.asks and not isinstance(message, prop.kinds("message")):
+        return None
+    return {"before": me, "after": me if step.me == () else step.me, "message": message, "step": step}
+
+
 def _breach(protocol: Protocol, me: Record | None, message: Record | None, step: Any) -> str | None:
     """Return what is wrong with a step that an action yielded, or None."""
     if not isinstance(step, Step):

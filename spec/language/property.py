@@ -21,6 +21,7 @@ from kraftcheck.spec.values import Record
 F = TypeVar("F", bound=Callable[..., Any])
 QUANTIFIED = ("me", "peer", "message")
 STEP = ("before", "after")
+ACT = ("message", "step")
 SPENT = "spent"
 REACHABLE = "reachable"
 
@@ -89,6 +90,10 @@ def step_invariant(function: F | None = None, *, name: str | None = None) -> Any
 
     It is evaluated on every replica that a step changes (not on one that it creates), and may also ask for the
     `shared` state before the step.
+
+    With `step` or `message` among its parameters it says what a replica's own step must be: how it answers, what it
+    may send. Then it is evaluated on the acting replica alone, in every step that the replica takes, changed or not;
+    `step` is the `Step`, and with `message` only steps count in which a message of the annotated type is delivered.
 
     Parameters
     ----------
@@ -210,15 +215,23 @@ class Property:
         return self.kind in ("step_invariant", "action_constraint")
 
     @cached_property
+    def of_actor(self) -> bool:
+        """Whether it is about what a step's acting replica does: it reads the step or the delivered message."""
+        return self.over_steps and any(name in self.asks for name in ACT)
+
+    @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of its parameters after self."""
         allowed = (*STEP, "shared") if self.over_steps else (*QUANTIFIED, "shared", "state")
+        if self.kind == "step_invariant":
+            allowed = (*allowed, *ACT)
         if self.kind == REACHABLE:
             allowed = (*allowed, SPENT)
         names = parameters(self.function, allowed, self.reads)
         if "peer" in names and "me" not in names:
             raise ProtocolError(f"property {self.name} asks for peer without me")
-        if self.over_steps and not set(STEP) <= set(names):
+        needed = {"before"} if any(name in names for name in ACT) else set(STEP)
+        if self.over_steps and not needed <= set(names):
             raise ProtocolError(f"property {self.name} is about steps: it takes (self, before, after)")
         return names
 

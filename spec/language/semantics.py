@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import call_action, evaluate_property
+from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
 from kraftcheck.spec.language.property import SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
@@ -408,6 +408,25 @@ class Semantics:
             if not self.verdict(prop, {"before": old, "after": replica, "shared": before.shared}):
                 return False
         return True
+
+    def kept_by(self, prop: Property, before: State, transition: Transition) -> bool:
+        """Return whether a step property is true of a transition.
+
+        Parameters
+        ----------
+        prop
+            The property.
+        before
+            The state before it.
+        transition
+            The transition.
+        """
+        if not prop.of_actor:
+            return self.holds_over(prop, before, transition.target)
+        if transition.actor is None or transition.action not in self.protocol.actions:
+            return True
+        known = act_of(prop, before.replicas[transition.actor], transition.message, transition.step)
+        return known is None or self.verdict(prop, {**known, "shared": before.shared})
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
         """Return whether a property is true of given replicas, messages and whatever else it asks for; memoised."""

@@ -44,6 +44,11 @@ class Step(Record):
     spends: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
 
+    @property
+    def sent(self) -> tuple[Any, ...]:
+        """The messages that it sends, whatever the operation."""
+        return tuple(message for operation, message in self.sends if operation != "forget")
+
     def send(self, *messages: Record) -> Step:
         """Send messages as the network's discipline sends messages of their types."""
         return self.but(sends=self.sends + tuple(("send", message) for message in messages))

@@ -14,14 +14,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from kraftcheck.engines import search as search_by
 from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import (
     ActionError,
+    MessageSet,
     ModelValue,
     Protocol,
+    ProtocolError,
     Record,
     State,
     Step,
@@ -31,8 +34,10 @@ from kraftcheck.spec import (
     bound,
     constant,
     constraint,
+    consume,
     internal,
     invariant,
+    on,
     step_invariant,
 )
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -237,6 +242,69 @@ def test_the_invariants_of_what_is_pruned_are_checked(kind: str) -> None:
     assert result.verdict is Verdict.VIOLATION
     assert values(result.violations[0].trace) == [0, 1, 2, 3]
     assert (result.distinct_states, result.generated_states, result.depth) == (3, 4, 3)
+
+
+class Clerk(Record):
+    id: ModelValue
+    done: bool = False
+
+
+class Order(Record):
+    source: ModelValue
+    dest: ModelValue
+
+
+class Receipt(Record):
+    source: ModelValue
+    dest: ModelValue
+
+
+class Orders(Protocol):
+    """A clerk takes an order, and answers it or not; nothing of this changes a clerk."""
+
+    network = MessageSet(keeps=False)
+
+    answers: int = constant("Answers", default=1)
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Clerk(n1), Clerk(n2)], Shared(), [Order(n1, n2)])
+
+    @on(Order)
+    def take_order(self, me: Clerk, order: Order) -> Steps:
+        yield consume(me).send(*[Receipt(me.id, order.source)] * self.answers)
+
+    @internal
+    def rest(self, me: Clerk) -> Steps:
+        yield become(me)
+
+    @step_invariant
+    def orders_are_answered(self, before: Clerk, message: Order, step: Step) -> bool:
+        return step.consumes and [one.dest for one in step.sent] == [message.source]
+
+    @step_invariant
+    def receipts_follow_orders(self, before: Clerk, after: Clerk, step: Step, shared: Shared) -> bool:
+        return step.consumes or not step.sent
+
+
+@pytest.mark.parametrize("engine", ["reference", "tables"])
+def test_step_invariants_of_what_a_replica_does(engine: str) -> None:
+    for answers, verdict in ((1, Verdict.OK), (0, Verdict.VIOLATION), (2, Verdict.VIOLATION)):
+        options = Options(properties=tuple(Orders.properties.values()))
+        result = search_by(engine, Orders(answers=answers), options)
+        assert (result.verdict, [one.property for one in result.violations]) == (
+            verdict, [] if verdict is Verdict.OK else ["OrdersAreAnswered"]
+        )  # fmt: skip
+        assert all(len(one.trace) == 2 for one in result.violations)
+
+
+def test_a_property_of_steps_asks_for_what_there_is() -> None:
+    class Odd(Orders):
+        @step_invariant
+        def odd(self, after: Clerk, step: Step) -> bool:
+            return True
+
+    with pytest.raises(ProtocolError, match=r"Odd is about steps: it takes \(self, before, after\)"):
+        search_by("reference", Odd(), Options(properties=(Odd.properties["Odd"],)))
 
 
 def test_step_invariants_of_what_is_pruned_are_checked() -> None:

@@ -139,7 +139,7 @@ class Lockstep:
         self._forget()
         found = [prop for prop in protocol.properties.values() if prop.name not in ignored]
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
-        self._of_steps = [prop for prop in found if prop.kind == "step_invariant"]
+        self._of_steps = [prop for prop in found if prop.kind == "step_invariant" and not prop.of_actor]
 
     def walk(self, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
         """Walk until the end, a difference or a violation.

@@ -16,7 +16,7 @@ ME, PEER = -1, -2  # roles, where a LOCAL_QUESTION node names no absolute slot
 
 # Columns of `nodes`, `outcomes`, `contents`, `row_info`.
 KIND, A, B, N = 0, 1, 2, 3
-ACTION, DELTA, CONSUMES, FIRST, COUNT = 0, 1, 2, 3, 4
+ACTION, DELTA, CONSUMES, FIRST, COUNT, BROKEN = 0, 1, 2, 3, 4, 5
 C_SLOT, C_NUMBER, C_START, C_N, C_BAD = 0, 1, 2, 3, 4
 R_FLAGS, R_BAD, R_IDENTITY, R_START, R_N = 0, 1, 2, 3, 4
 
@@ -58,7 +58,7 @@ OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2  # values of S_CODE
 STUCK, BAD_STATE, BAD_STEP = 0, 1, 2
 
 # Limits of the encoding: ids that are packed into the keys of maps, and bits of masks.
-KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES = 1 << 24, 30, 18
+KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24, 30, 18, 28
 
 # Places in `meta`.
 (

@@ -53,7 +53,7 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any
         return FULL
     target = row & codes.ROW_MASK
     succ[n, 0] = t.outcomes[outcome, codes.ACTION]
-    succ[n, 1] = row >> codes.FLAG_SHIFT
+    succ[n, 1] = row >> codes.FLAG_SHIFT | t.outcomes[outcome, codes.BROKEN]
     succ[n, 2] = target
     for c in range(1, states.shape[1]):
         succ[n, 2 + c] = states[at, c]

@@ -27,7 +27,7 @@ class Tables(Arrays):
     local_answers = array(np.int32, -1)  # by local state: the answer to each question about it
     inbox_answers = array(np.int32, -1)  # by inbox content, -1 where not known yet
 
-    outcomes = array(np.int32, 5)  # action, delta, whether the message is consumed, start and number of operations
+    outcomes = array(np.int32, 6)  # action, delta, whether it consumes, start and number of operations, step flags
     outcome_operations = array(np.int32)
     deltas = array(np.int32, 4)  # start and number of assignments, start and number of spendings
     assignments = array(np.int32, 2)  # column of a control row, value

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import Arrays
-from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
+from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
@@ -26,12 +26,15 @@ from kraftcheck.explorer.tables.learning.recording import Recording
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import call_action
+from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Value
+
+Judged = tuple[tuple[Step, int], ...]
+"""Steps, each with the flags of the properties that it violates."""
 
 
 class Root(NamedTuple):
@@ -88,9 +91,12 @@ class Learner:
     ) -> None:
         local = (*properties, *constraints)
         self.state_properties = (*local, *message_properties)
-        self.step_properties = (*step_properties, *action_constraints)
+        of_pairs = (*[prop for prop in step_properties if not prop.of_actor], *action_constraints)
+        self.step_properties = (*of_pairs, *[prop for prop in step_properties if prop.of_actor])
         within(len(self.state_properties), MOST_PROPERTIES, "properties of states")
-        within(len(self.step_properties), MOST_STEP_PROPERTIES, "properties of steps")
+        within(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
+        within(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
+        self._of_actor = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
         self.protocol = protocol
         self.interner = Interner(protocol, tuple(enumerate(self.state_properties))[len(local) :], view, symmetry)
         self.purity = PurityTest(protocol) if check_actions else None
@@ -108,13 +114,13 @@ class Learner:
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
             tables.append("properties", (self._root(Root(prop)), kind, int(i >= len(properties))))
-        for i, prop in enumerate(self.step_properties):
-            tables.append("step_properties", (self._root(Root(prop)), int(i >= len(step_properties))))
+        for prop in of_pairs:
+            tables.append("step_properties", (self._root(Root(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
             self._outcomes.add_network_step(self.action_index[name], spends)
         tables.meta[codes.M_PROPERTIES] = len(local)
-        tables.meta[codes.M_STEP_PROPERTIES] = len(self.step_properties)
+        tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
         tables.meta[codes.M_NETWORK_STEPS] = len(own)
 
     @property
@@ -237,7 +243,7 @@ class Learner:
             return me is None and action.kind == "environment"
         return isinstance(me, action.actors) and (message is None or self.protocol.receives(me, message))
 
-    def _call_alone(self, action: Action, me: Any, message: Any) -> tuple[Step, ...] | None:
+    def _call_alone(self, action: Action, me: Any, message: Any) -> Judged | None:
         """Return the steps of an action that reads nothing else, or None where it does."""
         if action.reads:
             return None
@@ -247,7 +253,8 @@ class Learner:
         except Reads:
             return None
 
-    def _call(self, action: Action, me: Any, message: Any, given: dict[str, Value]) -> tuple[Step, ...]:
+    def _call(self, action: Action, me: Any, message: Any, given: dict[str, Value]) -> Judged:
+        """Return the steps of an action that bounds do not rule out, with their flags."""
         self.handler_calls[action.name] += 1
         test = self.purity
         if test is None:
@@ -256,13 +263,22 @@ class Learner:
             steps = test.call(action, me, message, given)
         bounds = self.protocol.bounds
         return tuple(
-            step
+            (step, self._flags(me, message, step, given))
             for step in steps
             if not any(step.spends.count(name) > bounds[name] for name in step.spends)
             and not any(bounds[name] == 0 for name in step.needs)
         )
 
-    def _set_outcomes(self, node: int, action: Action, me: Any, steps: tuple[Step, ...]) -> None:
+    def _flags(self, me: Any, message: Any, step: Step, given: dict[str, Value]) -> int:
+        """Return the flags of a step that properties of a replica's own steps do not allow."""
+        flags = 0
+        for flag, prop in self._of_actor if me is not None else ():
+            known = act_of(prop, me, message, step)
+            if known is not None and not evaluate_property(self.protocol, prop, {**known, **given}):
+                flags |= flag
+        return flags
+
+    def _set_outcomes(self, node: int, action: Action, me: Any, steps: Judged) -> None:
         first = self._outcomes.add(self.action_index[action.name], me, steps)
         self._tries.set_leaf(node, first, len(steps))
 

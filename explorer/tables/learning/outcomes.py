@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
@@ -27,12 +28,12 @@ class Outcomes:
         self._deltas: dict[tuple[Pairs, Pairs], int] = {}
         self._delta((), ())  # delta 0 changes nothing
 
-    def add(self, action: int, me: Any, steps: tuple[Step, ...]) -> int:
-        """Add the outcomes of an action; return the number of the first."""
-        made = [self._made(me, step) for step in steps]
+    def add(self, action: int, me: Any, steps: Iterable[tuple[Step, int]]) -> int:
+        """Add the outcomes of an action, each with its flags; return the number of the first."""
+        made = [(*self._made(me, step), flags) for step, flags in steps]
         first = self._tables.extend("outcomes", ())
-        for delta, consumes, operations in made:
-            self._append(action, delta, consumes, operations)
+        for delta, consumes, operations, flags in made:
+            self._append(action, delta, consumes, operations, flags)
         return first
 
     def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:
@@ -68,6 +69,6 @@ class Outcomes:
             self._tables.set("deltas", found, (first, len(assigned), spent, len(spending)))
         return found
 
-    def _append(self, action: int, delta: int, consumes: bool, operations: list[int]) -> int:
+    def _append(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> int:
         first = self._tables.extend("outcome_operations", operations)
-        return self._tables.append("outcomes", (action, delta, int(consumes), first, len(operations)))
+        return self._tables.append("outcomes", (action, delta, int(consumes), first, len(operations), flags))

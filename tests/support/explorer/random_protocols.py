@@ -442,6 +442,20 @@ def _of_steps(limit: int, others: Any) -> Any:
     return step_invariant(predicate)
 
 
+def _of_answers(limit: int, others: Any) -> Any:
+    def predicate(self: Any, before: Node, message: Ping, step: Step, shared: Shared) -> bool:
+        return step.consumes or len(step.sent) <= limit + shared.round or message.level > before.phase
+
+    return step_invariant(predicate)
+
+
+def _of_acts(limit: int, others: Any) -> Any:
+    def predicate(self: Any, before: Node, after: Node, step: Step) -> bool:
+        return len(step.sent) + after.phase <= limit + before.phase
+
+    return step_invariant(predicate)
+
+
 def _only_while(limit: int, others: Any) -> Any:
     def predicate(self: Any, me: Node, shared: Shared) -> bool:
         return me.phase + shared.round <= limit
@@ -470,10 +484,15 @@ PREDICATES: dict[str, Callable[[int, Any], Any]] = {
     "of_messages": _of_messages,
     "of_state": _of_state,
     "of_steps": _of_steps,
+    "of_answers": _of_answers,
+    "of_acts": _of_acts,
     "only_while": _only_while,
     "only_few": _only_few,
     "only_steps": _only_steps,
 }
+
+
+STATES = ("some_phase", "pair", "of_all", "of_messages", "of_state")
 
 
 # Drawing
@@ -507,7 +526,7 @@ def describe(random: Random) -> Description:
         rules=tuple(rules),
         deaf=random.choice((None, None, 2)),
         symmetric=symmetric,
-        properties=draw.predicates(("some_phase", "pair", "of_all", "of_messages", "of_state", "of_steps"), 2, 6),
+        properties=draw.predicates((*STATES, "of_steps", "of_answers", "of_acts"), 2, 6),
         constraints=draw.predicates(("only_while", "only_few"), 2, 4) if limited else (),
         action_constraints=(("only_steps", random.randint(0, 1)),) if random.random() < 0.25 else (),
         deadlock=random.random() < 0.5,

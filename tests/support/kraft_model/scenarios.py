@@ -126,7 +126,7 @@ class Telling:
 
     def __init__(self) -> None:
         self._set: Stage | None = None
-        self._before: State | None = None
+        self._before: tuple[State, Transition] | None = None
         self._hidden: set[str] = set()
 
     def run(self, command: str) -> list[str]:
@@ -186,7 +186,7 @@ class Telling:
 
     def _go(self, transition: Transition) -> list[str]:
         told = list(self._told(transition))
-        self._before, self._stage.state = self.state, transition.target
+        self._before, self._stage.state = (self.state, transition), transition.target
         return told
 
     def _deliver(self, given: list[str]) -> Iterator[str]:
@@ -242,7 +242,7 @@ class Telling:
                 raise ScenarioError(unknown("property", name, known, self.semantics.protocol.name()))
             prop = known[name]
             if prop.over_steps:
-                holds = self._before is None or self.semantics.holds_over(prop, self._before, self.state)
+                holds = self._before is None or self.semantics.kept_by(prop, *self._before)
             else:
                 holds = self.semantics.holds(prop, self.state)
             yield f"{name} {'holds' if holds else 'is violated'}"

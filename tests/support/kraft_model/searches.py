@@ -51,7 +51,7 @@ def check_trace(given: BoundConfig, trace) -> None:
         fitting = [t for t in semantics.transitions(state) if t.target == step.state and t.action == step.action]
         assert fitting, f"state {number}"
         if prop.over_steps:
-            assert semantics.holds_over(prop, state, step.state) == (number < len(trace))
+            assert all(semantics.kept_by(prop, state, taken) for taken in fitting) == (number < len(trace))
         else:
             assert semantics.holds(prop, step.state) == (number < len(trace))
         state = step.state
