@@ -53,11 +53,11 @@ def majority(members: frozenset[ServerId], group: frozenset[ServerId]) -> bool:
 
 
 def last_configuration(log: Entries, high_watermark: int) -> Config:
-    """Return the newest configuration of a log; it is committed where the high watermark covers it."""
-    changes = [(offset, one.value) for offset, one in enumerate(log, 1) if not isinstance(one.value, ModelValue)]
-    offset, change = changes[-1]
-    assert not isinstance(change, ModelValue)
-    return Config(change.id, change.members, offset <= high_watermark)
+    """Return the newest configuration of a log, none where it has none; the high watermark covers what is committed."""
+    for offset, entry in reversed(list(enumerate(log, 1))):
+        if not isinstance(entry.value, ModelValue):
+            return Config(entry.value.id, entry.value.members, offset <= high_watermark)
+    return Config()
 
 
 def may_change_members(leader: Server) -> bool:
@@ -137,7 +137,8 @@ class ReconfigContracts(ReconfigBase):
 
         Only voters do (the specification, HandleRequestVoteResponse), and nothing but who leads may change besides.
         """
-        counts = message.vote_granted and message.epoch == before.current_epoch
+        stands = before.state is ServerState.CANDIDATE and message.epoch == before.current_epoch
+        counts = stands and message.vote_granted
         votes = before.votes_granted | {message.source} if counts else before.votes_granted
         told = before.but(
             votes_granted=votes, state=after.state, current_epoch=after.current_epoch, leader=after.leader

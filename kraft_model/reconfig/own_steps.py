@@ -5,8 +5,8 @@ Of a step that delivers no message, what it sends, writes and spends tells which
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.reconfig.base import ReconfigBase
 from kraftcheck.kraft_model.reconfig.contracts import changes_members, log_end, majority, may_change_members
+from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
 from kraftcheck.kraft_model.reconfig.records import (
     BeginQuorumRequest,
     Command,
@@ -22,7 +22,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.spec import ModelValue, Record, Step, invariant, step_invariant
+from kraftcheck.spec import Map, ModelValue, Record, Step, invariant, step_invariant
 
 
 def sends_only(step: Step, *messages: Record) -> bool:
@@ -30,7 +30,7 @@ def sends_only(step: Step, *messages: Record) -> bool:
     return len(step.sent) == len(messages) and set(step.sent) == set(messages)
 
 
-class ReconfigOwnSteps(ReconfigBase):
+class ReconfigOwnSteps(ReconfigMembership):
     """Step invariants of what a server does by itself, and invariants of servers that start."""
 
     # Elections
@@ -214,6 +214,11 @@ class ReconfigOwnSteps(ReconfigBase):
         dest = me.id if isinstance(fetch, Nil) else fetch.dest
         waits = fetch in (Nil.NIL, FetchRequest(0, 0, 0, True, me.id, dest))
         return waits and me.role is Role.OBSERVER and not me.log and me.leader is Nil.NIL
+
+    @invariant(reads=ReconfigMembership.leads)
+    def every_server_is_there(self, shared: Shared, leads: Map[ServerId, bool]) -> bool:
+        """Each server that was ever started has a state, and no other has. The specification's `servers`."""
+        return set(leads) == shared.servers
 
     @invariant
     def identities_are_counted(self, shared: Shared) -> bool:
