@@ -130,6 +130,67 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "VotesAreGrantedWithoutError": Noticed(
             "smoke-details", "elections.handle_request_vote_request: request.source -> request.dest (3)"
         ),
+        "VotesAreAnswered": Noticed("smoke-details", "elections._may_vote: True -> False"),
+        "VotesAreRemembered": Noticed(
+            "smoke-details", "elections.handle_request_vote_request: ServerState.VOTED -> ServerState.RESIGNED"
+        ),
+        "VotesAreCounted": Noticed("smoke-details", "elections.handle_request_vote_response: vote.source -> vote.dest"),
+        "AnnouncementsAreFollowed": Noticed(
+            "smoke-details", "followers.accept_begin_quorum_request: consume -> become"
+        ),
+        "AnswersTellWhoLeads": Noticed(
+            "joining-details", "transitions.maybe_transition: epoch > me.current_epoch -> False"
+        ),
+        "FetchesAreAnswered": Noticed(
+            "joining-details", "leader.reject_fetch_request: me.state is not ServerState.LEADER -> False"
+        ),
+        "AnswersTellWhatFollows": Noticed("joining-details", "leader._success: 1 -> 0"),
+        "FetchesAreNoted": Noticed("smoke-details", "leader._is_removed: any -> all"),
+        "ClientsAreToldWhatIsCommitted": Noticed(
+            "smoke-details", "leader.accept_fetch_request_from_voter: False -> True"
+        ),
+        "OnlyAwaitedAnswersCount": Noticed(
+            "joining-details", "followers.handle_success_fetch_response: consume -> become"
+        ),
+        "WhatIsFetchedIsKept": Noticed("competing-details", "log.truncated: offset -> offset + 1"),
+        "FollowersUseWhatTheirLogsSay": Noticed("joining-details", "followers._switch_configuration: 0 -> 1"),
+        "JoinsAreAnswered": Noticed(
+            "joining-details", "membership.reject_join_request: request.source -> request.dest"
+        ),
+        "RefusalsToJoinChangeNothing": Noticed(
+            "joining-details", "membership.handle_reject_join_response: response.result is not Result.NOT_OK -> False"
+        ),
+        "CandidatesAskAllMembers": Noticed(
+            "smoke-details", "base._peers: me.config.members - {me.id} -> me.config.members"
+        ),
+        "ElectedLeadersAnnounceThemselves": Noticed(
+            "smoke-details", "elections.become_leader: become(leader).send_once(*announcements) -> become(leader)"
+        ),
+        "FetchesGoToLeaders": Noticed(
+            "joining-details", "followers.send_fetch_request: me.pending_fetch is not Nil.NIL -> False"
+        ),
+        "ClientsValuesAreAppended": Noticed(
+            "smoke-details", "leader.client_request: me.but(log=(*me.log, entry)) -> me"
+        ),
+        "RemovalsAreAppended": Noticed(
+            "competing-details", "membership._reconfig_error: not self._is_ready(me) -> False"
+        ),
+        "ObserversAskToJoin": Noticed(
+            "joining-details", "membership.send_join_request: me.current_epoch -> me.high_watermark"
+        ),
+        "RestartsKeepWhatIsStored": Noticed("joining-details", "base._no_offsets: 0 -> 1"),
+        "BlankDisksHaveNewIdentities": Noticed(
+            "joining-details",
+            "restarts.restart_without_state: not any( self._is_voter(peer) and me.id in peer.members "
+            "and len(peer.members) > self.min_cluster_size for peer in membership.values() ) -> False",
+        ),
+        "ServersStartAsObservers": Noticed("joining-details", "membership.start_new_server: True -> False"),
+        "EveryServerIsThere": Noticed("joining-details", "membership.start_new_server: Step().write(new) -> Step()"),
+        "IdentitiesAreCounted": Noticed("joining-details", "membership.start_new_server: 1 -> 0"),
+        "ClustersKeepTheirSize": Noticed(
+            "default-details",
+            "membership.handle_remove_request: len(me.config.members) <= self.min_cluster_size -> False",
+        ),
     },
 }
 """By model and property."""
