@@ -6,7 +6,11 @@ specification's action say. They share no rule with the actions, so that a slip 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from kraftcheck.kraft_model.reconfig.base import ReconfigBase
+from kraftcheck.kraft_model.reconfig.log import HasEpoch
 from kraftcheck.kraft_model.reconfig.records import (
     AddedMember,
     BeginQuorumRequest,
@@ -34,25 +38,26 @@ from kraftcheck.kraft_model.reconfig.records import (
 )
 from kraftcheck.spec import Map, ModelValue, Record, Step, step_invariant
 
-Entries = tuple[Entry, ...]
+AnyEntry = TypeVar("AnyEntry", bound=HasEpoch)
+Member = TypeVar("Member")
 
 
-def log_end(log: Entries) -> tuple[int, int]:
+def log_end(log: Sequence[HasEpoch]) -> tuple[int, int]:
     """Return the epoch and the offset of the last entry of a log; (0, 0) where it is empty."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
 
-def up_to_epoch(log: Entries, epoch: int) -> Entries:
+def up_to_epoch(log: Sequence[AnyEntry], epoch: int) -> tuple[AnyEntry, ...]:
     """Return the entries that are not of a newer epoch."""
     return tuple(entry for entry in log if entry.epoch <= epoch)
 
 
-def majority(members: frozenset[ServerId], group: frozenset[ServerId]) -> bool:
+def majority(members: frozenset[Member], group: frozenset[Member]) -> bool:
     """Return whether more than half of the members are in a group."""
     return 2 * len(members & group) > len(members)
 
 
-def last_configuration(log: Entries, high_watermark: int) -> Config:
+def last_configuration(log: tuple[Entry, ...], high_watermark: int) -> Config:
     """Return the newest configuration of a log, none where it has none; the high watermark covers what is committed."""
     for offset, entry in reversed(list(enumerate(log, 1))):
         if not isinstance(entry.value, ModelValue):
