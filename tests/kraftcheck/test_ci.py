@@ -276,6 +276,7 @@ def test_the_steps_of_the_github_example(run: Run, tmp_path: Path, monkeypatch: 
     assert {"smoke.xml", "smoke.json"} <= {file.name for file in tmp_path.iterdir()}
 
 
+@pytest.mark.slow
 def test_the_pipe_of_the_page(tmp_path: Path) -> None:
     (line,) = re.findall(r"^    (kraftcheck .* \| python -c .*)$", PAGE, re.MULTILINE)
     command = line.replace("kraftcheck ", f"{sys.executable} -m kraftcheck ", 1).replace(
@@ -285,6 +286,7 @@ def test_the_pipe_of_the_page(tmp_path: Path) -> None:
     assert done.stdout == "{'me': 'c1', 'peer': 'c2'}\n"
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page(tmp_path: Path) -> None:
     marked, plain = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(plain, "docs/ci.md", "exec"), {})
