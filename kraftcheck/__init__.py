@@ -52,6 +52,7 @@ from typing import Any
 _HOMES = {
     "kraftcheck.api": "check explain simulate",
     "kraftcheck.explorer.result": "Interrupted Progress Result Search TraceStep Verdict Violation",
+    "kraftcheck.loading": "Loaded load",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
 """Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""

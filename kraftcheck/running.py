@@ -10,7 +10,8 @@ from typing import Any
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Options, Result, Verdict
 from kraftcheck.jobs import Job
-from kraftcheck.reporting.files import result_as_json, write_counterexamples, write_json
+from kraftcheck.reporting.as_json import result_as_json
+from kraftcheck.reporting.files import write_counterexamples, write_json
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import report
@@ -77,5 +78,14 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
         write_json(arguments.json, result_as_json(job, result) | more)
     if arguments.trace:
         write_counterexamples(job.protocol, result.violations, arguments.trace)
+    code, allowed = exit_code(result), bool(getattr(arguments, "allow_incomplete", False))
+    if getattr(arguments, "junit", None):
+        from kraftcheck.reporting.ci import write_junit
+
+        write_junit(job, result, arguments.junit, allow_incomplete=allowed)
     print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls))
-    return exit_code(result)
+    if getattr(arguments, "github", False):
+        from kraftcheck.reporting.ci import github_annotations
+
+        print_lines(github_annotations(job, result))
+    return 0 if allowed and code == EXIT_CODES[Verdict.INCOMPLETE] else code
