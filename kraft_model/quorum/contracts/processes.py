@@ -124,7 +124,8 @@ class ProcessContracts(StepContracts):
         if after.mode is Mode.LEADER and after.high_watermark != max(committed_end(after), before.high_watermark):
             return False
         known = after.high_watermark if before.mode is Mode.LEADER or after.mode is Mode.LEADER else 0
-        ours = after.log[:known] if known > max(before.high_watermark, len(shared.committed)) else None
+        is_new = known > before.high_watermark and known > len(shared.committed)
+        ours = after.log[:known] if is_new else None
         if puts.get("committed") != ours:
             return False
         if "appends" not in step.spends:
@@ -132,7 +133,7 @@ class ProcessContracts(StepContracts):
         number = shared.appended + 1
         log = (*before.log, Batch(before.epoch, (Data(number),)))
         stays = (after.epoch, after.change) == (before.epoch, before.change) or after.mode is Mode.RESIGNED
-        return before.mode is Mode.LEADER and after.log == log and puts["appended"] == number and stays
+        return before.mode is Mode.LEADER and after.log == log and puts.get("appended") == number and stays
 
     def log_stays(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a replica's log stays, unless its own step changes voters, opens an epoch or loses a disk."""
@@ -146,19 +147,22 @@ class ProcessContracts(StepContracts):
         """A process that starts again has epoch, vote, leader, log and snapshot, and nothing else.
 
         KIP-595, "Quorum State"; KIP-853, "Quorum state", "Upgrading controller listener", "Supported features". A power
-        loss takes what was not flushed. `mode_after_restart` says what it is then.
+        loss takes what was not flushed. `mode_after_restart` says what it is then. Nobody goes back to software that
+        cannot read its log.
         """
         ways = set(step.spends) & {"restarts", "moved_endpoints", "software_changes"}
         if not ways or step.consumes:
             return True
         if ways == {"restarts"} and (before.mode is Mode.LEADER or "elections" not in step.spends):
-            logs = {before.log, before.log[: before.flushed]}
+            disks = {(before.log, before.flushed), (before.log[: before.flushed], before.flushed)}
         else:
-            logs = {before.log}
+            disks = {(before.log, before.flushed)}
+        if "software_changes" in ways and before.version > software_after(before):
+            return False
         if "restarts" in ways and ("elected" in dict(step.puts) or "elections" in step.spends):
             return after.epoch >= before.epoch  # the only voter leads at once, and may fail as it does
         moved = before.endpoint + ("moved_endpoints" in ways)
-        software = 1 - before.software if "software_changes" in ways else before.software
+        software = software_after(before) if "software_changes" in ways else before.software
         voted = before.voted
         if before.version == 0 and isinstance(voted, Key):
             voted = Key(voted.id, 0)
@@ -166,7 +170,7 @@ class ProcessContracts(StepContracts):
         if mode is Mode.CANDIDATE:
             voted = after.key
         voted = voted if epoch == before.epoch else Nil.NIL
-        disk = (after.log in logs, after.start, after.epoch, after.leader, after.voted) == (
+        disk = ((after.log, after.flushed) in disks, after.start, after.epoch, after.leader, after.voted) == (
             True, before.start, epoch, leader, voted
         )  # fmt: skip
         process = (after.mode, after.endpoint, after.software, after.high_watermark, after.directory)
@@ -197,7 +201,7 @@ class ProcessContracts(StepContracts):
             return same and moves == bool({"moved_endpoints", "software_changes"} & set(step.spends))
         gone = (after.log, after.epoch, after.high_watermark, after.pending) == (before.log, before.epoch, 0, Nil.NIL)
         forgot = not (after.offsets or after.granted or after.heard) and isinstance(after.change, Nil)
-        return same and gone and forgot and not any(isinstance(m, FetchRequest) for m in step.sent)
+        return same and gone and forgot and not sent(step, FetchRequest)
 
     @step_invariant
     def snapshots_end_where_committed(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -285,6 +289,11 @@ def mode_after_restart(after: Replica, before: Replica, voted: Key | Nil) -> tup
     if leader == before.id:
         return Mode.RESIGNED, before.epoch, leader
     return (Mode.FOLLOWER if known_endpoint(after, leader) else Mode.UNATTACHED), before.epoch, leader
+
+
+def software_after(me: Replica) -> int:
+    """Return the highest kraft.version of the other software that there is."""
+    return 0 if me.software else 1
 
 
 def finds(me: Replica) -> bool:
