@@ -123,22 +123,22 @@ class MembershipContracts(ReplicationContracts):
         if not isinstance(change, Change) or not is_awaited:
             return is_silent(before, after, step)
         if message.version < before.version:
-            refusal = self.told(before, change, Error.INVALID_REQUEST)
+            refusal = self.answers_due(before, change, Error.INVALID_REQUEST)
             return after == before.but(change=Nil.NIL) and without_history(step) == refusal
         waiting = with_new_voter(before.but(change=change.but(checked=True)))
         return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
 
-    def told(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
+    def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
         """Return the answer to the client of a change, without history; administrators may not be told."""
         if isinstance(change.asked, UpdateVoterRequest):
-            return [self.update_told(me, error, change.asked)]
+            return [self.update_answer_due(me, error, change.asked)]
         if change.client == ADMIN and not self.plain_answers:
             return []
         return [AdminResponse(change.operation, error, me.id, change.client)]
 
     # UpdateVoter
 
-    def update_told(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
+    def update_answer_due(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         """Return an answer to UpdateVoter."""
         hides = error is Error.INCONSISTENT_CLUSTER_ID
         epoch, leader, place = UNNAMED if hides else (me.epoch, me.leader, place_of_leader(me))
@@ -163,13 +163,13 @@ class MembershipContracts(ReplicationContracts):
             error = next((one for one, holds in errors.items() if holds), Error.NONE)
         if error is not Error.NONE or before.version == 0:
             heard_of = before.heard if error is not Error.NONE else noted(before, message)
-            answer = self.update_told(before, error, message)
+            answer = self.update_answer_due(before, error, message)
             return after == before.but(heard=heard_of) and step.sent == (answer,)
         voters = (before.voters - set(known)) | {Voter(told.key, told.endpoint)}
         change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, message.source, message)
         expected = appended(before, voters, change)
         done = committed_end(expected) >= len(expected.log)
-        answers = [self.update_told(after, Error.NONE, message)] if done else []
+        answers = [self.update_answer_due(after, Error.NONE, message)] if done else []
         return settled(expected) == after and sent(step, UpdateVoterResponse) == answers
 
     @step_invariant

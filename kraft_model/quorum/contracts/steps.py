@@ -160,8 +160,7 @@ class StepContracts(MembershipContracts):
         if waited and (awaits_no_more or after.pending != before.pending):
             expected.add(Answers("fetch", before.id))
         forgotten = {group for operation, group in step.sends if operation == "forget"}
-        same_fetch = waited and not is_new and after.pending == before.pending
-        return forgotten in (expected, expected - {Answers("fetch", before.id)} if same_fetch else expected)
+        return forgotten == expected
 
     # Answers to those who wait
 
