@@ -42,6 +42,8 @@ State 2  PassOn by 1
 State 3  Take by 2 on Token
     2.has_token  FALSE -> TRUE
     messages  - Token  -> 2
+<BLANKLINE>
+OneHolder  false of me = 1, peer = 2
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Any
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Options
 
-_FIELDS = [field.name for field in fields(Options)]
+_FIELDS = [field.name for field in fields(Options) if field.name != "report"]  # --report is a file, that is progress
 _EVERY = Options.checkpoint_every
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 

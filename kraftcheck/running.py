@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,8 @@ def run_job(
     work
         Runs the search; by default the job's engine does.
     """
+    if not quiet and job.engine == "tables":
+        _tell_compiling()
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
@@ -53,6 +56,14 @@ def run_job(
         except KeyboardInterrupt:  # before the search began
             result = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
     return replace(result, engine=result.engine or job.engine)
+
+
+def _tell_compiling() -> None:
+    """Say that the kernel will be compiled, where it is not yet."""
+    from kraftcheck.explorer.tables.kernel.compiled import is_compiled
+
+    if not is_compiled():
+        print("the kernel is compiled once on this machine, which takes about 30 s (kraftcheck warm)", file=sys.stderr)
 
 
 def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import resource
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-from kraftcheck.explorer.result import DEADLOCK, Result, TraceStep, Violation
+from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.explorer.tables.checkpoints.folder import program_version
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
 from kraftcheck.reporting.summary import rate
+from kraftcheck.reporting.why import why
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, ordered
 
 SCHEMA = 1
@@ -84,14 +81,14 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
     Returns
     -------
     dict
-        `property`, `why` (see `why`) and `states`: for each its number, the action that led to it, by whom and on which
+        `property`, `why` (see `Why`) and `states`: for each its number, the action that led to it, by whom and on which
         message, the whole state, what changed, and the messages under way, sent and consumed.
     """
     trace = violation.trace
     befores = (None, *trace)
     return {
         "property": violation.property,
-        "why": why(protocol, violation),
+        "why": _why(protocol, violation),
         "states": [
             _state(protocol, number, before, step)
             for number, (before, step) in enumerate(zip(befores, trace, strict=False), start=1)
@@ -120,59 +117,14 @@ def _state(protocol: Protocol, number: int, before: TraceStep | None, step: Trac
     }
 
 
-def why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
-    """Return why a behaviour is a counterexample.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    violation
-        The property and the behaviour.
-
-    Returns
-    -------
-    dict
-        `says`, the first sentence of what the property's docstring says; `false_of`, the replicas and the message of
-        which it is false, by parameter; and `place`, the property's file and line.
-    """
-    prop = protocol.properties.get(violation.property)
-    if violation.property == DEADLOCK or prop is None:
-        return {"says": "every state has a successor", "false_of": {}, "place": None}
-    said = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    code = prop.function.__code__
-    place = {"file": code.co_filename, "line": code.co_firstlineno}
-    return {"says": said, "false_of": dict(_false_of(protocol, prop, violation)), "place": place}
-
-
-def _false_of(protocol: Protocol, prop: Property, violation: Violation) -> Iterator[tuple[str, Any]]:
-    if violation.trap is not None:
-        return
-    semantics, last = Semantics(protocol), violation.trace[-1]
-    if prop.over_steps:
-        before = violation.trace[-2].state
-        taken = (t for t in semantics.transitions(before) if (t.action, t.target) == (last.action, last.state))
-        broken = next(taken, None)
-        found = None if broken is None else _broken(semantics, prop, violation, broken)
-    else:
-        found = semantics.culprits(prop, last.state)
-    for name, value in (found or {}).items():
-        is_replica = isinstance(value, Record) and name != "message"
-        yield name, text_of(value.id) if is_replica else value_as_json(value)
-
-
-def _broken(semantics: Semantics, prop: Property, violation: Violation, broken: Transition) -> dict[str, Value] | None:
-    """Return the replica whose step breaks a property of steps."""
-    before = violation.trace[-2].state
-    if prop.of_actor:
-        return {"before": before.replicas[broken.actor]}
-    for key, after in broken.target.replicas.items():
-        old = before.replicas.get(key)
-        if old not in (None, after) and not semantics.verdict(
-            prop, {"before": old, "after": after, "shared": before.shared}
-        ):
-            return {"before": old}
-    return None
+def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
+    """Return why a behaviour is a counterexample: see `Why`; replicas by their ids."""
+    found = why(protocol, violation)
+    return {
+        "says": found.says,
+        "false_of": {key: (value_as_json if key == "message" else text_of)(one) for key, one in found.false_of.items()},
+        "place": None if found.place is None else {"file": found.place[0], "line": found.place[1]},
+    }
 
 
 def value_as_json(value: Value) -> Any:

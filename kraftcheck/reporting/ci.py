@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 
 from kraftcheck.explorer.result import DEADLOCK, Result, Verdict, Violation
 from kraftcheck.jobs import Job
-from kraftcheck.reporting.as_json import why
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import PLAIN, Line, plain
 from kraftcheck.reporting.summary import summary
+from kraftcheck.reporting.why import why
+from kraftcheck.spec.display import text_of
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -80,19 +81,19 @@ def github_annotations(job: Job, result: Result) -> Iterator[Line]:
 
 def _said(job: Job, violation: Violation) -> str:
     found = why(job.protocol, violation)
-    of = ", ".join(f"{name} = {value}" for name, value in found["false_of"].items() if name != "message")
+    of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
     states = f"a counterexample of {len(violation.trace)} states in {job.model.name}, configuration {job.config_name}"
-    return f"{found['says']}\n{states}" + (f"; false of {of}" if of else "")
+    return f"{found.says}\n{states}" + (f"; false of {of}" if of else "")
 
 
 def _place(job: Job, violation: Violation) -> dict[str, str]:
-    place = why(job.protocol, violation)["place"]
+    place = why(job.protocol, violation).place
     if place is None:
         return {}
-    file = Path(place["file"])
+    file = Path(place[0])
     if file.is_relative_to(Path.cwd()):
         file = file.relative_to(Path.cwd())
-    return {"file": str(file), "line": str(place["line"])}
+    return {"file": str(file), "line": str(place[1])}
 
 
 def _annotation(kind: str, place: dict[str, str], title: str, text: str) -> str:

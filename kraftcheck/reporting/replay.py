@@ -24,7 +24,6 @@ LONGEST_PLACE = 40
 _INDENT = "    "
 
 
-
 def exit_code(verdicts: Mapping[str, int]) -> int:
     """Return the exit code of a command, given how many traces have each verdict.
 

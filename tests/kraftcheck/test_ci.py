@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -292,3 +293,31 @@ def test_the_python_of_the_page(tmp_path: Path) -> None:
     exec(compile(plain, "docs/ci.md", "exec"), {})
     (tmp_path / "test_page.py").write_text(marked)
     assert "1 passed" in pytest_in(tmp_path)
+
+
+@pytest.mark.kernel
+def test_the_kernel_can_be_compiled_beforehand(run: Run) -> None:
+    outcome = run("warm")
+    assert outcome.code == 0
+    assert outcome.out.startswith("the kernel is compiled (")
+
+
+@pytest.mark.slow
+def test_compiling_is_said(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "kraftcheck",
+        "check",
+        "two-phase-commit",
+        "--config",
+        "smoke",
+        "--engine",
+        "tables",
+    ]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr for _ in range(2)
+    )
+    assert first.startswith("the kernel is compiled once on this machine")
+    assert second == ""
