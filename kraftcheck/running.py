@@ -89,6 +89,10 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
         write_json(arguments.json, result_as_json(job, result) | more)
     if arguments.trace:
         write_counterexamples(job.protocol, result.violations, arguments.trace)
+    if arguments.report:
+        from kraftcheck.reporting.report import run_as_data, write_report
+
+        write_report(arguments.report, [run_as_data(job, result, more)])
     code, allowed = exit_code(result), bool(getattr(arguments, "allow_incomplete", False))
     if getattr(arguments, "junit", None):
         from kraftcheck.reporting.ci import write_junit
