@@ -16,7 +16,6 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 
-
 SEARCHES = ("check", "simulate")
 """Commands whose `--json` tells an error too."""
 
