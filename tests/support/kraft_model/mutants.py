@@ -55,6 +55,43 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke", "tools._runs: me.but(command=command, outcome=Nil.NIL) -> me.but(command=command)"
         ),
         "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started: 0 -> 1"),
+        "OthersAnswerNotController": Noticed("smoke", "active.refuse_not_controller: Error.DISCONNECTED -> Error.NONE"),
+        "RegistrationsArePersisted": Noticed(
+            "default-brokers", "active._may_register: request.supports >= image.level -> request.supports > image.level"
+        ),
+        "ControllersAreUnregistered": Noticed(
+            "smoke-static", "active._unregistration_refusal: image.controllers -> image.brokers"
+        ),
+        "BrokersAreUnregistered": Noticed(
+            "default-brokers", "active.handle_unregister_broker: request.broker -> request.dest"
+        ),
+        "VotersAreRemoved": Noticed("smoke", "active._removal_refusal: any -> all"),
+        "LevelsAreFinalized": Noticed("smoke", "active._all_support: all -> any"),
+        "WhatIsCommittedIsAnswered": Noticed("smoke", "active.commit: shared.told | told -> shared.told"),
+        "WhoResignsAnswersNotController": Noticed(
+            "default", "active.resign: due.response.but(error=Error.NOT_CONTROLLER) -> due.response"
+        ),
+        "RecordsAreAppliedInOrder": Noticed(
+            "smoke",
+            "nodes.apply_record: not me.running or me.cursor >= shared.committed -> me.cursor >= shared.committed",
+        ),
+        "NodesGoDownForAReason": Noticed("smoke", "nodes._stopped: False -> True (2)"),
+        "NodesStartAsTheyWere": Noticed("default-brokers", "nodes.restart: shared.decommissioned -> shared.voters"),
+        "NodesRegisterAsTheyAre": Noticed("default-brokers", "nodes._was_registered: any -> all"),
+        "RegisteringEndsWithTheAnswer": Noticed("default-gated", "nodes.handle_registration_response: False -> True"),
+        "ToolsAskTheActiveController": Noticed("smoke", "tools.run_upgrade: 1 -> 0"),
+        "ToolsGoByTheirAnswers": Noticed("smoke", "tools.handle_response: consume -> become (3)"),
+        "ToolsWaitForAWhile": Noticed(
+            "smoke-static", "tools.change_configuration: become(me).put(voters=shared.voters - {node}) -> become(me)"
+        ),
+        "UnregisteredNodesAreDown": Noticed(
+            "smoke", "tools.run_remove_controller: Tool.REMOVE_AND_UNREGISTER -> Tool.UPGRADE (2)"
+        ),
+        "ElectedIsVoter": Noticed(
+            "default", "active._elected: Step().put(active=node, log=shared.log[:kept]) -> Step().put(active=node)"
+        ),
+        "MajoritiesCommit": Noticed("default-half", "active.commit: running[node] -> True"),
+        "MajoritiesElect": Noticed("default-half", "active.elect_active: cursors[node] >= 0 -> True"),
     },
     "recovery": {
         "BrokersKnowWhatWasDecided": Noticed(
