@@ -126,6 +126,37 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "default-crash", "brokers.break_connection: Error.DISCONNECTED -> Error.NONE (2)"
         ),
         "WaitingClientsTryAgain": Noticed("default", "clients.append_produced: True -> False"),
+        "ExpiredSessionsAreFenced": Noticed("smoke", "controller.fence_broker: me.fenced | {broker} -> me.fenced"),
+        "BrokersComeBackAsTheyLeft": Noticed("smoke", "controller.unfence_broker: Nil.NO_LEADER -> Nil.UNCHANGED"),
+        "UncleanLeadersAreAloneAndRecover": Noticed("smoke", "controller.elect_uncleanly: RECOVERING -> RECOVERED"),
+        "NewControllersKnowAndTell": Noticed("smoke-zookeeper", "controller.change_controller: 1 -> 0"),
+        "DecisionsArePersisted": Noticed("smoke", "partition.change: Nil.UNCHANGED -> Nil.ABSENT"),
+        "ZookeeperBrokersAreTold": Noticed("smoke-zookeeper", "controller._tells_followers: True -> False"),
+        "AlterPartitionIsAnswered": Noticed("default-isr", "controller._answer: 1 -> 2"),
+        "MetadataIsAppliedInOrder": Noticed("smoke", "brokers._told: 0 -> 1"),
+        "LeaderAndIsrIsBelieved": Noticed("smoke-zookeeper", "brokers.handle_leader_and_isr: True -> False"),
+        "LeadersRecoverOnceTold": Noticed("smoke", "brokers.recover: shared.finished -> shared.served"),
+        "LeadersProposeWhatTheyMay": Noticed("default-isr", "brokers._propose: 1 -> 2"),
+        "RequestsAreUnderWayOnce": Noticed(
+            "default-resends", "brokers.resend_alter_partition: me.id in requested[Name.CONTROLLER] -> False"
+        ),
+        "LeadersLearnFromTheirAnswers": Noticed(
+            "default-isr", "brokers._is_awaited: pending.attempt -> pending.version"
+        ),
+        "BrokersLoseAllButTheirLogs": Noticed("default-crash", "brokers.restart: True -> False"),
+        "ClientsAskAgainWhatWasRefused": Noticed("smoke", "clients.give_up: me.refused -> not me.refused"),
+        "ClientsTakeTheirAnswers": Noticed(
+            "smoke", "clients.handle_response: Error.NONE -> Error.NOT_LEADER_OR_FOLLOWER"
+        ),
+        "ClientsAreServedByWhoMay": Noticed("default", "clients.append_produced: True -> False"),
+        "ConnectionsBreak": Noticed("default-crash", "brokers.break_connection: 1 -> 2"),
+        "FollowersAskTheirLeader": Noticed("default", "replication.fetch_from_leader: True -> False"),
+        "EpochEndsAreAnswered": Noticed(
+            "default-former", "replication.answer_epoch_end: request.source -> request.dest"
+        ),
+        "FollowersTruncateAsTold": Noticed("default-former", "replication.truncate: agreed or not kept -> agreed"),
+        "FetchesAreAnswered": Noticed("default", "replication.answer_fetch: request.leader_epoch -> request.offset"),
+        "FollowersAppendWhatTheyAskedFor": Noticed("default", "replication.append_fetched: False -> True"),
     },
     "reconfig": {
         "StatesMatchLeaders": Noticed(
