@@ -25,10 +25,10 @@ LIMIT = 8_000
 """Distinct states within which each mutant is noticed."""
 
 EXPLANATIONS = Path(__file__).parents[2] / "docs" / "mutation"
-SAMPLES = [("registration", "smoke", 40), ("recovery", "smoke", 50), ("reconfig", "smoke-details", 90)]
+SAMPLES = [("registration", "smoke", 90), ("recovery", "smoke", 90), ("reconfig", "smoke-details", 90)]
 """Models, configurations, and the percents of a sample's mutants that are killed at least."""
 
-WHOLE = [("quorum", 1), ("recovery", 40), ("registration", 40), ("reconfig", 90)]
+WHOLE = [("quorum", 1), ("recovery", 90), ("registration", 90), ("reconfig", 90)]
 """Models, and the percents of their mutants that are killed at least."""
 
 DETAILS = {"reconfig": ("smoke-details", "default-details", "joining-details", "competing-details")}

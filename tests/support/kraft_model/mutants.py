@@ -181,6 +181,43 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke", "tools._runs: me.but(command=command, outcome=Nil.NIL) -> me.but(command=command)"
         ),
         "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started: 0 -> 1"),
+        "OthersAnswerNotController": Noticed("smoke", "active.refuse_not_controller: Error.DISCONNECTED -> Error.NONE"),
+        "RegistrationsArePersisted": Noticed(
+            "default-brokers", "active._may_register: request.supports >= image.level -> request.supports > image.level"
+        ),
+        "ControllersAreUnregistered": Noticed(
+            "smoke-static", "active._unregistration_refusal: image.controllers -> image.brokers"
+        ),
+        "BrokersAreUnregistered": Noticed(
+            "default-brokers", "active.handle_unregister_broker: request.broker -> request.dest"
+        ),
+        "VotersAreRemoved": Noticed("smoke", "active._removal_refusal: any -> all"),
+        "LevelsAreFinalized": Noticed("smoke", "active._all_support: all -> any"),
+        "WhatIsCommittedIsAnswered": Noticed("smoke", "active.commit: shared.told | told -> shared.told"),
+        "WhoResignsAnswersNotController": Noticed(
+            "default", "active.resign: due.response.but(error=Error.NOT_CONTROLLER) -> due.response"
+        ),
+        "RecordsAreAppliedInOrder": Noticed(
+            "smoke",
+            "nodes.apply_record: not me.running or me.cursor >= shared.committed -> me.cursor >= shared.committed",
+        ),
+        "NodesGoDownForAReason": Noticed("smoke", "nodes._stopped: False -> True (2)"),
+        "NodesStartAsTheyWere": Noticed("default-brokers", "nodes.restart: shared.decommissioned -> shared.voters"),
+        "NodesRegisterAsTheyAre": Noticed("default-brokers", "nodes._was_registered: any -> all"),
+        "RegisteringEndsWithTheAnswer": Noticed("default-gated", "nodes.handle_registration_response: False -> True"),
+        "ToolsAskTheActiveController": Noticed("smoke", "tools.run_upgrade: 1 -> 0"),
+        "ToolsGoByTheirAnswers": Noticed("smoke", "tools.handle_response: consume -> become (3)"),
+        "ToolsWaitForAWhile": Noticed(
+            "smoke-static", "tools.change_configuration: become(me).put(voters=shared.voters - {node}) -> become(me)"
+        ),
+        "UnregisteredNodesAreDown": Noticed(
+            "smoke", "tools.run_remove_controller: Tool.REMOVE_AND_UNREGISTER -> Tool.UPGRADE (2)"
+        ),
+        "ElectedIsVoter": Noticed(
+            "default", "active._elected: Step().put(active=node, log=shared.log[:kept]) -> Step().put(active=node)"
+        ),
+        "MajoritiesCommit": Noticed("default-half", "active.commit: running[node] -> True"),
+        "MajoritiesElect": Noticed("default-half", "active.elect_active: cursors[node] >= 0 -> True"),
     },
     "recovery": {
         "BrokersKnowWhatWasDecided": Noticed(
@@ -215,6 +252,37 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "default-crash", "brokers.break_connection: Error.DISCONNECTED -> Error.NONE (2)"
         ),
         "WaitingClientsTryAgain": Noticed("default", "clients.append_produced: True -> False"),
+        "ExpiredSessionsAreFenced": Noticed("smoke", "controller.fence_broker: me.fenced | {broker} -> me.fenced"),
+        "BrokersComeBackAsTheyLeft": Noticed("smoke", "controller.unfence_broker: Nil.NO_LEADER -> Nil.UNCHANGED"),
+        "UncleanLeadersAreAloneAndRecover": Noticed("smoke", "controller.elect_uncleanly: RECOVERING -> RECOVERED"),
+        "NewControllersKnowAndTell": Noticed("smoke-zookeeper", "controller.change_controller: 1 -> 0"),
+        "DecisionsArePersisted": Noticed("smoke", "partition.change: Nil.UNCHANGED -> Nil.ABSENT"),
+        "ZookeeperBrokersAreTold": Noticed("smoke-zookeeper", "controller._tells_followers: True -> False"),
+        "AlterPartitionIsAnswered": Noticed("default-isr", "controller._answer: 1 -> 2"),
+        "MetadataIsAppliedInOrder": Noticed("smoke", "brokers._told: 0 -> 1"),
+        "LeaderAndIsrIsBelieved": Noticed("smoke-zookeeper", "brokers.handle_leader_and_isr: True -> False"),
+        "LeadersRecoverOnceTold": Noticed("smoke", "brokers.recover: shared.finished -> shared.served"),
+        "LeadersProposeWhatTheyMay": Noticed("default-isr", "brokers._propose: 1 -> 2"),
+        "RequestsAreUnderWayOnce": Noticed(
+            "default-resends", "brokers.resend_alter_partition: me.id in requested[Name.CONTROLLER] -> False"
+        ),
+        "LeadersLearnFromTheirAnswers": Noticed(
+            "default-isr", "brokers._is_awaited: pending.attempt -> pending.version"
+        ),
+        "BrokersLoseAllButTheirLogs": Noticed("default-crash", "brokers.restart: True -> False"),
+        "ClientsAskAgainWhatWasRefused": Noticed("smoke", "clients.give_up: me.refused -> not me.refused"),
+        "ClientsTakeTheirAnswers": Noticed(
+            "smoke", "clients.handle_response: Error.NONE -> Error.NOT_LEADER_OR_FOLLOWER"
+        ),
+        "ClientsAreServedByWhoMay": Noticed("default", "clients.append_produced: True -> False"),
+        "ConnectionsBreak": Noticed("default-crash", "brokers.break_connection: 1 -> 2"),
+        "FollowersAskTheirLeader": Noticed("default", "replication.fetch_from_leader: True -> False"),
+        "EpochEndsAreAnswered": Noticed(
+            "default-former", "replication.answer_epoch_end: request.source -> request.dest"
+        ),
+        "FollowersTruncateAsTold": Noticed("default-former", "replication.truncate: agreed or not kept -> agreed"),
+        "FetchesAreAnswered": Noticed("default", "replication.answer_fetch: request.leader_epoch -> request.offset"),
+        "FollowersAppendWhatTheyAskedFor": Noticed("default", "replication.append_fetched: False -> True"),
     },
     "reconfig": {
         "StatesMatchLeaders": Noticed(
