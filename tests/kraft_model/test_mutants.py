@@ -28,7 +28,7 @@ EXPLANATIONS = Path(__file__).parents[2] / "docs" / "mutation"
 SAMPLES = [("registration", "smoke", 40), ("recovery", "smoke", 50), ("reconfig", "smoke-details", 35)]
 """Models, configurations, and the percents of a sample's mutants that are killed at least."""
 
-WHOLE = [("quorum", 1), ("recovery", 40), ("registration", 40), ("reconfig", 15)]
+WHOLE = [("quorum", 90), ("recovery", 40), ("registration", 40), ("reconfig", 15)]
 """Models, and the percents of their mutants that are killed at least."""
 
 
