@@ -18,7 +18,7 @@ from typing import Any
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Options
 
-_FIELDS = [field.name for field in fields(Options)]
+_FIELDS = [field.name for field in fields(Options) if field.name != "report"]  # --report is a file, that is progress
 _EVERY = Options.checkpoint_every
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -87,6 +87,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--allow-incomplete": _flag("exit with 0 where nothing is violated and the search stopped at a limit"),
     "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
     "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
+    "--report": _value("FILE", "write a page to look at (.html), or Mermaid for a pull request (.md)", Path),
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),

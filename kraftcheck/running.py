@@ -45,11 +45,11 @@ def run_job(
     work
         Runs the search; by default the job's engine does.
     """
-    if not quiet and job.engine == "tables":
-        _tell_compiling()
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
+            if not quiet and job.engine == "tables":
+                _tell_compiling()
             result = work(options) if work else search(job.engine, job.protocol, options, is_named=job.is_named)
         except Interrupted as interrupted:
             result = interrupted.result
@@ -89,6 +89,10 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
         write_json(arguments.json, result_as_json(job, result) | more)
     if arguments.trace:
         write_counterexamples(job.protocol, result.violations, arguments.trace)
+    if arguments.report:
+        from kraftcheck.reporting.report import run_as_data, write_report
+
+        write_report(arguments.report, [run_as_data(job, result, more)])
     code, allowed = exit_code(result), bool(getattr(arguments, "allow_incomplete", False))
     if getattr(arguments, "junit", None):
         from kraftcheck.reporting.ci import write_junit

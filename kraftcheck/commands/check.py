@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add
-from kraftcheck.reporting.files import require_writable
+from kraftcheck.reporting.files import require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.running import run_job, tell
@@ -35,7 +35,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     resuming = parser.add_argument_group("stopping and going on")
     add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
-    add(files, "--json", "--trace", "--calls", "--quiet")
+    add(files, "--report", "--json", "--trace", "--calls", "--quiet")
     add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete")
     files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
 
@@ -62,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         _resume(arguments)
     with named_model(arguments) as model:
         job = job_of(model, arguments.config, arguments, ("graph",) if arguments.graph else ())
-        require_writable(arguments, "json", "trace", "graph", "junit")
+        require_writable(arguments, "json", "trace", "graph", "junit", "report")
+        require_report(arguments.report)
         if arguments.trace or arguments.graph:
             from kraftcheck.spec.tla.view import StateView
 

@@ -17,6 +17,9 @@ from kraftcheck.spec.language.protocol import Protocol
 STANDARD_OUTPUT = Path("-")
 """Stands for standard output, where a file is asked for; what else is told goes to standard error then."""
 
+REPORTS = (".html", ".md")
+"""How the name of a report ends."""
+
 
 def require_writable(arguments: argparse.Namespace, *options: str) -> None:
     """Check that the files that options name can be written, without changing any.
@@ -51,6 +54,12 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
             raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from error
         if not existed:
             path.unlink()
+
+
+def require_report(path: Path | None) -> None:
+    """Raise InputError for a report of a form that there is not."""
+    if path is not None and path.suffix not in REPORTS:
+        raise InputError(f"--report {path}: expected a file that ends in {' or '.join(REPORTS)}")
 
 
 def write_json(path: Path, content: Any) -> None:
