@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action
@@ -73,8 +72,6 @@ class Calls:
         The protocol, with its constants.
     shared_type
         The class of its shared state.
-    check_actions
-        Whether to call handlers twice and compare.
 
     Attributes
     ----------
@@ -82,10 +79,9 @@ class Calls:
         How often the handler of each action was called.
     """
 
-    def __init__(self, protocol: Protocol, shared_type: type[Record], *, check_actions: bool) -> None:
+    def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
         self.protocol = protocol
         self.counts: Counter[str] = Counter()
-        self.purity = PurityTest(protocol) if check_actions else None
         self._shared_type = shared_type
         self._replicas: list[Value] = []
         self._known: dict[tuple[str, Value, Value], _Node | Leaf] = {}
@@ -129,10 +125,7 @@ class Calls:
                 given[read.name] = Map((replica, one[0]) for replica, one in found.items() if one is not None)
         given["shared"] = SharedReader(self._shared_type, lambda name: ask(Question(name)))
         self.counts[action.name] += 1
-        if self.purity is None:
-            steps = call_action(self.protocol, action, me, message, given)
-        else:
-            steps = self.purity.call(action, me, message, given)
+        steps = call_action(self.protocol, action, me, message, given)
         leaf = Leaf(tuple(path.items()), tuple(step for step in steps if not self._hopeless(step)))
         self._lay(key, leaf)
         return leaf

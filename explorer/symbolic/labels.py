@@ -116,7 +116,8 @@ class Labels:
 
         def pairs(value: Any) -> list[Hashable]:
             number = self._variables.number(level, value)
-            return [(a, b) for a in self.classes_of(level, first, number) for b in self.classes_of(level, second, number)]
+            others = self.classes_of(level, second, number)
+            return [(a, b) for a in self.classes_of(level, first, number) for b in others]
 
         number = self.map(level, ("pair", first, second), pairs)
         self._firsts[number] = first

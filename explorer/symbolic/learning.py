@@ -6,7 +6,6 @@ with whatever handlers were found to read besides. Each new vector of it is a ca
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -64,15 +63,15 @@ class Taken(NamedTuple):
     event
         The event.
     pairs
-        The local states before and after, of replicas that it changes.
-    shared
-        What was read of shared fields.
+        Of replicas that it writes: the level, and the local states before (None: any) and after.
+    act
+        The acting replica, the delivered message or None, and the step.
     """
 
     action: str
     event: Event
-    pairs: tuple[tuple[Any, Any], ...]
-    leaf: Leaf | None = None
+    pairs: tuple[tuple[int, Any, Any], ...] = ()
+    act: tuple[Any, Any, Step] | None = None
 
 
 class Learning:
@@ -113,7 +112,6 @@ class Learning:
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
         self._done: set[tuple[Place, str, Value, Value, int]] = set()
         self._leaves: list[Leaf] = []
-        self._made: Counter[tuple[str, Event]] = Counter()
         self._fresh: list[Event] = []
         self._queue: list[Callable[[], None]] = []
         self._own: dict[tuple[Place, str], int] = {}
@@ -310,9 +308,7 @@ class Learning:
         level, protocol = self._variables.local(replica), self.protocol
         if not read.of_inbox:
             name = ("projection", read.name)
-            mapped = self._labels.map(
-                level, name, lambda me: [None if me is None else (read.function(protocol, me),)]
-            )
+            mapped = self._labels.map(level, name, lambda me: [None if me is None else (read.function(protocol, me),)])
             return [(level, mapped)]
         dims = []
         if replica not in self._always:
@@ -346,7 +342,7 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(name, changes, (), None)
+                self._note(name, changes)
 
         return learn
 
@@ -355,12 +351,12 @@ class Learning:
     def _add(self, action: str, place: Place, me: Any, message: Any, leaf: Leaf, step: Step) -> None:
         variables, labels = self._variables, self._labels
         changes: dict[int, Change] = {}
-        pairs: list[tuple[Any, Any]] = []
+        pairs: list[tuple[int, Any, Any]] = []
         written = {variables.local(replica.id): replica for replica in step.writes}
         if place.replica is not None:
             level = variables.local(place.replica)
             after = written.pop(level, me if step.me == () else step.me)
-            pairs.append((me, after))
+            pairs.append((level, me, after))
             changes[level] = Change(BY_VALUE, variables.number(level, me), variables.number(level, after))
         guards: dict[int, list[Dim]] = {}
         read: dict[int, int] = {}
@@ -400,11 +396,12 @@ class Learning:
             number = labels.classes(labels.messages(level)).number(message)
             changes[level] = Change(BY_MESSAGE, number, labels.label(label))
         for level in {*guards, *operations, *written}:
-            target = variables.number(level, written[level]) if level in written else None
-            label = Label(level, tuple(guards.get(level, ())), target, tuple(operations.get(level, ())))
+            result = variables.number(level, written[level]) if level in written else None
+            label = Label(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
             changes[level] = Change(GENERAL, labels.label(label))
         self._bounds(changes, step)
-        self._note(action, changes, tuple(pairs), leaf, written)
+        pairs += [(level, None, replica) for level, replica in written.items()]
+        self._note(action, changes, tuple(pairs), (me, message, step) if me is not None else None)
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
         """Add what a step needs and spends of bounds."""
@@ -417,10 +414,9 @@ class Learning:
         self,
         action: str,
         changes: dict[int, Change],
-        pairs: tuple[tuple[Any, Any], ...],
-        leaf: Leaf | None,
-        written: dict[int, Any] | None = None,
+        pairs: tuple[tuple[int, Any, Any], ...] = (),
+        act: tuple[Any, Any, Step] | None = None,
     ) -> None:
         event: Event = tuple(sorted(changes.items()))
-        self.taken.append(Taken(action, event, pairs, leaf))
+        self.taken.append(Taken(action, event, pairs, act))
         self._fresh.append(event)

@@ -86,6 +86,10 @@ class RelationNodes:
         self._nodes.append(key)
         return number
 
+    def node(self, number: int) -> _Node:
+        """Return a node's level, and its edges: what changes, and the node after."""
+        return self._nodes[number]
+
     def union(self, a: int, b: int) -> int:
         """Return the union of two relations over the same levels."""
         if a == b or b == 0:

@@ -82,6 +82,12 @@ class Space:
         self.learn(frontier)
         return self.store.difference(self.successors(frontier), reached)
 
+    def stuck(self, states: int) -> int:
+        """Return the states of a set that have no successor, where everything was learned of them."""
+        for root in self.groups.roots():
+            states = self.store.difference(states, self.store.enabled(states, root))
+        return states
+
     def chained(self, reached: int) -> int:
         """Return what one round of chaining reaches: each group of events is taken from all that is known by then."""
         self.learn(reached)

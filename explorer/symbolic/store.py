@@ -12,6 +12,7 @@ from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.collecting import collect_garbage, count, mark
 from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, make, put_lookup, rebuild_table
 from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, project, union
+from kraftcheck.explorer.symbolic.kernel.pairs import count_steps
 from kraftcheck.explorer.symbolic.kernel.saturation import WHOLE, learn, saturate
 from kraftcheck.spec.errors import ProtocolError
 
@@ -19,6 +20,8 @@ EMPTY, UNIT = 0, 1
 BYTES_A_NODE = 136  # with its edges, its places in the hash table and in the cache, when memory is full
 FIRST = 1 << 16
 SCRATCH = 1 << 24
+PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
+"""Moduli for counting steps: a number is found from what is left over of it (Chinese remainder theorem)."""
 Answer = Callable[[int, int, int], int]
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -92,11 +95,13 @@ class Store:
             return -1
         try:
             return self._answer(kind, a, b)
+        except NoRoom:
+            pass  # what is under way comes back as a part of its result
         except BaseException as error:
             self._error = error
-            self.arrays.meta[codes.STOP] = 1
-            self.arrays.meta[codes.INCOMPLETE] += 1
-            return 0 if kind != codes.APPLY else -1
+        self.arrays.meta[codes.STOP] = 1
+        self.arrays.meta[codes.INCOMPLETE] += 1
+        return -1
 
     def look_up(self, label: int, value: int, result: int) -> None:
         """Note what a label makes of a value."""
@@ -222,6 +227,17 @@ class Store:
             if int(counts[:, -1].max()) >> 30 == 0:
                 return sum(int(digit) << 32 * k for k, digit in enumerate(counts[places[a]].tolist()))
             limbs *= 2
+
+    def count_steps(self, a: int, relation: int, most: int) -> int:
+        """Return how many pairs of a state and an event there are, at most `most`; the relation was applied before."""
+        result, product = 0, 1
+        for which, prime in enumerate(PRIMES):
+            if product > most:
+                return result
+            rest = int(count_steps(self.arrays, a, relation, which, prime))
+            result += product * ((rest - result) * pow(product, -1, prime) % prime)
+            product *= prime
+        raise ProtocolError(f"more than {product:,} steps: the symbolic engine cannot count them")
 
     def size(self, a: int) -> int:
         """Return how many nodes a set has."""

@@ -4,7 +4,7 @@ There is one variable for each replica's local state, for each channel (what one
 for each shared field and each bound. The number 0 stands for no replica, an empty channel, and a field's first value:
 diagrams leave it out.
 
-The order is: for each replica, its channels with the replicas before it, then its local state; what is shared comes last.
+The order is: for each replica, its channels with the replicas before it, then its local state; last what is shared.
 """
 
 from __future__ import annotations

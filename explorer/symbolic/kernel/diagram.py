@@ -1,8 +1,9 @@
 """A store of decision diagrams in arrays: nodes that are never equal, and a cache of results.
 
 A diagram is a set of vectors of numbers, one number for each *level*. A node has a level and edges (value, child)
-sorted by value; a path that skips a level has the value 0 there, so what is absent or empty costs nothing. Node 0 is the
-empty set, node 1 the set of the one vector whose remaining values are all 0. Children have lower numbers than parents.
+sorted by value; a path that skips a level has the value 0 there, so what is absent or empty costs nothing. Node 0 is
+the empty set, node 1 the set of the one vector whose remaining values are all 0. Children have lower numbers than
+parents.
 
 The arrays have the length of the memory limit from the start; the system gives memory to what is used. So nothing moves
 while compiled code runs, and numbers never wrap: where the limit is met, `STOP` is set, what is under way comes back as
@@ -35,16 +36,15 @@ from kraftcheck.explorer.tables.kernel.native import inlined
     LOOKUPS,
     ITEMS,
     NEXT_TICK,
-    CACHE_HITS,
-    CACHE_MISSES,
-) = range(15)
+    REMEMBERED,
+) = range(14)
 META_SIZE = 24
 
 # What Python is called for.
 APPLY, LEARN, TICK = 1, 2, 3
 
 # Operations, as the cache knows them.
-UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT = range(1, 9)
+UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT, PAIRS = range(1, 10)
 
 LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met
@@ -124,6 +124,7 @@ def rebuild_table(d: Any, size: Any) -> None:
 @jit
 def grow_cache(d: Any) -> None:
     """Double the cache; what is in it stays."""
+    d.meta[REMEMBERED] = 0
     size = d.meta[CACHE_MASK] + 1
     d.cache[size : 2 * size] = 0
     d.meta[CACHE_MASK] = 2 * size - 1
@@ -160,7 +161,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     if 3 * a > 2 * size and 2 * size <= len(d.table):
         rebuild_table(d, 2 * size)
     size = meta[CACHE_MASK] + 1
-    if a > size and 2 * size <= len(d.cache):
+    if meta[REMEMBERED] > 2 * size and 2 * size <= len(d.cache):
         grow_cache(d)
     if a >= meta[NEXT_TICK]:
         meta[NEXT_TICK] = a + TICK_NODES
@@ -215,6 +216,7 @@ def remember(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
         d.cache[i, 0] = key1
         d.cache[i, 1] = key2
         d.cache[i, 2] = result
+        d.meta[REMEMBERED] += 1
 
 
 @jit

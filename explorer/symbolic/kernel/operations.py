@@ -266,7 +266,7 @@ def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
 
 
 @inlined
-def may_apply(d: Any, label: Any, value: Any) -> bool:
+def may_apply(d: Any, label: Any, value: Any) -> Any:
     """Whether a label is not known to refuse a value."""
     return known_lookup(d, label, value) != -1
 

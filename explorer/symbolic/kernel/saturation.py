@@ -46,6 +46,7 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     push_classes,
     union,
 )
+from kraftcheck.explorer.tables.kernel.native import inlined
 
 WHOLE, SUCCESSORS, CHILDREN_DONE, STEP = 0, 1, 2, 3
 """What is asked for: see `saturate`.
@@ -79,8 +80,32 @@ def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
 
 
 @jit
-def learn(d: Any, level: Any, value: Any, child: Any) -> None:
-    """Give Python what is new in the projections that are watched from a level on, of one edge."""
+def _take_in(d: Any, base: Any, end: Any) -> Any:
+    """Add the edges on the stack above `end` to the sorted ones from `base` on; return their end."""
+    while d.meta[TOP] > end:
+        d.meta[TOP] -= 1
+        e = d.scratch[d.meta[TOP]]
+        end = _insert(d, base, end, e >> 32, e & LOW)
+    return end
+
+
+@jit
+def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
+    """Give Python what is new in the projections that are watched from a level on, of one edge.
+
+    Returns
+    -------
+    The version of the level's events in which all of that is taken into account.
+    """
+    version = np.int64(-1)
+    while version != d.event_version[level]:
+        version = d.event_version[level]
+        _learn_once(d, level, value, child)
+    return version
+
+
+@jit
+def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
     which = d.first_watch[level]
     while which >= 0:
         rest = project(d, child, which, np.int64(1))
@@ -91,6 +116,16 @@ def learn(d: Any, level: Any, value: Any, child: Any) -> None:
             if new and not d.meta[STOP]:
                 call_back(d.meta[CALLBACK], LEARN, which, new)
         which = d.next_watch[which]
+
+
+@inlined
+def _may_step(d: Any, r: Any, value: Any) -> Any:
+    """Whether a relation may have an edge for a value."""
+    rule = d.relation_nodes[r]
+    if rule[6] or (rule[4] and value):
+        return True
+    k = first_at_least(d.relation_edges, rule[1], rule[2], value)
+    return k < rule[1] + rule[2] and d.relation_edges[k, 0] == value
 
 
 @jit
@@ -194,19 +229,15 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
                         i += 1
                         continue
                     fires = True
-                    version = np.int64(-1)
-                    while version != d.event_version[q]:
-                        version = d.event_version[q]
-                        learn(d, q, e >> 32, e & LOW)
-                    d.stamps[i] = (e & LOW) << 32 | version
+                    d.stamps[i] = (e & LOW) << 32 | learn(d, q, e >> 32, e & LOW)
                     group = d.first_event[q]
                     while group >= 0:
-                        saturate(d, e & LOW, d.event_root[group], e >> 32, np.int64(STEP))
-                        while meta[TOP] > end:
-                            meta[TOP] -= 1
-                            f = d.scratch[meta[TOP]]
-                            end = _insert(d, base, end, f >> 32, f & LOW)
+                        root = d.event_root[group]
                         group = d.next_event[group]
+                        if not _may_step(d, root, e >> 32):
+                            continue
+                        saturate(d, e & LOW, root, e >> 32, np.int64(STEP))
+                        end = _take_in(d, base, end)
                     i += 1
             if meta[STOP]:
                 meta[INCOMPLETE] += 1
