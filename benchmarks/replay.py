@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.jobs import bind_leniently
-from kraftcheck.reporting.files import peak_memory
+from kraftcheck.reporting.as_json import peak_memory
 from kraftcheck.traces import Trace, as_text, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 

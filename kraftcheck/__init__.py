@@ -42,6 +42,8 @@ State 2  PassOn by 1
 State 3  Take by 2 on Token
     2.has_token  FALSE -> TRUE
     messages  - Token  -> 2
+<BLANKLINE>
+OneHolder  false of me = 1, peer = 2
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from typing import Any
 _HOMES = {
     "kraftcheck.api": "check explain simulate",
     "kraftcheck.explorer.result": "Interrupted Progress Result Search TraceStep Verdict Violation",
+    "kraftcheck.loading": "Loaded load",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
 """Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""

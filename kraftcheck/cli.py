@@ -12,8 +12,12 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
+
+SEARCHES = ("check", "simulate")
+"""Commands whose `--json` tells an error too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,12 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops what Ctrl-C stops, in the same way
+    json = getattr(given, "json", None)
     try:
-        code: int = given.run(given)
+        with redirect_stdout(sys.stderr) if str(json) == "-" else nullcontext():
+            code: int = given.run(given)
         sys.stdout.flush()
         return code
     except InputError as error:
-        return _complain(str(error))
+        return _complain(str(error), json if words[0] in SEARCHES else None)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -54,9 +60,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, json: Path | None = None) -> int:
+    """Tell an error, in the file that `--json` names too; return the exit code."""
     print(f"kraftcheck: error: {message}", file=sys.stderr)
+    if json is not None and "--json" not in message:
+        from kraftcheck.reporting.as_json import tool
+        from kraftcheck.reporting.files import write_json
+
+        with suppress(OSError):
+            write_json(json, {**tool(), "result": "error", "error": message, "exit_code": 2})
     return 2
+
+
+class _Version(argparse.Action):
+    """Tells the version, which is looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"kraftcheck {version('kraftcheck')}")
+        parser.exit()
 
 
 def parser(chosen: str) -> argparse.ArgumentParser:
@@ -70,6 +93,7 @@ def parser(chosen: str) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="kraftcheck", description="An explicit-state model checker for KRaft, Kafka's Raft.", allow_abbrev=False
     )
+    top.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for file in sorted(Path(__file__).with_name("commands").glob("[!_]*.py")):
         first, _, rest = file.read_text("utf-8").split('"""')[1].partition("\n")

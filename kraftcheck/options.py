@@ -18,7 +18,7 @@ from typing import Any
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Options
 
-_FIELDS = [field.name for field in fields(Options)]
+_FIELDS = [field.name for field in fields(Options) if field.name != "report"]  # --report is a file, that is progress
 _EVERY = Options.checkpoint_every
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -83,8 +83,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--checkpoint-every": _value("SECONDS", f"how often it is written (default: {_EVERY:.0f})", _seconds),
     "--resume": _value("DIR", "go on with a search from its checkpoint", Path),
     "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", _size, default="4G"),
-    "--json": _value("FILE", "write the result as JSON", Path),
-    "--trace": _value("FILE", "write the counterexample as TLC prints it", Path),
+    "--resume-if-present": _flag("go on from the folder of --checkpoint, if it holds a checkpoint"),
+    "--allow-incomplete": _flag("exit with 0 where nothing is violated and the search stopped at a limit"),
+    "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
+    "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
+    "--report": _value("FILE", "write a page to look at (.html), or Mermaid for a pull request (.md)", Path),
+    "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
+    "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }

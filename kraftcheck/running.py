@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Options, Result, Verdict
 from kraftcheck.jobs import Job
-from kraftcheck.reporting.files import result_as_json, write_counterexamples, write_json
+from kraftcheck.reporting.as_json import result_as_json
+from kraftcheck.reporting.files import write_counterexamples, write_json
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import report
@@ -46,12 +48,22 @@ def run_job(
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
+            if not quiet and job.engine == "tables":
+                _tell_compiling()
             result = work(options) if work else search(job.engine, job.protocol, options, is_named=job.is_named)
         except Interrupted as interrupted:
             result = interrupted.result
         except KeyboardInterrupt:  # before the search began
             result = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
     return replace(result, engine=result.engine or job.engine)
+
+
+def _tell_compiling() -> None:
+    """Say that the kernel will be compiled, where it is not yet."""
+    from kraftcheck.explorer.tables.kernel.compiled import is_compiled
+
+    if not is_compiled():
+        print("the kernel is compiled once on this machine, which takes about 30 s (kraftcheck warm)", file=sys.stderr)
 
 
 def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
@@ -77,5 +89,18 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
         write_json(arguments.json, result_as_json(job, result) | more)
     if arguments.trace:
         write_counterexamples(job.protocol, result.violations, arguments.trace)
+    if arguments.report:
+        from kraftcheck.reporting.report import run_as_data, write_report
+
+        write_report(arguments.report, [run_as_data(job, result, more)])
+    code, allowed = exit_code(result), bool(getattr(arguments, "allow_incomplete", False))
+    if getattr(arguments, "junit", None):
+        from kraftcheck.reporting.ci import write_junit
+
+        write_junit(job, result, arguments.junit, allow_incomplete=allowed)
     print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls))
-    return exit_code(result)
+    if getattr(arguments, "github", False):
+        from kraftcheck.reporting.ci import github_annotations
+
+        print_lines(github_annotations(job, result))
+    return 0 if allowed and code == EXIT_CODES[Verdict.INCOMPLETE] else code

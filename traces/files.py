@@ -152,6 +152,13 @@ def _format_of(source: Source) -> TraceFormat:
     return next(known for known in TraceFormat if known.recognises(first, beginning))
 
 
+def form_of(path: str | PathLike[str]) -> str:
+    """Return the form in which `write_trace` writes a file of this name by default."""
+    name = fspath(path).removesuffix(".gz")
+    fitting = [known for known in TraceFormat if known.form is not None and name.endswith(known.ending)]
+    return max(fitting, key=lambda known: len(known.ending)).form or ""
+
+
 def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None) -> None:
     """Write a trace to a file.
 
@@ -173,9 +180,7 @@ def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None
     """
     name = fspath(path)
     forms = {known.form: known for known in TraceFormat if known.form is not None}
-    if form is None:
-        fitting = [known for known in forms.values() if name.removesuffix(".gz").endswith(known.ending)]
-        form = max(fitting, key=lambda known: len(known.ending)).form or ""
+    form = form or form_of(path)
     if form not in forms:
         raise ValueError(f"expected as the form {', '.join(forms)}, found {form!r}")
     texts = forms[form].write(trace)

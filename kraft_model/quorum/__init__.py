@@ -31,6 +31,7 @@ module         what is in it
                Heal, CheckQuorum
 `properties`   invariants, step invariants and constraints
 `answers`      invariants about what administrators and voters are told
+`contracts/`   what each message and each step of a replica's own must do
 `progress`     what should stay reachable
 `starts`       named starts for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs
@@ -41,6 +42,7 @@ module         what is in it
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.answers import QuorumAnswers
+from kraftcheck.kraft_model.quorum.contracts import QuorumContracts
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
 from kraftcheck.kraft_model.quorum.progress import QuorumProgress
@@ -60,6 +62,7 @@ class Quorum(
     QuorumReplication,
     QuorumProperties,
     QuorumAnswers,
+    QuorumContracts,
     QuorumProgress,
     QuorumStarts,
 ):

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add
-from kraftcheck.reporting.files import require_writable
+from kraftcheck.reporting.files import require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.running import run_job, tell
 from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
+from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -32,9 +33,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
     add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--time-limit")
     resuming = parser.add_argument_group("stopping and going on")
-    add(resuming, "--checkpoint", "--checkpoint-every", "--resume")
+    add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
-    add(files, "--json", "--trace", "--calls", "--quiet")
+    add(files, "--report", "--json", "--trace", "--calls", "--quiet")
+    add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete")
     files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
 
 
@@ -56,9 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input.
     """
+    if arguments.resume_if_present:
+        _resume(arguments)
     with named_model(arguments) as model:
         job = job_of(model, arguments.config, arguments, ("graph",) if arguments.graph else ())
-        require_writable(arguments, "json", "trace", "graph")
+        require_writable(arguments, "json", "trace", "graph", "junit", "report")
+        require_report(arguments.report)
         if arguments.trace or arguments.graph:
             from kraftcheck.spec.tla.view import StateView
 
@@ -77,6 +82,17 @@ def run(arguments: argparse.Namespace) -> int:
         code = tell(job, result, arguments, **(_vacuity(job, result, watched) if seen else {}))
         print_lines(how_to_go_on(arguments.words, job.options, result))
         return code
+
+
+def _resume(arguments: argparse.Namespace) -> None:
+    """Ask for the checkpoint to be gone on from, where there is one."""
+    if "checkpoint" not in arguments:
+        raise InputError("--resume-if-present: expected --checkpoint too, the folder to look into")
+    from kraftcheck.explorer.tables.checkpoints.folder import MANIFEST
+
+    if (Path(arguments.checkpoint) / MANIFEST).is_file():
+        arguments.resume = arguments.checkpoint
+        del arguments.checkpoint
 
 
 def _vacuity(job: Job, result: Result, watched: list[Watch]) -> dict[str, Any]:

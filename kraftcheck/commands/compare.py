@@ -15,7 +15,8 @@ from kraftcheck.catalogue import Model, find_model, find_variant
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
-from kraftcheck.reporting.files import require_writable, result_as_json, write_json
+from kraftcheck.reporting.as_json import result_as_json
+from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.reporting.summary import LIMITS, header
 from kraftcheck.running import EXIT_INTERRUPTED, exit_code, run_job

@@ -17,7 +17,8 @@ from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
-from kraftcheck.reporting.files import attributes, require_writable, write_json
+from kraftcheck.reporting.as_json import attributes
+from kraftcheck.reporting.files import require_writable, write_json
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.display import cut

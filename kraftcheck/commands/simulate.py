@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.explorer.result import Result, TraceStep
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add, count
-from kraftcheck.reporting.files import require_empty_folder, require_writable
+from kraftcheck.reporting.files import require_empty_folder, require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import header
@@ -50,7 +50,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
     add(parser.add_argument_group("where to stop"), "--max-states", "--time-limit")
     files = parser.add_argument_group("output")
-    add(files, "--json", "--trace", "--calls", "--quiet")
+    add(files, "--report", "--json", "--trace", "--calls", "--quiet")
     files.add_argument("--out", type=Path, metavar="DIR", help="write each walk as TLC's -simulate does")
 
 
@@ -82,7 +82,8 @@ def _simulate(job: Job, arguments: argparse.Namespace) -> int:
     if arguments.engine not in (None, *ENGINES):
         raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
     plan = Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
-    require_writable(arguments, "json", "trace")
+    require_writable(arguments, "json", "trace", "report")
+    require_report(arguments.report)
     view = StateView(job.protocol) if arguments.trace or arguments.out else None
     more: dict[str, Any] = {"search": "random", "seed": plan.seed, "depth_limit": plan.depth}
     keep: Callable[[int, tuple[TraceStep, ...]], None] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
+from kraftcheck.reporting.why import why
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import field_names
@@ -14,6 +15,8 @@ from kraftcheck.spec.values import field_names
 LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
 _STYLES = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
 _INDENT = "    "
+_MOST_SAME = 3
+"""Messages that a step leaves under way, and that are shown one by one; more are counted."""
 
 
 def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
@@ -47,12 +50,24 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
         before = step
+    yield from _why_lines(protocol, violation)
     if violation.trap is not None:
         yield []
         yield [(HEAD, f"From state {len(trace)} on {violation.property} cannot be reached: {way_out(violation.trap)}")]
         without = protocol.properties[violation.property].without
         if without:
             yield [(FAINT, f"{_INDENT}no way out is {', '.join(without)}")]
+
+
+def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
+    """Yield what the property says, and of which replicas and message it is false."""
+    found = why(protocol, violation)
+    if violation.property == DEADLOCK or not (found.says or found.false_of):
+        return
+    of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
+    parts = [found.says, f"false of {of}" if of else ""]
+    yield []
+    yield [(HEAD, violation.property), (PLAIN, "  "), (PLAIN, "  ".join(filter(None, parts)))]
 
 
 def way_out(trap: Trap) -> str:
@@ -77,6 +92,10 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
     previous = None if before is None else before.state
     found = messages(protocol.network, previous, step.state, step.message)
+    same = [item for item in found if item.mark == " "]
+    folded = len(same) if before is not None and len(same) > _MOST_SAME else 0
+    if folded:
+        found = [item for item in found if item.mark != " "]
     texts = [message_words(item.message) for item in found]
     kinds, ways = (max((len(text[column]) for text in texts), default=0) for column in (0, 1))
     label = "messages"
@@ -86,3 +105,5 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
         text = f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{f'  ({copies})' if copies else ''}"
         yield [(FAINT, f"{_INDENT}{label:8}  "), (_STYLES[item.mark], text)]
         label = ""
+    if folded:
+        yield [(FAINT, f"{_INDENT}{label:8}  "), (FAINT, f"  {folded} others still under way")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
 from kraftcheck.reporting import replay
-from kraftcheck.reporting.files import attributes
+from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.lines import HEAD, OLD, PLAIN, WARNING, Line, columns, many, notes
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol

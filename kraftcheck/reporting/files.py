@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.explorer.result import DEADLOCK, Result, Violation
-from kraftcheck.jobs import Job
-from kraftcheck.reporting.summary import rate
+from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.property import REACHABLE
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Symbol, Value, ordered
+
+STANDARD_OUTPUT = Path("-")
+"""Stands for standard output, where a file is asked for; what else is told goes to standard error then."""
+
+REPORTS = (".html", ".md")
+"""How the name of a report ends."""
 
 
 def require_writable(arguments: argparse.Namespace, *options: str) -> None:
@@ -37,7 +39,7 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
     taken: dict[Path, str] = {}
     for option in options:
         path: Path | None = getattr(arguments, option)
-        if path is None:
+        if path is None or (option == "json" and path == STANDARD_OUTPUT):
             continue
         option = f"--{option}"
         if path.is_dir():
@@ -54,67 +56,20 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
             path.unlink()
 
 
+def require_report(path: Path | None) -> None:
+    """Raise InputError for a report of a form that there is not."""
+    if path is not None and path.suffix not in REPORTS:
+        raise InputError(f"--report {path}: expected a file that ends in {' or '.join(REPORTS)}")
+
+
 def write_json(path: Path, content: Any) -> None:
-    """Write a value as JSON that people can read too."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def attributes(source: object, *names: str) -> dict[str, Any]:
-    """Return attributes of an object by name: the keys of a JSON object are called like them."""
-    return {name: getattr(source, name) for name in names}
-
-
-def result_as_json(job: Job, result: Result) -> dict[str, Any]:
-    """Return what `--json` says of one search.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    result
-        What it found.
-    """
-    violated = [violation.property for violation in result.violations]
-    return {
-        "model": job.model.name,
-        "variant": job.model.protocol.variant,
-        "configuration": job.config_name,
-        "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
-        "engine": result.engine,
-        "search": job.options.search,
-        "workers": result.workers,
-        "symmetry": job.options.symmetry,
-        "view": job.options.view,
-        "result": result.verdict.value,
-        "violated": violated[0] if violated else None,
-        "violations": violated,
-        **attributes(result, "complete", "limit", "distinct_states", "generated_states", "depth"),
-        **attributes(result, "actions", "handler_calls", "never_enabled"),
-        "traps": {one.property: one.trap._asdict() for one in result.violations if one.trap},
-        "trace_length": len(result.violations[0].trace) if violated else None,
-        "seconds": round(result.seconds, 6),
-        "states_per_second": round(rate(result), 1),
-        "peak_memory_bytes": peak_memory(),
-        "notes": result.notes,
-        "warnings": result.warnings,
-    }
-
-
-def value_as_json(value: Value) -> Any:
-    """Return a constant's value for JSON: names as strings, sets as lists in canonical order."""
-    if isinstance(value, ModelValue | Symbol):
-        return str(value)
-    if isinstance(value, frozenset):
-        return [value_as_json(item) for item in ordered(value)]
-    if isinstance(value, bool | int | str):
-        return value
-    return repr(value)
-
-
-def peak_memory() -> int:
-    """Return the most memory that this process has had, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    """Write a value as JSON that people can read too; to the process's standard output where the path is `-`."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    if path != STANDARD_OUTPUT:
+        path.write_text(text, encoding="utf-8")
+    elif sys.__stdout__ is not None:
+        sys.__stdout__.write(text)
+        sys.__stdout__.flush()
 
 
 def require_empty_folder(option: str, path: Path) -> Path:
@@ -137,36 +92,43 @@ def require_empty_folder(option: str, path: Path) -> Path:
     return path
 
 
-def write_counterexamples(protocol: Protocol, violations: Iterable[Violation], path: Path) -> None:
-    """Write counterexamples as TLC prints error traces, so that whatever reads TLC's output reads ours.
+def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], path: Path) -> None:
+    """Write counterexamples in the format that the file's name says: as TLC prints error traces, or as JSON.
 
     Parameters
     ----------
     protocol
         The protocol with its constants.
     violations
-        What to write, one after another. Where there is none, no file of an earlier run is left that could be taken
-        for one.
+        What to write, one after another; JSON holds one trace, the first. Where there is none, no file of an earlier
+        run is left that could be taken for one.
     path
-        The file.
+        The file: ITF where it ends in `.itf.json`, TLC's JSON where it ends in `.json`, else TLC's text.
     """
     if not violations:
         if path.is_file():
             path.unlink()
         return
     from kraftcheck.spec.tla.view import StateView
+    from kraftcheck.traces.files import form_of, write_trace
     from kraftcheck.traces.formats.tlc_log import as_text
     from kraftcheck.traces.trace import Trace, TraceFormat, TraceState
 
     view = StateView(protocol)
+    traces = []
+    for index, violation in enumerate(violations):
+        states = [
+            TraceState(number, view.variables(step.state), step.action)
+            for number, step in enumerate(violation.trace, start=1)
+        ]
+        problem = _problem(protocol, violation.property)
+        traces.append(Trace(str(path), index, TraceFormat.TLC_LOG, tuple(states), problem=problem))
+    if form_of(path) != "text":
+        write_trace(traces[0], path)
+        return
     with path.open("w", encoding="utf-8") as file:
-        for index, violation in enumerate(violations):
-            states = [
-                TraceState(number, view.variables(step.state), step.action)
-                for number, step in enumerate(violation.trace, start=1)
-            ]
-            problem = _problem(protocol, violation.property)
-            file.writelines(as_text(Trace(file.name, index, TraceFormat.TLC_LOG, tuple(states), problem=problem)))
+        for trace in traces:
+            file.writelines(as_text(trace))
 
 
 def _problem(protocol: Protocol, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
@@ -57,7 +58,51 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
 
     console = Console(file=file, highlight=False)
     for line in lines:
-        console.print(Text.assemble(*[(text, _RICH_STYLES[style]) for style, text in line]), soft_wrap=True)
+        text = Text.assemble(*[(text, _RICH_STYLES[style]) for style, text in line])
+        indent = Text(" " * hanging(text.plain, console.width))
+        for place, piece in enumerate(text.divide(breaks(text.plain, console.width))):
+            console.print(indent + piece if place else piece, soft_wrap=True)
+
+
+def hanging(text: str, width: int) -> int:
+    """Return how far the rest of a line is indented: to its second column, or a little.
+
+    Parameters
+    ----------
+    text
+        The line.
+    width
+        Characters of a terminal's line.
+    """
+    indent = len(text) - len(text.lstrip())
+    column = re.match(r"\s*\S+(?: \S+)*\s{2,}(?=\S)", text)
+    wanted = column.end() if column else indent + 4
+    return wanted if wanted <= width // 2 else min(indent + 4, width // 2)
+
+
+def breaks(text: str, width: int) -> list[int]:
+    """Return the offsets at which a line is broken: after spaces where it can be.
+
+    Parameters
+    ----------
+    text
+        The line.
+    width
+        Characters of a terminal's line; lines after the first are indented by `hanging`.
+
+    Examples
+    --------
+    >>> breaks("    log  one two three", 20)
+    [17]
+    """
+    found: list[int] = []
+    begin, room = 0, width
+    while len(text) - begin > room:
+        space = text.rfind(" ", begin + 1, begin + room + 1)
+        begin = space + 1 if space > begin and text[begin:space].strip() else begin + room
+        found.append(begin)
+        room = max(1, width - hanging(text, width))
+    return found
 
 
 def print_warnings(texts: Iterable[str]) -> None:

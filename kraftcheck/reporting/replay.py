@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kraftcheck.reporting.files import attributes
+from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.spec.display import cut
 from kraftcheck.traces.replay.differences import Difference
@@ -22,7 +22,6 @@ LONGEST_PLACE = 40
 """Characters of a place for which a table has a column; longer ones have a line of their own."""
 
 _INDENT = "    "
-
 
 
 def exit_code(verdicts: Mapping[str, int]) -> int:

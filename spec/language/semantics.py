@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
-from kraftcheck.spec.language.property import SPENT, Property
+from kraftcheck.spec.language.property import QUANTIFIED, SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
@@ -361,6 +361,10 @@ class Semantics:
         return found
 
     def _holds(self, prop: Property, state: State) -> bool:
+        return self.culprits(prop, state) is None
+
+    def culprits(self, prop: Property, state: State) -> dict[str, Value] | None:
+        """Return the replicas and the message of which a state property is false, by parameter; None where it holds."""
         known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT: state.spent}
         for read in prop.reads:
             known[read.name] = self.project(read, state)
@@ -380,8 +384,8 @@ class Semantics:
                 for message in messages:
                     known.update(me=me, peer=peer, message=message)
                     if not self.verdict(prop, known):
-                        return False
-        return True
+                        return {name: known[name] for name in QUANTIFIED if name in prop.asks}
+        return None
 
     def view(self, read: Projection, source: Value) -> Value:
         """Return a projection of one replica or inbox; memoised."""

@@ -89,6 +89,14 @@ def test_the_mutants_of_a_model_are_killed_as_before(model: str, least: int, tmp
     assert rate(tmp_path, model, "--max-states", "10000") >= least
 
 
+def test_no_slip_changes_a_contract() -> None:
+    """A method of a contract that has the name of something in an action would be changed with it."""
+    model = find_model("quorum")
+    changed = changeable_functions(model.protocol, changeable_modules(model, model.protocol))
+    assert changed
+    assert not [one.definition.name for one in changed if "contracts" in one.source.path.parts]
+
+
 def test_explanations_are_read() -> None:
     files = sorted(EXPLANATIONS.glob("*.txt"))
     assert {file.stem for file in files} >= {"two-phase-commit", "recovery"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -27,7 +28,7 @@ from kraftcheck import (
 )
 from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
 from kraftcheck.reporting.changes import difference, fields_set, message_words, messages
-from kraftcheck.reporting.lines import print_lines
+from kraftcheck.reporting.lines import breaks, hanging, print_lines
 from kraftcheck.spec import Bag, Map
 from kraftcheck.spec.display import text_of
 
@@ -193,7 +194,9 @@ def test_environment_delivery_and_messages_that_stay() -> None:
         "State 4  Read by n1 on Note\n"
         "    n1.heard[2]  + 2\n"
         "    messages  * Note  -> n1  number=2\n"
-        "                Note  -> n1  number=1"
+        "                Note  -> n1  number=1\n"
+        "\n"
+        "NeverBoth  false of me = n1"
     )
 
 
@@ -273,3 +276,48 @@ def test_styles_only_on_a_terminal(capsys, monkeypatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     print_lines(lines_of(Notes(), violation))
     assert "\x1b[31mFALSE\x1b[0m -> \x1b[32mTRUE\x1b[0m" in capsys.readouterr().out
+
+
+class Crowd(Protocol):
+    """A node that many messages are on the way to."""
+
+    network = Bag()
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(N1), Node(N2)], Shared(), [Note(number, N1) for number in range(5)])
+
+    @on(Note)
+    def read(self, me: Node, note: Note) -> Steps:
+        yield consume(me.but(heard=(*me.heard, note.number)))
+
+    @invariant
+    def silent(self, me: Node) -> bool:
+        """Nobody hears anything.
+
+        This is not told.
+        """
+        return not me.heard
+
+
+def test_messages_that_stay_are_counted_and_the_reason_is_told() -> None:
+    (violation,) = check(Crowd(), engine="reference").violations
+    assert explain(Crowd(), violation).endswith(
+        "State 2  Read by n1 on Note\n"
+        "    n1.heard[1]  + 0\n"
+        "    messages  - Note  -> n1  number=0\n"
+        "                4 others still under way\n"
+        "\n"
+        "Silent  Nobody hears anything.  false of me = n1"
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_lines_are_broken_to_the_width_of_a_terminal(width: int) -> None:
+    line = "    messages  + FetchRequest  n1 -> n2  epoch=1 offset=2 " + "x" * 90 + " end"
+    cut = breaks(line, width)
+    pieces = [line[a:b] for a, b in pairwise([0, *cut, len(line)])]
+    assert "".join(pieces) == line
+    indent = hanging(line, width)
+    assert indent == (14 if width > 28 else 8)
+    assert all(len(piece.rstrip()) <= width - (indent if place else 0) for place, piece in enumerate(pieces))
+    assert width < 200 or cut == []

@@ -202,13 +202,9 @@ def test_the_table_engine_warns_of_the_same(tmp_path: Path) -> None:
     assert len(warnings[0]) == 2
 
 
-TO_BE_MENDED = {"quorum": {"EndQuorumEpochRequest.preferred"}}
-"""Fields that no handler reads, though the KIP says that one does."""
-
-
 @pytest.mark.parametrize("name", shipped_models())
 def test_shipped_models_read_all_that_they_write(name: str) -> None:
     model = find_model(name)
     protocol = bind(model.protocol, find_config(model, "smoke")[1]).protocol
     fields = {re.sub(".* field ", "", warning) for warning in unread(protocol, protocol.initial())}
-    assert fields <= TO_BE_MENDED.get(name, set())
+    assert not fields

@@ -8,22 +8,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TextIO
 
-from kraftcheck.explorer.result import Options, Search
-from kraftcheck.explorer.tables import engine, random_walks
+from kraftcheck.commands.warm import compile_all
 from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
 from kraftcheck.explorer.tables.kernel.native import CACHE
 from kraftcheck.files import InUseError, lock_file
-from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.spec.values import ModelValue
 
-SMALL = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
 LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
 
 
@@ -49,11 +45,11 @@ def compiling() -> Iterator[None]:
 
 @cache
 def ensure_compiled() -> None:
-    """Wait for the process that compiles the kernel; where there is none, compile what a breadth-first search needs."""
+    """Wait for the process that compiles the kernel; where there is none, compile it."""
     if not compiled.is_compiled() or LOCK.exists():
         with await_lock():
             if not compiled.is_compiled():
-                search_all([Search.BFS])
+                compile_all()
 
 
 def await_lock() -> TextIO:
@@ -65,13 +61,5 @@ def await_lock() -> TextIO:
             time.sleep(0.1)
 
 
-def search_all(orders: Iterable[Search]) -> None:
-    """Search a small protocol in these orders: what they call is compiled."""
-    for order in orders:
-        engine.explore(SMALL, Options(search=order))
-
-
 if __name__ == "__main__":
-    search_all(Search)
-    engine.explore(SMALL, Options(symmetry="symmRM", memory=1))
-    random_walks.simulate(SMALL, Options(), random_walks.Plan(1, 5, 0), None)
+    compile_all()

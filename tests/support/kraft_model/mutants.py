@@ -21,6 +21,132 @@ class Noticed(NamedTuple):
 
 
 NOTICED: dict[str, dict[str, Noticed]] = {
+    "quorum": {
+        "VotesAreAnswered": Noticed(
+            "smoke",
+            "elections.vote_answer: VoteResponse( me.epoch, me.leader, granted, error, request.pre_vote, "
+            "request.voter, request.epoch, me.id, request.source, self.endpoint_shown(me), ) -> "
+            "VoteResponse(me.epoch, me.leader, granted, error, request.pre_vote, request.voter, request.epoch, "
+            "request.source, me.id, self.endpoint_shown(me))",
+        ),
+        "VotesAreGrantedAsDue": Noticed(
+            "smoke",
+            "elections.grants_vote: me.mode not in GRANTS_VOTES -> me.mode in GRANTS_VOTES",
+        ),
+        "VotesAreCounted": Noticed(
+            "smoke",
+            "elections.awaits: Mode.PROSPECTIVE if response.pre_vote else Mode.CANDIDATE -> Mode.PROSPECTIVE",
+        ),
+        "LeadersAreFollowed": Noticed("smoke", "hearing.learn: epoch < me.epoch -> epoch >= me.epoch"),
+        "ResignationsAreHeard": Noticed(
+            "smoke-network",
+            "elections.handle_end_quorum_epoch_request: self.is_foreign(me, request.source) -> not "
+            "self.is_foreign(me, request.source)",
+        ),
+        "AcknowledgementsAreHeard": Noticed(
+            "default-resign",
+            "elections.handle_acknowledgement: response.of != me.epoch or me.mode not in (Mode.LEADER, "
+            "Mode.RESIGNED) -> False",
+        ),
+        "FetchesAreAnswered": Noticed(
+            "smoke",
+            "replication.fetch_answer: self.shown_high_watermark(me) if error is Error.NONE else 0 -> 0",
+        ),
+        "FetchesAreNoted": Noticed("smoke", "replication.note_fetch: request.source -> request.dest"),
+        "FetchedIsStored": Noticed(
+            "smoke",
+            "replication.take_high_watermark: response.high_watermark == 0 or isinstance(response.diverging, "
+            "Position) -> not (response.high_watermark == 0 or isinstance(response.diverging, Position))",
+        ),
+        "VotersFollowTheLog": Noticed(
+            "smoke-answers",
+            "base.with_log: me.but( log=log, flushed=len(log) if flushes else min(me.flushed, len(log)), "
+            "voters=self.voters_in(log, formatted), version=version_in(log, self.initial_version if formatted "
+            "else 0), ) -> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
+            "voters=self.voters_in(log, formatted), version=version_in(log, self.initial_version if formatted "
+            "else 0))",
+        ),
+        "MessagesAreTakenOnce": Noticed("smoke-network", "base.is_cut: 0 -> 1"),
+        "NewRolesBeginAfresh": Noticed("smoke", "transitions.enter: me.voted if kept else Nil.NIL -> Nil.NIL"),
+        "RequestsSayWhatIsSo": Noticed(
+            "smoke",
+            "base.vote_requests: VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, "
+            "key.id, endpoint_of(me, key.id)) -> VoteRequest(me.epoch, pre_vote, key, me.key, end.epoch, "
+            "end.offset, me.id, key.id, endpoint_of(me, key.id))",
+        ),
+        "AnswersAreForgottenWithTheRole": Noticed("smoke", "base.no_longer_awaited: Mode.CANDIDATE -> Mode.LEADER"),
+        "TimersDoAsTheyShould": Noticed(
+            "smoke",
+            "transitions.after_lost_pre_vote: isinstance(me.leader, Nil) or me.leader == me.id or "
+            "me.leader_endpoint == 0 -> False",
+        ),
+        "LeadersOpenTheirEpoch": Noticed("smoke", "elections.first_records: me.voters -> me.heard"),
+        "LeadersCommitWhatMostHold": Noticed(
+            "smoke",
+            "base.commits: not self.may_commit(me, end) or not self.moves_high_watermark(me, end) -> False",
+        ),
+        "SnapshotsAreSent": Noticed(
+            "default-snapshot",
+            "replication.handle_fetch_snapshot_request: self.is_foreign(me, request.source) -> not "
+            "self.is_foreign(me, request.source)",
+        ),
+        "SnapshotsAreLoaded": Noticed("default-snapshot", "replication.load: True -> False"),
+        "SnapshotsEndWhereCommitted": Noticed(
+            "default-snapshot",
+            "replication.take_snapshot: me.high_watermark <= me.start -> False",
+        ),
+        "JoinersAreServed": Noticed("default-join", "voters.begin_adding: self.is_duplicate(me, voter.key) -> False"),
+        "JoinersGoOn": Noticed("default-join", "voters.handle_join_response: me.but(joining=False) -> me"),
+        "AdministratorsAreServed": Noticed("smoke-answers", "voters.begin_adding: error is not None -> False"),
+        "VersionsAreTold": Noticed(
+            "smoke-answers",
+            "voters.handle_api_versions_request: ApiVersionsResponse(me.software, request.of, me.id, "
+            "request.source) -> ApiVersionsResponse(me.software, request.of, request.source, me.id)",
+        ),
+        "NewVotersAreChecked": Noticed(
+            "smoke-answers",
+            "voters.handle_api_versions_response: not isinstance(change, Change) or not isinstance(change.voter, "
+            "Voter) or change.checked -> not (not isinstance(change, Change) or not isinstance(change.voter, "
+            "Voter) or change.checked)",
+        ),
+        "UpdatesAreNoted": Noticed("default-endpoints", "upgrade.begin_updating: error is not None -> error is None"),
+        "UpdatesAreAcknowledged": Noticed(
+            "default-endpoints",
+            "upgrade.handle_update_voter_response: me.mode is not Mode.FOLLOWER or response.request != "
+            "self.update_request(me, response.source) -> not (me.mode is not Mode.FOLLOWER or response.request "
+            "!= self.update_request(me, response.source))",
+        ),
+        "AdministratorsRemember": Noticed(
+            "smoke-answers",
+            "voters.remembers: response.error is not Error.NONE -> False",
+        ),
+        "QuorumsAreDescribed": Noticed("smoke-answers", "voters.describe_quorum: me.mode is not Mode.LEADER -> False"),
+        "ChangesEndWithAnAnswer": Noticed(
+            "smoke-answers",
+            "base.answer: client == ADMIN and not self.plain_answers -> not (client == ADMIN and (not "
+            "self.plain_answers))",
+        ),
+        "WhatIsWatchedIsSo": Noticed("smoke-answers", "base.answered: me.version -> me.directory"),
+        "LeadersHearAMajority": Noticed(
+            "smoke-network",
+            "environment.has_quorum: any(isinstance(key, Key) and matches(voter, key) for key in fetching) -> "
+            "not any((isinstance(key, Key) and matches(voter, key) for key in fetching))",
+        ),
+        "RestartsKeepWhatIsOnDisk": Noticed(
+            "default-restart",
+            "transitions.restarted: last_epoch(back.log) > back.epoch -> last_epoch(back.log) <= back.epoch",
+        ),
+        "DisksComeBackEmpty": Noticed("default-disk", "environment.lose_disk: 1 -> 0"),
+        "RequestsAreRepeatedInVain": Noticed(
+            "smoke-network",
+            "replication.retry: me.updating or me.joining -> not (me.updating or me.joining)",
+        ),
+        "RequestsHaveTheirTime": Noticed(
+            "default-endpoints",
+            "upgrade.send_update_voter: me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil) -> "
+            "isinstance(me.leader, Nil)",
+        ),
+    },
     "registration": {
         "RegistrationsSayWhatNodesAre": Noticed(
             "default-brokers", "active.handle_registration: request.source -> request.dest (3)"

@@ -1,0 +1,151 @@
+"""A search as JSON: the counts, and each counterexample with its states, what changed, the messages, and why."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import Any
+
+from kraftcheck.explorer.result import Result, TraceStep, Violation
+from kraftcheck.explorer.tables.checkpoints.folder import program_version
+from kraftcheck.jobs import Job
+from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
+from kraftcheck.reporting.summary import rate
+from kraftcheck.reporting.why import why
+from kraftcheck.spec.display import text_of
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, ordered
+
+SCHEMA = 1
+"""The version of what `--json` writes. It grows when a field goes or means something else, not when one is added."""
+
+
+def tool() -> dict[str, Any]:
+    """Return what every JSON object of ours begins with: who wrote it, and in which form."""
+    return {"tool": "kraftcheck", "version": program_version(), "schema": SCHEMA}
+
+
+def attributes(source: object, *names: str) -> dict[str, Any]:
+    """Return attributes of an object by name: the keys of a JSON object are called like them."""
+    return {name: getattr(source, name) for name in names}
+
+
+def result_as_json(job: Job, result: Result) -> dict[str, Any]:
+    """Return what `--json` says of one search.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    result
+        What it found.
+    """
+    violated = [violation.property for violation in result.violations]
+    return {
+        **tool(),
+        "model": job.model.name,
+        "variant": job.model.protocol.variant,
+        "configuration": job.config_name,
+        "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
+        "engine": result.engine,
+        "search": job.options.search,
+        "workers": result.workers,
+        "symmetry": job.options.symmetry,
+        "view": job.options.view,
+        "result": result.verdict.value,
+        "violated": violated[0] if violated else None,
+        "violations": violated,
+        **attributes(result, "complete", "limit", "distinct_states", "generated_states", "depth"),
+        **attributes(result, "actions", "handler_calls", "never_enabled"),
+        "traps": {one.property: one.trap._asdict() for one in result.violations if one.trap},
+        "trace_length": len(result.violations[0].trace) if violated else None,
+        "traces": [violation_as_json(job.protocol, violation) for violation in result.violations],
+        "seconds": round(result.seconds, 6),
+        "states_per_second": round(rate(result), 1),
+        "peak_memory_bytes": peak_memory(),
+        "notes": result.notes,
+        "warnings": result.warnings,
+    }
+
+
+def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any]:
+    """Return a counterexample: the property, why it is violated, and the states.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    violation
+        The property and the behaviour.
+
+    Returns
+    -------
+    dict
+        `property`, `why` (see `Why`) and `states`: for each its number, the action that led to it, by whom and on which
+        message, the whole state, what changed, and the messages under way, sent and consumed.
+    """
+    trace = violation.trace
+    befores = (None, *trace)
+    return {
+        "property": violation.property,
+        "why": _why(protocol, violation),
+        "states": [
+            _state(protocol, number, before, step)
+            for number, (before, step) in enumerate(zip(befores, trace, strict=False), start=1)
+        ],
+    }
+
+
+def _state(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
+    state = step.state
+    earlier = None if before is None else before.state
+    found = [] if earlier is None else changes(protocol, earlier, state)
+    marks = {"-": "consumed", "+": "sent", "*": "kept", " ": "under way"}
+    return {
+        "number": number,
+        "action": step.action,
+        "actor": None if step.actor is None else text_of(step.actor),
+        "on": None if step.message is None else value_as_json(step.message),
+        "replicas": {text_of(key): value_as_json(state.replicas[key]) for key in ordered(state.replicas)},
+        "shared": value_as_json(state.shared),
+        "spent": value_as_json(state.spent),
+        "changes": [{"what": change.path, "how": change.text} for change in found],
+        "messages": [
+            {"is": marks[one.mark], "message": value_as_json(one.message), "copies": one.copies}
+            for one in messages(protocol.network, earlier, state, step.message)
+        ],
+    }
+
+
+def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
+    """Return why a behaviour is a counterexample: see `Why`; replicas by their ids."""
+    found = why(protocol, violation)
+    return {
+        "says": found.says,
+        "false_of": {key: (value_as_json if key == "message" else text_of)(one) for key, one in found.false_of.items()},
+        "place": None if found.place is None else {"file": found.place[0], "line": found.place[1]},
+    }
+
+
+def value_as_json(value: Value) -> Any:
+    """Return a value for JSON: names as strings, sets as lists in canonical order, records with `_type`."""
+    if isinstance(value, ModelValue | Symbol):
+        return str(value)
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, frozenset):
+        return [value_as_json(item) for item in ordered(value)]
+    if isinstance(value, tuple):
+        return [value_as_json(item) for item in value]
+    if isinstance(value, Map):
+        return {key if isinstance(key, str) else text_of(key): value_as_json(value[key]) for key in ordered(value)}
+    if not isinstance(value, Record) or not is_shown_by_fields(value):
+        return text_of(value)
+    fields = zip(field_names(type(value)), field_values(value), strict=True)
+    return {"_type": type(value).__name__, **{name: value_as_json(item) for name, item in fields}}
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process has had, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

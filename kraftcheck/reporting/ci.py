@@ -1,0 +1,107 @@
+"""What services that build and test want to know of a search: JUnit's XML, and annotations of GitHub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+from kraftcheck.explorer.result import DEADLOCK, Result, Verdict, Violation
+from kraftcheck.jobs import Job
+from kraftcheck.reporting.counterexample import told
+from kraftcheck.reporting.lines import PLAIN, Line, plain
+from kraftcheck.reporting.summary import summary
+from kraftcheck.reporting.why import why
+from kraftcheck.spec.display import text_of
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool) -> None:
+    """Write a search as a test suite, each property as a test.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    result
+        What it found. Where the search stopped at a limit, a property that is not violated so far is a skipped test.
+    path
+        The file.
+    allow_incomplete
+        Whether such a property counts as one that holds.
+
+    References
+    ----------
+    The form that Jenkins and GitLab read: a `testsuite` with `testcase`, `failure` and `skipped`.
+    """
+    name = ".".join(filter(None, ["kraftcheck", job.model.name, job.model.protocol.variant, job.config_name]))
+    broken = {violation.property: violation for violation in result.violations}
+    tests = [prop.name for prop in (*job.options.properties, *job.options.reachable)]
+    tests += [DEADLOCK] if job.options.deadlock else []
+    skipped = [] if result.complete or allow_incomplete else [one for one in tests if one not in broken]
+    counts = {"tests": len(tests), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
+    suite = ElementTree.Element("testsuite", {"name": name, **{key: str(count) for key, count in counts.items()}})
+    suite.set("time", f"{result.seconds:.3f}")
+    for test in tests:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": test, "time": "0"})
+        if test in broken:
+            what = f"{test} is violated in {len(broken[test].trace)} states"
+            failure = ElementTree.SubElement(case, "failure", {"message": what, "type": test})
+            failure.text = _NOT_IN_XML.sub("?", plain(told(job.protocol, broken[test])))
+        elif test in skipped:
+            ElementTree.SubElement(case, "skipped", {"message": f"not violated so far; stopped: {result.limit}"})
+    ElementTree.SubElement(suite, "system-out").text = _NOT_IN_XML.sub("?", plain([summary(result)]))
+    tree = ElementTree.ElementTree(suite)
+    ElementTree.indent(tree)
+    tree.write(path, "utf-8", xml_declaration=True)
+
+
+def github_annotations(job: Job, result: Result) -> Iterator[Line]:
+    """Yield GitHub's workflow commands: an error at each violated property, a warning for each warning.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    result
+        What it found.
+
+    References
+    ----------
+    GitHub Docs, "Workflow commands for GitHub Actions".
+    """
+    for violation in result.violations:
+        title = f"{violation.property} is violated"
+        yield [(PLAIN, _annotation("error", _place(job, violation), title, _said(job, violation)))]
+    said = [*result.warnings, *([plain([summary(result)])] if result.verdict is Verdict.INCOMPLETE else [])]
+    yield from ([(PLAIN, _annotation("warning", {}, "kraftcheck", text))] for text in said)
+
+
+def _said(job: Job, violation: Violation) -> str:
+    found = why(job.protocol, violation)
+    of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
+    states = f"a counterexample of {len(violation.trace)} states in {job.model.name}, configuration {job.config_name}"
+    return f"{found.says}\n{states}" + (f"; false of {of}" if of else "")
+
+
+def _place(job: Job, violation: Violation) -> dict[str, str]:
+    place = why(job.protocol, violation).place
+    if place is None:
+        return {}
+    file = Path(place[0])
+    if file.is_relative_to(Path.cwd()):
+        file = file.relative_to(Path.cwd())
+    return {"file": str(file), "line": str(place[1])}
+
+
+def _annotation(kind: str, place: dict[str, str], title: str, text: str) -> str:
+    settings = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in {**place, "title": title}.items())
+    return f"::{kind} {settings}::{_escaped(text)}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    for character in "%\r\n" + also:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text

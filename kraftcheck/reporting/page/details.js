@@ -1,0 +1,155 @@
+// One step in full: what it changed, its messages, and the whole state.
+
+const MARKS = { sent: "+", delivered: "−", kept: "*", lost: "✕", dropped: "✕", "under way": " " };
+
+/** Return what is told of the step that is chosen. */
+function details(view) {
+  const { trace, chosen } = view;
+  const step = trace.steps[chosen];
+  const before = chosen === 0 ? null : trace.steps[chosen - 1];
+  return [
+    make("h2", {},
+      make("a", { class: "permalink", href: view.link(chosen), title: "a link to this step" }, `Step ${step.number}`),
+      ` ${step.action ?? "initial state"}`),
+    make("p", { class: "by" }, step.action === null ? `${many(step.state.size, "replica")}` : who(step)),
+    step.message === null ? null : fold("On", `${text(step.message)}`, fieldTable(step.message, undefined, view)),
+    chosen === trace.steps.length - 1 ? reason(trace) : null,
+    ...changed(step, view),
+    ...messagesOf(step, view),
+    make("h3", {}, "State"),
+    ...[...step.state].filter(([name]) => !view.hidden.has(name)).map(([name, number]) =>
+      card(name, trace.values[number], trace.values[before?.state.get(name)], before !== null, view)),
+    fieldsOf(trace.values[step.shared]).length === 0 ? null : card("shared", trace.values[step.shared], trace.values[before?.shared], before !== null, view),
+    spent(step, before, trace),
+  ].filter((part) => part !== null);
+}
+
+/** Return why the last state is the end: the property, and of whom it is false. */
+function reason(trace) {
+  const why = trace.why;
+  if (!why) {
+    return null;
+  }
+  const of = Object.entries(why.false_of).map(([name, value]) => `${name} = ${text(value)}`).join(", ");
+  return make("div", { class: "reason" },
+    make("strong", {}, trace.property),
+    why.says ? make("p", {}, why.says) : null,
+    of ? make("p", {}, `False of ${of}`) : null,
+    why.place ? make("p", { class: "faint" }, `${why.place.file}, line ${why.place.line}`) : null);
+}
+
+function changed(step, view) {
+  const found = step.changes.filter(([what]) => matches(view, what) && !isHidden(view, what));
+  if (step.action === null) {
+    return [];
+  }
+  const rows = found.map(([what, how]) => make("tr", {}, make("th", { scope: "row" }, what), make("td", {}, ...difference(how))));
+  return [
+    make("h3", {}, "What changed"),
+    rows.length ? make("table", { class: "changes" }, make("tbody", {}, ...rows))
+      : make("p", { class: "faint" }, step.changes.length ? "nothing that the filter shows" : "no replica's state"),
+  ];
+}
+
+/** Colour what a change takes and what it brings. */
+function difference(how) {
+  const arrow = how.indexOf(" -> ");
+  if (arrow >= 0) {
+    return [make("del", {}, how.slice(0, arrow)), " → ", make("ins", {}, how.slice(arrow + 4))];
+  }
+  return [make(how.startsWith("-") ? "del" : how.startsWith("+") ? "ins" : "span", {}, how)];
+}
+
+/** Return the messages that a step takes and sends, and those still under way after it. */
+function messagesOf(step, view) {
+  const found = new Map();
+  for (const flow of view.trace.flows) {
+    const isOver = flow.until !== null && flow.until < step.number;
+    if (flow.sent > step.number || isOver || view.types.has(flow.type) || (flow.fate === "kept" && flow.until !== step.number)) {
+      continue;
+    }
+    const is = flow.until === step.number ? flow.fate : flow.sent === step.number && step.action !== null ? "sent" : "under way";
+    const key = `${is} ${flow.id}`;
+    const known = found.get(key) ?? { flow, is, copies: 0 };
+    known.copies += 1;
+    found.set(key, known);
+  }
+  if (found.size === 0) {
+    return [];
+  }
+  const order = ["delivered", "kept", "lost", "dropped", "sent", "under way"];
+  const sorted = [...found.values()].sort((one, other) => order.indexOf(one.is) - order.indexOf(other.is));
+  return [
+    make("h3", {}, `Messages`),
+    ...sorted.map(({ flow, is, copies }) => {
+      const ends = `${flow.source ?? ""} → ${flow.dest ?? ""}`;
+      const summary = make("summary", {},
+        make("span", { class: "mark", "aria-hidden": "true" }, MARKS[is]),
+        make("span", { class: "type" }, flow.type), ` ${ends} `,
+        make("span", { class: "faint" }, copies > 1 ? `${is}, ${copies} copies` : is));
+      return make("details", { class: `message ${is.replace(" ", "-")}` }, summary, fieldTable(flow.message, undefined, view));
+    }),
+  ];
+}
+
+function card(name, value, before, hasBefore, view) {
+  const news = hasBefore ? fieldsOf(value).filter(([field, item]) => !same(item, fieldIn(before, field))) : [];
+  const summary = make("summary", {}, make("strong", {}, name), " ",
+    make("span", { class: "faint" }, news.length ? many(news.length, "change") : ""));
+  const isOpen = view.opened.has(name) ? view.opened.get(name) : news.length > 0 || view.chosen === 0;
+  const element = make("details", { class: news.length ? "card new" : "card", open: isOpen }, summary,
+    fieldTable(value, hasBefore ? before ?? {} : undefined, view));
+  summary.addEventListener("click", () => view.opened.set(name, !element.open));
+  return element;
+}
+
+function fieldIn(record, field) {
+  return fieldsOf(record ?? {}).find(([name]) => name === field)?.[1];
+}
+
+/** Return a table of a record's fields, those that changed marked. */
+function fieldTable(value, before, view) {
+  const rows = fieldsOf(value).filter(([field]) => matches(view, field)).map(([field, item]) => {
+    const isNew = before !== undefined && !same(item, fieldIn(before, field));
+    return make("tr", { class: isNew ? "new" : null }, make("th", { scope: "row" }, field),
+      make("td", {}, valueOf(item), isNew ? make("span", { class: "unseen" }, " (changed)") : null));
+  });
+  return make("table", { class: "fields" }, make("tbody", {}, ...rows));
+}
+
+/** Return a value: a list of records, such as a log, with a line for each. */
+function valueOf(value) {
+  if (Array.isArray(value) && value.some((item) => item !== null && typeof item === "object")) {
+    return make("ol", {}, ...value.map((item) => make("li", {}, text(item))));
+  }
+  return make("span", {}, text(value));
+}
+
+function spent(step, before, trace) {
+  const names = Object.keys(step.spent);
+  if (names.length === 0) {
+    return null;
+  }
+  const rows = names.map((name) => {
+    const [shown, limit] = Object.hasOwn(trace.bounds, name) ? trace.bounds[name] : [name, "?"];
+    const isNew = before !== null && before.spent[name] !== step.spent[name];
+    return make("tr", { class: isNew ? "new" : null }, make("th", { scope: "row" }, shown),
+      make("td", {}, `${text(step.spent[name])} of ${limit}`));
+  });
+  return fold("Bounds", "spent", make("table", { class: "fields" }, make("tbody", {}, ...rows)));
+}
+
+function fold(title, more, ...content) {
+  return make("details", { class: "card" },
+    make("summary", {}, make("strong", {}, title), " ", make("span", { class: "faint cut" }, more)), ...content);
+}
+
+/** Whether a field, or the path of a change, is among those that the user looks for. */
+function matches(view, name) {
+  const wanted = view.field.trim().toLowerCase();
+  return wanted === "" || name === "" || wanted.split(/[\s,]+/).some((word) => word !== "" && name.toLowerCase().includes(word));
+}
+
+function isHidden(view, path) {
+  return [...view.hidden].some((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
+}

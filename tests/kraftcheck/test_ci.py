@@ -1,0 +1,323 @@
+"""What other programs read of a check: JSON by its schema, traces in each form, JUnit's XML, annotations."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+
+from kraftcheck import InputError, Verdict, load
+from kraftcheck.explorer.result import Violation
+from kraftcheck.reporting.as_json import SCHEMA, value_as_json
+from kraftcheck.spec import Map, ModelValue
+from tests.support.command_line import Run
+
+ROOT = Path(__file__).parents[2]
+SCHEMA_FILE = json.loads((ROOT / "docs" / "check.schema.json").read_text())
+BROKEN = ("check", "lock-service", "--variant", "impatient-server", "--engine", "reference")
+DEADLOCKED = """
+from kraftcheck import *
+
+class Node(Record):
+    id: int
+    steps: int = 0
+
+class Nothing(Record):
+    pass
+
+class Ends(Protocol):
+    network = Bag()
+
+    def initial(self):
+        yield self.start([Node(1)], Nothing())
+
+    @internal
+    def go(self, me: Node) -> Steps:
+        if me.steps < 2:
+            yield become(me.but(steps=me.steps + 1))
+"""
+
+
+def as_json(run: Run, tmp_path: Path, *arguments: object, code: int) -> dict:
+    path = tmp_path / "result.json"
+    assert run(*arguments, "--json", path).code == code
+    content = json.loads(path.read_text())
+    jsonschema.validate(content, SCHEMA_FILE)
+    return content
+
+
+@pytest.fixture
+def ends(tmp_path: Path) -> str:
+    (tmp_path / "ends.py").write_text(DEADLOCKED)
+    return f"{tmp_path / 'ends.py'}:Ends"
+
+
+# JSON
+
+
+def test_the_schema_refuses_what_is_not_a_result() -> None:
+    assert SCHEMA_FILE["properties"]["schema"]["const"] == SCHEMA
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"tool": "kraftcheck", "version": "1", "schema": SCHEMA, "result": "ok"}, SCHEMA_FILE)
+
+
+def test_a_counterexample_in_json(run: Run, tmp_path: Path) -> None:
+    found = as_json(run, tmp_path, *BROKEN, code=12)
+    (trace,) = found["traces"]
+    assert (trace["property"], len(trace["states"])) == (found["violated"], found["trace_length"])
+    assert trace["why"]["says"] == "No two clients hold the lock."
+    assert set(trace["why"]["false_of"]) == {"me", "peer"}
+    lines = Path(trace["why"]["place"]["file"]).read_text().splitlines()
+    assert "invariant" in lines[trace["why"]["place"]["line"] - 1]
+    first, second, *_, last = trace["states"]
+    assert (first["action"], first["changes"], first["messages"]) == (None, [], [])
+    assert (second["action"], second["actor"], second["changes"]) == (
+        "Ask",
+        "c1",
+        [{"what": "c1.phase", "how": "idle -> waiting"}],
+    )
+    assert [one["is"] for one in second["messages"]] == ["sent"]
+    holders = [key for key, client in last["replicas"].items() if client.get("phase") == "holding"]
+    assert holders == sorted(trace["why"]["false_of"].values())
+
+
+def test_why_a_step_property_a_deadlock_and_a_trap_are_violated(run: Run, tmp_path: Path, ping: str, ends: str) -> None:
+    Path(ping.partition(":")[0]).write_text(
+        Path(ping.partition(":")[0]).read_text().replace("len(after.log) >= len(before.log)", "after.log == before.log")
+    )
+    (tmp_path / "steps.cfg").write_text("CONSTANT MaxPings = 2\nPROPERTY LogGrows\n")
+    (trace,) = as_json(run, tmp_path, "check", ping, "--config", tmp_path / "steps.cfg", code=12)["traces"]
+    assert trace["why"]["false_of"] == {"before": trace["states"][-1]["actor"]}
+    (trace,) = as_json(run, tmp_path, "check", ends, code=11)["traces"]
+    assert trace["why"] == {"says": "every state has a successor", "false_of": {}, "place": None}
+
+
+def test_json_on_standard_output() -> None:
+    command = [sys.executable, "-m", "kraftcheck", *BROKEN, "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 12
+    jsonschema.validate(json.loads(done.stdout), SCHEMA_FILE)
+    assert "VIOLATION: violated: MutualExclusion" in done.stderr
+
+
+def test_errors_are_written_too(run: Run, tmp_path: Path) -> None:
+    found = as_json(run, tmp_path, "check", "lock-service", "--config", "none-such", code=2)
+    assert found["result"] == "error"
+    assert "none-such" in found["error"]
+
+
+def test_values_in_json() -> None:
+    value = Map({"a": (True, 1), ModelValue("n1", 0): frozenset({2, 1})})
+    assert value_as_json(value) == {"a": [True, 1], "n1": [1, 2]}
+
+
+# Traces
+
+
+@pytest.mark.parametrize("name", ["trace.out", "trace.json", "trace.itf.json"])
+def test_traces_in_the_form_that_the_name_says_are_read_back(run: Run, tmp_path: Path, name: str) -> None:
+    assert run(*BROKEN, "--trace", tmp_path / name).code == 12
+    text = (tmp_path / name).read_text()
+    assert ("counterexample" in text, '"vars"' in text) == (name == "trace.json", name != "trace.out")
+    outcome = run("replay", "lock-service", tmp_path / name, "--variant", "impatient-server")
+    assert outcome.code == 0, outcome
+
+
+# JUnit and GitHub
+
+
+def test_junit(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    assert run(*BROKEN, "--junit", path).code == 12
+    suite = ElementTree.parse(path).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("1", "1", "0")
+    failure = suite.find("testcase[@name='MutualExclusion']/failure")
+    assert failure is not None
+    assert "State 2  Ask by c1" in (failure.text or "")
+
+
+def test_junit_of_what_is_not_searched_to_the_end(run: Run, tmp_path: Path) -> None:
+    path, limited = tmp_path / "junit.xml", ("check", "lock-service", "--max-states", "10", "--engine", "reference")
+    assert run(*limited, "--junit", path).code == 20
+    assert len(ElementTree.parse(path).getroot().findall("testcase/skipped")) == 1
+    assert run(*limited, "--junit", path, "--allow-incomplete").code == 0
+    assert not ElementTree.parse(path).getroot().findall("testcase/skipped")
+
+
+def test_incomplete_is_allowed_and_a_violation_is_not(run: Run) -> None:
+    assert run(*BROKEN, "--allow-incomplete").code == 12
+
+
+def test_annotations_for_github(run: Run) -> None:
+    (line,) = [line for line in run(*BROKEN, "--github").out.splitlines() if line.startswith("::")]
+    assert line.startswith("::error file=")
+    assert ",title=MutualExclusion is violated::No two clients hold the lock.%0A" in line
+    limited = run("check", "lock-service", "--max-states", "10", "--engine", "reference", "--github")
+    assert "::warning title=kraftcheck::INCOMPLETE: " in limited.out
+
+
+# Going on
+
+
+@pytest.mark.kernel
+def test_a_checkpoint_is_gone_on_from_if_there_is_one(run: Run, tmp_path: Path) -> None:
+    again = (
+        "check",
+        "two-phase-commit",
+        "--engine",
+        "tables",
+        "--checkpoint",
+        tmp_path / "kept",
+        "--resume-if-present",
+    )
+    first = run(*again, "--max-states", "40")
+    assert first.code == 20
+    second = run(*again)
+    assert second.code == 0, second
+    whole = run("check", "two-phase-commit", "--engine", "tables", "--quiet")
+    assert second.out.splitlines()[-1].split("; ")[1:4] == whole.out.splitlines()[-1].split("; ")[1:4]
+    assert run("check", "two-phase-commit", "--resume-if-present").err == (
+        "kraftcheck: error: --resume-if-present: expected --checkpoint too, the folder to look into\n"
+    )
+
+
+def test_version(run: Run) -> None:
+    outcome = run("--version")
+    assert (outcome.code, outcome.out.split()[0]) == (0, "kraftcheck")
+
+
+# From Python
+
+
+def test_a_model_by_name(ping: str, tmp_path: Path) -> None:
+    loaded = load("lock-service", variant="impatient-server", constants={"MaxLosses": 0})
+    result = loaded.check(engine="reference")
+    assert isinstance(result.violations[0], Violation)
+    assert loaded.explain(result).startswith("Counterexample to MutualExclusion, 8 states\n")
+    (tmp_path / "two.cfg").write_text("CONSTANT MaxPings = 2\nINVARIANT FewPings\n")
+    assert load(ping, tmp_path / "two.cfg").check(max_states=2).verdict is Verdict.INCOMPLETE
+
+
+def test_a_model_by_name_that_cannot_be_had() -> None:
+    with pytest.raises(InputError, match="lock-servise"):
+        load("lock-servise")
+    with pytest.raises(InputError, match="max_state"):
+        load("lock-service").check(max_state=1)
+
+
+PLUGIN_TESTS = """
+import pytest
+
+BROKEN = dict(variant="impatient-server", engine="reference")
+
+@pytest.mark.kraftcheck("lock-service", config="smoke", engine="reference")
+def test_holds(kraftcheck):
+    assert kraftcheck.distinct_states > 1
+
+@pytest.mark.kraftcheck("lock-service", **BROKEN)
+def test_is_violated(kraftcheck):
+    raise AssertionError("must not begin")
+
+@pytest.mark.kraftcheck("lock-service", engine="reference", max_states=3)
+def test_is_incomplete(kraftcheck):
+    raise AssertionError("must not begin")
+
+@pytest.mark.kraftcheck("lock-service", engine="reference", max_states=3, allow_incomplete=True)
+def test_is_allowed(kraftcheck):
+    assert not kraftcheck.complete
+
+def test_as_a_function(kraftcheck):
+    assert kraftcheck("lock-service", "smoke", engine="reference").complete
+    kraftcheck("lock-service", "smoke", engin="reference")
+"""
+
+
+def pytest_in(folder: Path) -> str:
+    """Return what pytest prints in a folder."""
+    plugin = () if _is_installed() else ("-p", "kraftcheck.pytest_plugin")
+    options = ("-q", *plugin, "-p", "no:cacheprovider", "--strict-markers")
+    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder).stdout
+
+
+def test_the_pytest_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_models.py").write_text(PLUGIN_TESTS)
+    told = pytest_in(tmp_path)
+    assert "1 failed, 2 passed, 2 errors" in told, told
+    assert "Counterexample to MutualExclusion, 8 states" in told
+    assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
+    assert "kraftcheck: unknown option engin" in told, told
+
+
+def _is_installed() -> bool:
+    from importlib.metadata import entry_points
+
+    return any(one.value == "kraftcheck.pytest_plugin" for one in entry_points(group="pytest11"))
+
+
+# docs/ci.md
+
+PAGE = (ROOT / "docs" / "ci.md").read_text()
+
+
+@pytest.mark.kernel
+def test_the_steps_of_the_github_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = re.findall(r"- run: kraftcheck (.*)", PAGE)
+    assert len(steps) == 2
+    for step in (*steps, steps[-1]):
+        assert run(*step.split()).code == 0
+    assert {"smoke.xml", "smoke.json"} <= {file.name for file in tmp_path.iterdir()}
+
+
+@pytest.mark.slow
+def test_the_pipe_of_the_page(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^    (kraftcheck .* \| python -c .*)$", PAGE, re.MULTILINE)
+    command = line.replace("kraftcheck ", f"{sys.executable} -m kraftcheck ", 1).replace(
+        "python -c", f"{sys.executable} -c"
+    )
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout == "{'me': 'c1', 'peer': 'c2'}\n"
+
+
+@pytest.mark.slow
+def test_the_python_of_the_page(tmp_path: Path) -> None:
+    marked, plain = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(plain, "docs/ci.md", "exec"), {})
+    (tmp_path / "test_page.py").write_text(marked)
+    assert "1 passed" in pytest_in(tmp_path)
+
+
+@pytest.mark.kernel
+def test_the_kernel_can_be_compiled_beforehand(run: Run) -> None:
+    outcome = run("warm")
+    assert outcome.code == 0
+    assert outcome.out.startswith("the kernel is compiled (")
+
+
+@pytest.mark.slow
+def test_compiling_is_said(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "kraftcheck",
+        "check",
+        "two-phase-commit",
+        "--config",
+        "smoke",
+        "--engine",
+        "tables",
+    ]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr for _ in range(2)
+    )
+    assert first.startswith("the kernel is compiled once on this machine")
+    assert second == ""
