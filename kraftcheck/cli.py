@@ -16,6 +16,9 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 
+SEARCHES = ("check", "simulate")
+"""Commands whose `--json` tells an error too."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line.
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except InputError as error:
-        return _complain(str(error), json)
+        return _complain(str(error), json if words[0] in SEARCHES else None)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _complain(message: str, json: Path | None = None) -> int:
     """Tell an error, in the file that `--json` names too; return the exit code."""
     print(f"kraftcheck: error: {message}", file=sys.stderr)
-    if json is not None:
+    if json is not None and "--json" not in message:
         from kraftcheck.reporting.as_json import tool
         from kraftcheck.reporting.files import write_json
 

@@ -26,7 +26,7 @@ class Engine(NamedTuple):
     target
         Where it is: `module:function`, with `(Protocol, Options) -> Result`. It is imported when it is used.
     searches
-        The search orders that it has.
+        The search orders that it has. The first is taken where the user names the engine and no order.
     options
         The command line's options that it has besides those that all have.
     """
@@ -50,6 +50,9 @@ ENGINES = {
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
+    "symbolic": Engine(
+        "kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory",)
+    ),
     "spark": Engine(
         "kraftcheck.explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")
     ),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kraftcheck.catalogue import Model, find_config, find_model
-from kraftcheck.engines import choose, special
+from kraftcheck.engines import ENGINES, choose, special
 from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
@@ -83,6 +83,8 @@ def job_of(
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
     asked["symmetry"] = _symmetry(bound, asked.get("symmetry"))
+    if "search" not in asked and arguments.engine in ENGINES:
+        asked["search"] = ENGINES[arguments.engine].searches[0]
     engine = choose(arguments.engine, asked.get("search", Options.search), special([*others, *asked]))
     options = Options.of(bound, **asked)
     return Job(model, config_name, bound.protocol, engine, arguments.engine is not None, options)

@@ -45,11 +45,11 @@ def run_job(
     work
         Runs the search; by default the job's engine does.
     """
-    if not quiet and job.engine == "tables":
-        _tell_compiling()
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
+            if not quiet and job.engine == "tables":
+                _tell_compiling()
             result = work(options) if work else search(job.engine, job.protocol, options, is_named=job.is_named)
         except Interrupted as interrupted:
             result = interrupted.result

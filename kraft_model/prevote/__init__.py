@@ -20,6 +20,8 @@ module          what is in it
 `followers`     AcceptBeginQuorumRequest, SendFetchRequest, HandleFetchResponse
 `membership`    StartNewServer, AcceptAddVoterRequest, AcceptRemoveVoterRequest
 `properties`    the invariants
+`contracts`     how a server answers each message, and what it makes of it
+`own_steps`     what each step must be that a server takes by itself
 `variants`      seeded faults
 `configs/`      bounded configurations (`.cfg`)
 ==============  ======================================================================================================
@@ -30,17 +32,26 @@ NotStuckInProspective.
 
 from __future__ import annotations
 
+from kraftcheck.kraft_model.prevote.contracts import PrevoteContracts
 from kraftcheck.kraft_model.prevote.disturbances import PrevoteDisturbances
 from kraftcheck.kraft_model.prevote.elections import PrevoteElections
 from kraftcheck.kraft_model.prevote.followers import PrevoteFollowers
 from kraftcheck.kraft_model.prevote.leader import PrevoteLeader
 from kraftcheck.kraft_model.prevote.membership import PrevoteMembership
+from kraftcheck.kraft_model.prevote.own_steps import PrevoteOwnSteps
 from kraftcheck.kraft_model.prevote.properties import PrevoteProperties
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Prevote(
-    PrevoteProperties, PrevoteMembership, PrevoteFollowers, PrevoteLeader, PrevoteElections, PrevoteDisturbances
+    PrevoteOwnSteps,
+    PrevoteContracts,
+    PrevoteProperties,
+    PrevoteMembership,
+    PrevoteFollowers,
+    PrevoteLeader,
+    PrevoteElections,
+    PrevoteDisturbances,
 ):
     """KRaft with pre-votes, one-at-a-time reconfiguration, and connections that are cut."""
 

@@ -21,6 +21,8 @@ module         what is in it
                HandleRemoveRequest
 `properties`   the specification's invariants
 `details`      more invariants, which mutants asked for
+`contracts`    how a server answers each message, and what it makes of it
+`own_steps`    what each step must be that a server takes by itself
 `starts`       named starts for INIT, besides `Init`
 `variants`     a correction, and seeded faults
 `configs/`     bounded configurations (`.cfg`)
@@ -29,11 +31,13 @@ module         what is in it
 
 from __future__ import annotations
 
+from kraftcheck.kraft_model.reconfig.contracts import ReconfigContracts
 from kraftcheck.kraft_model.reconfig.details import ReconfigDetails
 from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
 from kraftcheck.kraft_model.reconfig.followers import ReconfigFollowers
 from kraftcheck.kraft_model.reconfig.leader import ReconfigLeader
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
+from kraftcheck.kraft_model.reconfig.own_steps import ReconfigOwnSteps
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.kraft_model.reconfig.restarts import ReconfigRestarts
 from kraftcheck.kraft_model.reconfig.starts import ReconfigStarts
@@ -41,6 +45,8 @@ from kraftcheck.kraft_model.reconfig.starts import ReconfigStarts
 
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Reconfig(
+    ReconfigOwnSteps,
+    ReconfigContracts,
     ReconfigDetails,
     ReconfigProperties,
     ReconfigMembership,

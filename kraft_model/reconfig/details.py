@@ -75,12 +75,19 @@ class ReconfigDetails(ReconfigBase):
 
     @step_invariant
     def epochs_only_grow(self, before: Server, after: Server) -> bool:
-        """Epochs only grow, and in one epoch a server votes once and follows one leader. KIP-595, Vote."""
+        """Epochs only grow, and in one epoch a server votes once and follows one leader. KIP-595, Vote.
+
+        The vote that an unattached server has is of an older epoch: the specification never takes it back.
+        """
         if after.state in GONE or before.state in GONE:
             return True
         if before.current_epoch != after.current_epoch:
             return before.current_epoch < after.current_epoch
-        voted = before.voted_for is Nil.NIL or after.voted_for in (before.voted_for, Nil.NIL)
+        voted = (
+            before.state is ServerState.UNATTACHED
+            or before.voted_for is Nil.NIL
+            or after.voted_for in (before.voted_for, Nil.NIL)
+        )
         led = before.leader is Nil.NIL or after.leader in (before.leader, Nil.NIL)
         return voted and led
 

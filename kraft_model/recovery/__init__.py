@@ -22,6 +22,8 @@ module         what is in it
 `clients`      SendRequest, HandleResponse, GiveUp; of brokers RefuseClient, ServeClient, AppendProduced
 `replication`  AskForEpochEnd, AnswerEpochEnd, Truncate, FetchFromLeader, NoteFetch, AnswerFetch, AppendFetched
 `properties`   invariants and step invariants
+`contracts`    step properties: what the controller decides, and what brokers and leaders make of it
+`exchanges`    step properties: how clients and replicas ask and are answered
 `variants`     other readings of the KIP, and seeded faults
 `configs/`     bounded configurations (`.cfg`)
 =============  =======================================================================================================
@@ -31,13 +33,24 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.recovery.brokers import RecoveryBrokers
 from kraftcheck.kraft_model.recovery.clients import RecoveryClients
+from kraftcheck.kraft_model.recovery.contracts import BrokerContracts, ControllerContracts
 from kraftcheck.kraft_model.recovery.controller import RecoveryController
+from kraftcheck.kraft_model.recovery.exchanges import ExchangeContracts
 from kraftcheck.kraft_model.recovery.properties import RecoveryProperties
 from kraftcheck.kraft_model.recovery.replication import RecoveryReplication
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
-class Recovery(RecoveryProperties, RecoveryReplication, RecoveryClients, RecoveryBrokers, RecoveryController):
+class Recovery(
+    ExchangeContracts,
+    BrokerContracts,
+    ControllerContracts,
+    RecoveryProperties,
+    RecoveryReplication,
+    RecoveryClients,
+    RecoveryBrokers,
+    RecoveryController,
+):
     """KIP-704: a leader that is elected uncleanly recovers before anyone is served."""
 
 

@@ -21,6 +21,7 @@ module        what is in it
 `tools`       RunUnregisterController, RunUnregisterBroker, RunRemoveController, RunUpgrade, HandleResponse, TimeOut,
               ChangeConfiguration
 `properties`  the invariants
+`contracts`   step properties: how requests are answered, what answers lead to, what nodes do by themselves
 `variants`    other readings, a rejected alternative, and seeded faults
 `configs/`    bounded configurations (`.cfg`)
 ============  ========================================================================================================
@@ -29,13 +30,20 @@ module        what is in it
 from __future__ import annotations
 
 from kraftcheck.kraft_model.registration.active import RegistrationActiveController
+from kraftcheck.kraft_model.registration.contracts import RegistrationContracts
 from kraftcheck.kraft_model.registration.nodes import RegistrationNodes
 from kraftcheck.kraft_model.registration.properties import RegistrationProperties
 from kraftcheck.kraft_model.registration.tools import RegistrationTools
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
-class Registration(RegistrationProperties, RegistrationTools, RegistrationNodes, RegistrationActiveController):
+class Registration(
+    RegistrationContracts,
+    RegistrationProperties,
+    RegistrationTools,
+    RegistrationNodes,
+    RegistrationActiveController,
+):
     """Unregistering controllers (KAFKA-20395): members, voters and finalized feature levels."""
 
 

@@ -13,6 +13,8 @@ from kraftcheck.kraft_model.registration.records import (
     Error,
     FeatureLevelRecord,
     Image,
+    LogRecord,
+    Name,
     Nil,
     Outcome,
     RegisterBrokerRecord,
@@ -23,7 +25,7 @@ from kraftcheck.kraft_model.registration.records import (
     UnregisterControllerRecord,
     VotersRecord,
 )
-from kraftcheck.spec import ModelValue, invariant, reachable, step_invariant
+from kraftcheck.spec import Map, ModelValue, invariant, ordered, reachable, step_invariant
 
 REFUSALS = (Error.BROKER_ID_NOT_REGISTERED, Error.VOTER_NOT_FOUND, Error.INVALID_UPDATE_VERSION)
 """Errors that say something of the metadata."""
@@ -242,6 +244,47 @@ class RegistrationProperties(RegistrationBase):
         """
         voters = shared.voters if self.static else self.committed_image(shared).voters
         return isinstance(shared.active, Nil) or shared.active in voters
+
+    @invariant
+    def unregistered_nodes_are_down(self, me: Controller | Broker, shared: Shared) -> bool:
+        """Who is to be unregistered does not run, unless the operator is careless. kafka-cluster ("is stopped").
+
+        One that comes back, or is replaced, runs again.
+        """
+        again = self.careless or self.returns or self.replacements
+        return bool(again) or not me.running or me.id not in shared.decommissioned
+
+    @invariant
+    def elected_is_voter(self, me: Controller, shared: Shared) -> bool:
+        """Who is active is a voter by its log, unless it has itself removed itself. KIP-853, "RemoveVoter", step 7."""
+        changes = [place for place, record in enumerate(shared.log, 1) if isinstance(record, VotersRecord)]
+        if shared.active != me.id or self.static or not changes:
+            return True
+        latest = shared.log[changes[-1] - 1]
+        assert isinstance(latest, VotersRecord)
+        return me.id in latest.voters or changes[-1] in [due.offset for due in me.due]
+
+    @invariant(reads=RegistrationBase.running)
+    def majorities_commit(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
+        """What is committed, a majority of the voters has. KIP-595, Leader Progress; KIP-853.
+
+        Nobody notes who ran when it was committed: as many as may have stopped since are taken for voters that did.
+        """
+        return shared.committed == 0 or self._may_have_decided(shared.log[: shared.committed], running)
+
+    @invariant(reads=RegistrationBase.running)
+    def majorities_elect(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
+        """Another active controller than the first was elected by a majority of the voters. KIP-595; KIP-853."""
+        if shared.active in (Nil.NIL, ordered(self.initial_voters - self.stopped)[0]):
+            return True
+        ends = range(shared.committed, len(shared.log) + 1)
+        return any(self._may_have_decided(shared.log[:end], running) for end in ends)
+
+    def _may_have_decided(self, log: tuple[LogRecord, ...], running: Map[ModelValue | Name, bool]) -> bool:
+        """Whether a majority of the voters of a log may have run, if MaxStops of them have stopped since."""
+        changes = [record for record in log if isinstance(record, VotersRecord)]
+        voters = changes[-1].voters if changes else self.initial_voters
+        return self.static or 2 * (sum(running[node] for node in voters) + self.stops) > len(voters)
 
     @invariant
     def not_found_is_no_voter(self, me: Admin, shared: Shared) -> bool:

@@ -46,6 +46,10 @@ class VotersKept(Registration, variant="voters-kept"):
             return Error.INVALID_REQUEST
         return super()._unregistration_refusal(request, shared)
 
+    def _unregistration_error(self, request: UnregisterControllerRequest, shared: Shared) -> Error:
+        is_voter = request.controller in (shared.voters if self.static else self._voters(shared.log))
+        return Error.INVALID_REQUEST if is_voter else super()._unregistration_error(request, shared)
+
 
 class ControllersCheckedToo(Registration, variant="controllers-checked-too"):
     """A controller below the finalized level is refused registration, as a broker is."""
@@ -54,6 +58,9 @@ class ControllersCheckedToo(Registration, variant="controllers-checked-too"):
 
     def _may_register(self, request: RegistrationRequest, image: Image) -> bool:
         return request.supports >= image.level
+
+    def _is_refused_registration(self, request: RegistrationRequest, shared: Shared) -> bool:
+        return request.supports < self._level(shared.log)
 
 
 # A rejected alternative

@@ -27,6 +27,9 @@ DEFAULTS = {
     "default-crash": (437_772, 2_045_776, 33),
     "default-succession": (418_574, 1_811_160, 35),
     "default-versions": (205_055, 972_461, 26),
+    "default-former": (1_616, 4_744, 16),
+    "default-resends": (2_157, 8_388, 19),
+    "default-successor": (1_483, 4_474, 16),
 }
 TRAPS = {"same-epoch-ignored": (32, 94), "recovered-not-told": (24, 78)}
 """Variants without a safety fault, with the states without a way out, among how many."""

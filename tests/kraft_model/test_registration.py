@@ -30,6 +30,7 @@ DEFAULTS = {
     "default-static": (19_258, 52_373, 23),
     "default-brokers": (2_560, 7_835, 23),
     "default-gated": (4_349, 13_765, 31),
+    "default-half": (5_150, 14_505, 23),
 }
 FINDINGS = {  # configuration: the property, states of the counterexample, and the variants in which it holds
     "finding.running-voter-unregistered": ("VotersSupportFinalizedLevel", 8, {"voters-kept"}),

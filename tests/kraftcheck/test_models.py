@@ -35,7 +35,10 @@ def test_reconfig_checks_all_invariants_of_the_specification(tier) -> None:
     assert config.check_deadlock is False
 
 
-@pytest.mark.parametrize("tier", ["smoke-details", "default-details"])
+DETAILS = ["smoke-details", "default-details", "joining-details", "competing-details"]
+
+
+@pytest.mark.parametrize("tier", DETAILS)
 def test_reconfig_checks_all_it_has_in_details(tier) -> None:
     config = find_config(find_model("reconfig"), tier)[1]
     named = {one.name for one in (*config.invariants, *config.properties)}

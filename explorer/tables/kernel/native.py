@@ -22,14 +22,15 @@ config = _numba.config
 _FOLDER = "kraftcheck"
 
 
-def _cache_folder() -> str:
-    """Return where compiled code is cached: a folder for the sources of the kernel as they are now.
+def _cache_folder(*sources: Path) -> str:
+    """Return where compiled code is cached: a folder for the sources of a kernel as they are now.
 
     Numba looks at a function's own file only, but a constant of another one is compiled in as well.
     """
     digest = blake2b(digest_size=8)
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for folder in (Path(__file__).parent, *sources):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.read_bytes())
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     with suppress(OSError, RuntimeError):
         folder = Path(given or Path.home() / ".cache") / _FOLDER / digest.hexdigest()
@@ -42,10 +43,26 @@ def _cache_folder() -> str:
 CACHE = _cache_folder()
 
 
+def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
+    """Return what `jit` is for a kernel that stands on this one.
+
+    Parameters
+    ----------
+    sources
+        The folders with its sources.
+    """
+    folder = _cache_folder(*sources)
+    return lambda function: _compiled(function, folder)
+
+
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called; other processes find the code in the cache."""
+    return _compiled(function, CACHE)
+
+
+def _compiled(function: Callable[..., Any], folder: str) -> Any:
     before = config.CACHE_DIR
-    config.CACHE_DIR = CACHE
+    config.CACHE_DIR = folder
     try:
         return _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
     finally:

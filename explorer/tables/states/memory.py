@@ -42,7 +42,7 @@ class Budget(NamedTuple):
         memory
             Bytes, or None for a share of what this machine, or this container, has.
         """
-        total = memory or int(SHARE * available_memory())
+        total = memory or default_memory()
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 
     def entries(self, words: int) -> int:
@@ -61,6 +61,11 @@ class Budget(NamedTuple):
         """Return how many states of so many columns one worker may expand at a time, at most `most`."""
         fitting = self.buffers // (workers * 2 * SUCCESSORS_PER_STATE * 4 * columns)
         return max(min(fitting, most), min(LEAST_BATCH, most))
+
+
+def default_memory() -> int:
+    """Return the bytes that a search may take where the user sets no limit."""
+    return int(SHARE * available_memory())
 
 
 def available_memory() -> int:

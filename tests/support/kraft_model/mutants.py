@@ -181,6 +181,43 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke", "tools._runs: me.but(command=command, outcome=Nil.NIL) -> me.but(command=command)"
         ),
         "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started: 0 -> 1"),
+        "OthersAnswerNotController": Noticed("smoke", "active.refuse_not_controller: Error.DISCONNECTED -> Error.NONE"),
+        "RegistrationsArePersisted": Noticed(
+            "default-brokers", "active._may_register: request.supports >= image.level -> request.supports > image.level"
+        ),
+        "ControllersAreUnregistered": Noticed(
+            "smoke-static", "active._unregistration_refusal: image.controllers -> image.brokers"
+        ),
+        "BrokersAreUnregistered": Noticed(
+            "default-brokers", "active.handle_unregister_broker: request.broker -> request.dest"
+        ),
+        "VotersAreRemoved": Noticed("smoke", "active._removal_refusal: any -> all"),
+        "LevelsAreFinalized": Noticed("smoke", "active._all_support: all -> any"),
+        "WhatIsCommittedIsAnswered": Noticed("smoke", "active.commit: shared.told | told -> shared.told"),
+        "WhoResignsAnswersNotController": Noticed(
+            "default", "active.resign: due.response.but(error=Error.NOT_CONTROLLER) -> due.response"
+        ),
+        "RecordsAreAppliedInOrder": Noticed(
+            "smoke",
+            "nodes.apply_record: not me.running or me.cursor >= shared.committed -> me.cursor >= shared.committed",
+        ),
+        "NodesGoDownForAReason": Noticed("smoke", "nodes._stopped: False -> True (2)"),
+        "NodesStartAsTheyWere": Noticed("default-brokers", "nodes.restart: shared.decommissioned -> shared.voters"),
+        "NodesRegisterAsTheyAre": Noticed("default-brokers", "nodes._was_registered: any -> all"),
+        "RegisteringEndsWithTheAnswer": Noticed("default-gated", "nodes.handle_registration_response: False -> True"),
+        "ToolsAskTheActiveController": Noticed("smoke", "tools.run_upgrade: 1 -> 0"),
+        "ToolsGoByTheirAnswers": Noticed("smoke", "tools.handle_response: consume -> become (3)"),
+        "ToolsWaitForAWhile": Noticed(
+            "smoke-static", "tools.change_configuration: become(me).put(voters=shared.voters - {node}) -> become(me)"
+        ),
+        "UnregisteredNodesAreDown": Noticed(
+            "smoke", "tools.run_remove_controller: Tool.REMOVE_AND_UNREGISTER -> Tool.UPGRADE (2)"
+        ),
+        "ElectedIsVoter": Noticed(
+            "default", "active._elected: Step().put(active=node, log=shared.log[:kept]) -> Step().put(active=node)"
+        ),
+        "MajoritiesCommit": Noticed("default-half", "active.commit: running[node] -> True"),
+        "MajoritiesElect": Noticed("default-half", "active.elect_active: cursors[node] >= 0 -> True"),
     },
     "recovery": {
         "BrokersKnowWhatWasDecided": Noticed(
@@ -215,6 +252,37 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "default-crash", "brokers.break_connection: Error.DISCONNECTED -> Error.NONE (2)"
         ),
         "WaitingClientsTryAgain": Noticed("default", "clients.append_produced: True -> False"),
+        "ExpiredSessionsAreFenced": Noticed("smoke", "controller.fence_broker: me.fenced | {broker} -> me.fenced"),
+        "BrokersComeBackAsTheyLeft": Noticed("smoke", "controller.unfence_broker: Nil.NO_LEADER -> Nil.UNCHANGED"),
+        "UncleanLeadersAreAloneAndRecover": Noticed("smoke", "controller.elect_uncleanly: RECOVERING -> RECOVERED"),
+        "NewControllersKnowAndTell": Noticed("smoke-zookeeper", "controller.change_controller: 1 -> 0"),
+        "DecisionsArePersisted": Noticed("smoke", "partition.change: Nil.UNCHANGED -> Nil.ABSENT"),
+        "ZookeeperBrokersAreTold": Noticed("smoke-zookeeper", "controller._tells_followers: True -> False"),
+        "AlterPartitionIsAnswered": Noticed("default-isr", "controller._answer: 1 -> 2"),
+        "MetadataIsAppliedInOrder": Noticed("smoke", "brokers._told: 0 -> 1"),
+        "LeaderAndIsrIsBelieved": Noticed("smoke-zookeeper", "brokers.handle_leader_and_isr: True -> False"),
+        "LeadersRecoverOnceTold": Noticed("smoke", "brokers.recover: shared.finished -> shared.served"),
+        "LeadersProposeWhatTheyMay": Noticed("default-isr", "brokers._propose: 1 -> 2"),
+        "RequestsAreUnderWayOnce": Noticed(
+            "default-resends", "brokers.resend_alter_partition: me.id in requested[Name.CONTROLLER] -> False"
+        ),
+        "LeadersLearnFromTheirAnswers": Noticed(
+            "default-isr", "brokers._is_awaited: pending.attempt -> pending.version"
+        ),
+        "BrokersLoseAllButTheirLogs": Noticed("default-crash", "brokers.restart: True -> False"),
+        "ClientsAskAgainWhatWasRefused": Noticed("smoke", "clients.give_up: me.refused -> not me.refused"),
+        "ClientsTakeTheirAnswers": Noticed(
+            "smoke", "clients.handle_response: Error.NONE -> Error.NOT_LEADER_OR_FOLLOWER"
+        ),
+        "ClientsAreServedByWhoMay": Noticed("default", "clients.append_produced: True -> False"),
+        "ConnectionsBreak": Noticed("default-crash", "brokers.break_connection: 1 -> 2"),
+        "FollowersAskTheirLeader": Noticed("default", "replication.fetch_from_leader: True -> False"),
+        "EpochEndsAreAnswered": Noticed(
+            "default-former", "replication.answer_epoch_end: request.source -> request.dest"
+        ),
+        "FollowersTruncateAsTold": Noticed("default-former", "replication.truncate: agreed or not kept -> agreed"),
+        "FetchesAreAnswered": Noticed("default", "replication.answer_fetch: request.leader_epoch -> request.offset"),
+        "FollowersAppendWhatTheyAskedFor": Noticed("default", "replication.append_fetched: False -> True"),
     },
     "reconfig": {
         "StatesMatchLeaders": Noticed(
@@ -255,6 +323,67 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "VotesAreGrantedWithoutError": Noticed(
             "smoke-details", "elections.handle_request_vote_request: request.source -> request.dest (3)"
+        ),
+        "VotesAreAnswered": Noticed("smoke-details", "elections._may_vote: True -> False"),
+        "VotesAreRemembered": Noticed(
+            "smoke-details", "elections.handle_request_vote_request: ServerState.VOTED -> ServerState.RESIGNED"
+        ),
+        "VotesAreCounted": Noticed("smoke-details", "elections.handle_request_vote_response: vote.source -> vote.dest"),
+        "AnnouncementsAreFollowed": Noticed(
+            "smoke-details", "followers.accept_begin_quorum_request: consume -> become"
+        ),
+        "AnswersTellWhoLeads": Noticed(
+            "joining-details", "transitions.maybe_transition: epoch > me.current_epoch -> False"
+        ),
+        "FetchesAreAnswered": Noticed(
+            "joining-details", "leader.reject_fetch_request: me.state is not ServerState.LEADER -> False"
+        ),
+        "AnswersTellWhatFollows": Noticed("joining-details", "leader._success: 1 -> 0"),
+        "FetchesAreNoted": Noticed("smoke-details", "leader._is_removed: any -> all"),
+        "ClientsAreToldWhatIsCommitted": Noticed(
+            "smoke-details", "leader.accept_fetch_request_from_voter: False -> True"
+        ),
+        "OnlyAwaitedAnswersCount": Noticed(
+            "joining-details", "followers.handle_success_fetch_response: consume -> become"
+        ),
+        "WhatIsFetchedIsKept": Noticed("competing-details", "log.truncated: offset -> offset + 1"),
+        "FollowersUseWhatTheirLogsSay": Noticed("joining-details", "followers._switch_configuration: 0 -> 1"),
+        "JoinsAreAnswered": Noticed(
+            "joining-details", "membership.reject_join_request: request.source -> request.dest"
+        ),
+        "RefusalsToJoinChangeNothing": Noticed(
+            "joining-details", "membership.handle_reject_join_response: response.result is not Result.NOT_OK -> False"
+        ),
+        "CandidatesAskAllMembers": Noticed(
+            "smoke-details", "base._peers: me.config.members - {me.id} -> me.config.members"
+        ),
+        "ElectedLeadersAnnounceThemselves": Noticed(
+            "smoke-details", "elections.become_leader: become(leader).send_once(*announcements) -> become(leader)"
+        ),
+        "FetchesGoToLeaders": Noticed(
+            "joining-details", "followers.send_fetch_request: me.pending_fetch is not Nil.NIL -> False"
+        ),
+        "ClientsValuesAreAppended": Noticed(
+            "smoke-details", "leader.client_request: me.but(log=(*me.log, entry)) -> me"
+        ),
+        "RemovalsAreAppended": Noticed(
+            "competing-details", "membership._reconfig_error: not self._is_ready(me) -> False"
+        ),
+        "ObserversAskToJoin": Noticed(
+            "joining-details", "membership.send_join_request: me.current_epoch -> me.high_watermark"
+        ),
+        "RestartsKeepWhatIsStored": Noticed("joining-details", "base._no_offsets: 0 -> 1"),
+        "BlankDisksHaveNewIdentities": Noticed(
+            "joining-details",
+            "restarts.restart_without_state: not any( self._is_voter(peer) and me.id in peer.members "
+            "and len(peer.members) > self.min_cluster_size for peer in membership.values() ) -> False",
+        ),
+        "ServersStartAsObservers": Noticed("joining-details", "membership.start_new_server: True -> False"),
+        "EveryServerIsThere": Noticed("joining-details", "membership.start_new_server: Step().write(new) -> Step()"),
+        "IdentitiesAreCounted": Noticed("joining-details", "membership.start_new_server: 1 -> 0"),
+        "ClustersKeepTheirSize": Noticed(
+            "default-details",
+            "membership.handle_remove_request: len(me.config.members) <= self.min_cluster_size -> False",
         ),
     },
 }

@@ -1,0 +1,151 @@
+"""Calls of a protocol's handlers: each once for each distinct input that it really reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.tables.learning.reads import SharedReader
+from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.calling import call_action
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.signature import Projection
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Map, Record, Value
+
+
+class Question(NamedTuple):
+    """What a handler reads besides its replica and its message.
+
+    Attributes
+    ----------
+    field
+        The name of a shared field, or None.
+    read
+        The projection that is read, or None.
+    replica
+        Whose projection it is.
+    """
+
+    field: str | None
+    read: Projection | None = None
+    replica: Value = None
+
+
+Answers = Callable[[Question], Any]
+"""Answers a question; of a replica that is not there, None. It raises what ends the call, where it does not know."""
+Path = tuple[tuple[Question, Any], ...]
+
+
+class Leaf(NamedTuple):
+    """What a call comes to.
+
+    Attributes
+    ----------
+    path
+        What was read: each question with its answer.
+    steps
+        The steps.
+    """
+
+    path: Path
+    steps: tuple[Step, ...]
+
+
+class _Node:
+    """A question of a handler, and where each answer leads."""
+
+    __slots__ = ("branches", "question")
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.branches: dict[Any, _Node | Leaf] = {}
+
+
+class Calls:
+    """The handler calls of one protocol, memoised.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    shared_type
+        The class of its shared state.
+
+    Attributes
+    ----------
+    counts
+        How often the handler of each action was called.
+    """
+
+    def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
+        self.protocol = protocol
+        self.counts: Counter[str] = Counter()
+        self._shared_type = shared_type
+        self._replicas: list[Value] = []
+        self._known: dict[tuple[str, Value, Value], _Node | Leaf] = {}
+
+    def arrange(self, replicas: list[Value]) -> None:
+        """Take note of the replicas that a projection may have; forget calls that read projections of others."""
+        if replicas != self._replicas:
+            self._replicas = list(replicas)
+            reading = {name for name, action in self.protocol.actions.items() if action.reads}
+            self._known = {key: node for key, node in self._known.items() if key[0] not in reading}
+
+    def leaf(self, action: Action, me: Any, message: Any, answers: Answers) -> Leaf:
+        """Return what a call comes to, under what is answered.
+
+        Parameters
+        ----------
+        action, me, message
+            The action, the acting replica and the delivered message, or None.
+        answers
+            Answers what it reads.
+        """
+        key = (action.name, me, message)
+        node = self._known.get(key)
+        while isinstance(node, _Node):
+            answer = answers(node.question)
+            node = node.branches.get((type(answer), answer))
+        return node if node is not None else self._call(key, action, me, message, answers)
+
+    def _call(self, key: tuple[str, Value, Value], action: Action, me: Any, message: Any, answers: Answers) -> Leaf:
+        path: dict[Question, Any] = {}
+
+        def ask(question: Question) -> Any:
+            if question not in path:
+                path[question] = answers(question)
+            return path[question]
+
+        given: dict[str, Value] = {}
+        for read in action.reads:
+            if read.name in action.asks:
+                found = {replica: ask(Question(None, read, replica)) for replica in self._replicas}
+                given[read.name] = Map((replica, one[0]) for replica, one in found.items() if one is not None)
+        given["shared"] = SharedReader(self._shared_type, lambda name: ask(Question(name)))
+        self.counts[action.name] += 1
+        steps = call_action(self.protocol, action, me, message, given)
+        leaf = Leaf(tuple(path.items()), tuple(step for step in steps if not self._hopeless(step)))
+        self._lay(key, leaf)
+        return leaf
+
+    def _hopeless(self, step: Step) -> bool:
+        """Whether a step spends more of a bound than its limit."""
+        bounds = self.protocol.bounds
+        return any(step.spends.count(name) > bounds[name] for name in step.spends) or any(
+            bounds[name] == 0 for name in step.needs
+        )
+
+    def _lay(self, key: tuple[str, Value, Value], leaf: Leaf) -> None:
+        """Lay the path of questions and answers that leads to a leaf."""
+        if not leaf.path:
+            self._known[key] = leaf
+            return
+        node = self._known.setdefault(key, _Node(leaf.path[0][0]))
+        for place, (question, answer) in enumerate(leaf.path):
+            if not isinstance(node, _Node) or node.question != question:
+                raise AssertionError(f"action {key[0]} is not pure: on the same input it read something else")
+            end = place + 1 == len(leaf.path)
+            other: _Node | Leaf = leaf if end else _Node(leaf.path[place + 1][0])
+            node = node.branches.setdefault((type(answer), answer), other)

@@ -1,0 +1,222 @@
+"""Properties over sets of states: each is evaluated once for each distinct value of what it reads, by projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.symbolic.calls import Question
+from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
+from kraftcheck.explorer.symbolic.learning import Dim, Taken, Unanswered
+from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
+from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.store import EMPTY
+from kraftcheck.explorer.symbolic.variables import CHANNEL
+from kraftcheck.explorer.tables.learning.reads import SharedReader
+from kraftcheck.spec.language.calling import act_of, evaluate_property
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.values import Map
+
+
+class Binding(NamedTuple):
+    """Of which replicas and which channel a property is evaluated."""
+
+    me: Any = None
+    peer: Any = None
+    channel: int | None = None
+
+
+class StateChecks:
+    """Evaluates properties of states.
+
+    Parameters
+    ----------
+    space
+        The state space.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._reads: dict[tuple[str, Binding], tuple[Dim, ...]] = {}
+        self._numbers: dict[tuple[str, Binding, tuple[Dim, ...]], int] = {}
+
+    def violating(self, prop: Property, states: int) -> int:
+        """Return the states of a set in which a property does not hold; of what was looked at before nothing."""
+        found = EMPTY
+        for binding in self._bindings(prop):
+            for event in self._events(prop, binding, states):
+                relation = self._space.groups.nodes.of([event])
+                found = self._space.store.union(found, self._space.store.enabled(states, relation))
+        return found
+
+    def _bindings(self, prop: Property) -> Iterator[Binding]:
+        replicas = self._space.variables.layout.replicas
+        pairs: Iterable[tuple[Any, Any]] = [(None, None)]
+        if "peer" in prop.asks:
+            pairs = permutations(replicas, 2)
+        elif "me" in prop.asks:
+            pairs = [(replica, None) for replica in replicas]
+        channels = [level for level, key in enumerate(self._space.variables.keys) if key.kind == CHANNEL]
+        for me, peer in pairs:
+            for channel in channels if "message" in prop.asks else (None,):
+                yield Binding(me, peer, channel)
+
+    def _base(self, prop: Property, binding: Binding) -> dict[str, Dim]:
+        """Return the dimensions of the parameters that a property ranges over."""
+        variables, base = self._space.variables, {}
+        if binding.me is not None:
+            base["me"] = (variables.local(binding.me), IDENTITY)
+        if binding.peer is not None:
+            base["peer"] = (variables.local(binding.peer), IDENTITY)
+        if binding.channel is not None:
+            known = self._space.labels.map(binding.channel, "known", variables.network.known)
+            base["message"] = (binding.channel, known)
+        return base
+
+    def _events(self, prop: Property, binding: Binding, states: int) -> Iterator[Event]:
+        """Yield what is true of states in which a property does not hold, as events that change nothing."""
+        base, space = self._base(prop, binding), self._space
+        while True:
+            dims = tuple(dict.fromkeys((*base.values(), *self._reads.get((prop.name, binding), ()))))
+            try:
+                if not dims:
+                    if not self._holds(prop, binding, base, {}):
+                        yield ()
+                    return
+                key = (prop.name, binding, dims)
+                if key not in self._numbers:
+                    self._numbers[key] = space.learning.projection(sorted(dims))
+                number = self._numbers[key]
+                seen = space.store.arrays.watch_known
+                projected = space.store.project(states, number)
+                new = space.store.difference(projected, int(seen[number]))
+                bad = []
+                for found in space.learning.vectors(number, tuple(sorted(dims)), new):
+                    if not self._holds(prop, binding, base, found):
+                        bad.append(found)
+                seen[number] = space.store.union(int(seen[number]), projected)
+                yield from (self._guards(found) for found in bad)
+                return
+            except Unanswered as unanswered:
+                more = space.learning.dims_of(unanswered.question)
+                self._reads[prop.name, binding] = tuple(
+                    dict.fromkeys((*self._reads.get((prop.name, binding), ()), *more))
+                )
+
+    def _holds(self, prop: Property, binding: Binding, base: dict[str, Dim], found: dict[Dim, Any]) -> bool:
+        labels, learning = self._space.labels, self._space.learning
+        given: dict[str, Any] = {}
+        for name, dim in base.items():
+            given[name] = labels.meaning(*dim, found[dim])
+            if given[name] is None or not isinstance(given[name], prop.kinds(name)):
+                return True
+
+        def ask(question: Question) -> Any:
+            answer: Any = None
+            for dim in learning.dims_of(question):
+                if dim not in found:
+                    raise Unanswered(question)
+                answer = labels.meaning(*dim, found[dim])
+                if answer is None:
+                    return None
+            return answer
+
+        for read in prop.reads:
+            if read.name in prop.asks:
+                replicas = self._space.variables.layout.replicas
+                answers = {replica: ask(Question(None, read, replica)) for replica in replicas}
+                given[read.name] = Map((replica, one[0]) for replica, one in answers.items() if one is not None)
+        given["shared"] = SharedReader(self._space.variables.shared_type, lambda name: ask(Question(name)))
+        return evaluate_property(self._space.variables.protocol, prop, given)
+
+    def _guards(self, found: dict[Dim, Any]) -> Event:
+        guards: dict[int, list[Dim]] = {}
+        for (level, mapped), number in found.items():
+            guards.setdefault(level, []).append((mapped, number))
+        changes = {
+            level: Change(GENERAL, self._space.labels.label(Label(level, tuple(some))))
+            for level, some in guards.items()
+        }
+        return tuple(sorted(changes.items()))
+
+
+class StepChecks:
+    """Evaluates properties of steps, on the events that are known.
+
+    Parameters
+    ----------
+    space
+        The state space.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._verdicts: dict[Any, bool] = {}
+
+    def violating(self, prop: Property, states: int) -> int:
+        """Return the states of a set out of which a step leads for which a property does not hold."""
+        by_levels: dict[tuple[int, ...], list[Event]] = {}
+        for taken in self._space.learning.taken:
+            for event in self._bad(prop, taken):
+                by_levels.setdefault(tuple(level for level, _ in event), []).append(event)
+        found, store = EMPTY, self._space.store
+        for events in by_levels.values():
+            relation = self._space.groups.nodes.of(events)
+            found = store.union(found, store.enabled(states, relation))
+        return found
+
+    def _bad(self, prop: Property, taken: Taken) -> Iterator[Event]:
+        """Yield the cases of an event in which a property does not hold of it."""
+        changes = dict(taken.event)
+        if prop.of_actor:
+            known = act_of(prop, *taken.act) if taken.act is not None else None
+            if known is not None:
+                yield from self._cases(prop, known, changes, {})
+            return
+        kinds, variables = prop.kinds("before"), self._space.variables
+        for level, before, after in taken.pairs:
+            if not isinstance(after, kinds):
+                continue
+            for old in [before] if before is not None else list(variables.values[level][1:]):
+                if old == after:
+                    continue
+                case = changes[level]
+                if before is None:
+                    number = variables.number(level, old)
+                    target = self._space.labels.apply(case.key, number)
+                    if target < 0:
+                        continue
+                    case = Change(BY_VALUE, number, target)
+                yield from self._cases(prop, {"before": old, "after": after}, changes | {level: case}, {})
+
+    def _cases(
+        self, prop: Property, known: dict[str, Any], changes: dict[int, Change], fields: dict[str, Any]
+    ) -> Iterator[Event]:
+        """Yield an event where a property does not hold, for each value of the shared fields that decide it."""
+        variables = self._space.variables
+
+        def read(name: str) -> Any:
+            if name not in fields:
+                raise Unanswered(Question(name))
+            return fields[name]
+
+        key = (prop.name, *[known[name] for name in prop.asks if name in known], *fields.items())
+        try:
+            if key not in self._verdicts:
+                given = known | {"shared": SharedReader(variables.shared_type, read)}
+                self._verdicts[key] = evaluate_property(variables.protocol, prop, given)
+            if not self._verdicts[key]:
+                yield tuple(sorted(changes.items()))
+        except Unanswered as unanswered:
+            name = unanswered.question.field
+            assert name is not None
+            level = variables.shared(name)
+            there = changes.get(level)
+            for number, value in enumerate(list(variables.values[level])):
+                case = Change(BY_VALUE, number, number)
+                if there is not None and there.how == BY_VALUE:
+                    if there.key != number:
+                        continue
+                    case = there
+                yield from self._cases(prop, known, changes | {level: case}, fields | {name: value})

@@ -1,0 +1,100 @@
+"""Behaviours out of levels of sets: of one state a predecessor within the level before it, and so on to the start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, Change
+from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.store import EMPTY, UNIT
+from kraftcheck.spec.language.state import State
+
+Vector = tuple[int, ...]
+
+
+class Predecessors:
+    """Finds a state of a set that leads to a given one.
+
+    Parameters
+    ----------
+    space
+        The state space.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._applied: dict[tuple[int, int], int] = {}
+
+    def path(self, levels: Sequence[int], target: Sequence[int]) -> list[State]:
+        """Return states, one of each level, each of which leads to the next and the last to the target, then this.
+
+        Parameters
+        ----------
+        levels
+            The states found at each depth before the target's.
+        target
+            The vector of a state.
+        """
+        path = [tuple(target)]
+        for level in reversed(levels):
+            path.append(self._before(level, path[-1]))
+        return [self._space.variables.decode(vector) for vector in reversed(path)]
+
+    def _before(self, states: int, target: Vector) -> Vector:
+        for root in self._space.groups.roots():
+            found = self._find(states, root, target, set())
+            if found is not None:
+                vector = list(target)
+                for level, value in found:
+                    vector[level] = value
+                return tuple(vector)
+        raise AssertionError("no state of the level before leads to this one")
+
+    def _find(self, a: int, r: int, target: Vector, failed: set[tuple[int, int]]) -> list[tuple[int, int]] | None:
+        """Return what is another in a state of the set that leads to the target: level and value."""
+        if a == EMPTY or r == 0 or (a, r) in failed:
+            return None
+        store, nodes = self._space.store, self._space.groups.nodes
+        level, edges = store.edges(a)
+        if r == 1:
+            return [] if self._holds(a, target) else None
+        there, changes = nodes.node(r)
+        if level < there:
+            for value, child in edges:
+                if value == target[level]:
+                    found = self._find(child, r, target, failed)
+                    if found is not None:
+                        return found
+        else:
+            for value, child in edges if level == there else [(0, a)]:
+                for change, rest in changes:
+                    if self._leads(there, change, value, target[there]):
+                        found = self._find(child, rest, target, failed)
+                        if found is not None:
+                            return [(there, value), *found]
+        failed.add((a, r))
+        return None
+
+    def _holds(self, a: int, target: Vector) -> bool:
+        """Whether a set has the rest of the target, from its own level on."""
+        while a != UNIT:
+            level, edges = self._space.store.edges(a)
+            a = dict(edges).get(target[level], EMPTY)
+            if a == EMPTY:
+                return False
+        return True
+
+    def _leads(self, level: int, change: Change, value: int, target: int) -> bool:
+        if change.how == BY_VALUE:
+            return value == change.key and target == change.result
+        labels = self._space.labels
+        if change.how == BY_MESSAGE:
+            if change.key not in labels.classes_of(level, labels.messages(level), value):
+                return False
+            label = change.result
+        else:
+            label = change.key
+        key = (label, value)
+        if key not in self._applied:
+            self._applied[key] = labels.apply(label, value)
+        return self._applied[key] == target

@@ -1,0 +1,91 @@
+"""Passes over all nodes: which are reachable, how many vectors they hold, and garbage collection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.symbolic.kernel.calling import jit
+from kraftcheck.explorer.symbolic.kernel.diagram import CACHE_MASK, EDGES, LOW, NODES, TABLE_MASK, rebuild_table
+
+
+@jit
+def mark(d: Any, roots: Any) -> Any:
+    """Return, by node, whether it is reachable from the roots."""
+    marked = np.zeros(d.meta[NODES], np.bool_)
+    marked[:2] = True
+    for root in roots:
+        marked[root] = True
+    for a in range(d.meta[NODES] - 1, 1, -1):
+        if marked[a]:
+            start = d.nodes[a, 0]
+            for i in range(start, start + (d.nodes[a, 1] & LOW)):
+                marked[d.edges[i] & LOW] = True
+    return marked
+
+
+@jit
+def count(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
+    """Return the number of vectors of each reachable node, as digits of 32 bits, the lowest first.
+
+    Parameters
+    ----------
+    d
+        The store.
+    marked, total
+        Which nodes are reachable, and how many.
+    limbs
+        Digits; the highest must have room for what is carried.
+
+    Returns
+    -------
+    Places by node, and the counts by place.
+    """
+    places = np.zeros(len(marked), np.int32)
+    counts = np.zeros((total, limbs), np.uint64)
+    counts[1, 0] = 1
+    places[1] = 1
+    free = 2
+    for a in range(2, len(marked)):
+        if marked[a]:
+            start = d.nodes[a, 0]
+            for i in range(start, start + (d.nodes[a, 1] & LOW)):
+                place = places[d.edges[i] & LOW]
+                for k in range(limbs):
+                    counts[free, k] += counts[place, k]
+            carry = np.uint64(0)
+            for k in range(limbs):
+                carry += counts[free, k]
+                counts[free, k] = carry & np.uint64(0xFFFFFFFF)
+                carry >>= np.uint64(32)
+            counts[free, limbs - 1] += carry << np.uint64(32)
+            places[a] = free
+            free += 1
+    return places, counts
+
+
+@jit
+def collect_garbage(d: Any, roots: Any) -> None:
+    """Keep what is reachable from the roots, and renumber these."""
+    marked = mark(d, roots)
+    renumbered = np.zeros(len(marked), np.int32)
+    renumbered[1] = 1
+    free, place = 2, 0
+    for a in range(2, len(marked)):
+        if marked[a]:
+            start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+            for i in range(n):
+                e = d.edges[start + i]
+                d.edges[place + i] = e & ~LOW | renumbered[e & LOW]
+            d.nodes[free, 0] = place
+            d.nodes[free, 1] = d.nodes[a, 1]
+            place += n
+            renumbered[a] = free
+            free += 1
+    d.meta[NODES] = free
+    d.meta[EDGES] = place
+    for i in range(len(roots)):
+        roots[i] = renumbered[roots[i]]
+    d.cache[: d.meta[CACHE_MASK] + 1] = 0
+    rebuild_table(d, d.meta[TABLE_MASK] + 1)

@@ -1,0 +1,331 @@
+"""Operations on diagrams: union, difference, intersection, projection, product with a relation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.symbolic.kernel.calling import jit
+from kraftcheck.explorer.symbolic.kernel.diagram import (
+    DIFFERENCE,
+    DOMAIN,
+    INCOMPLETE,
+    INTERSECTION,
+    LOW,
+    PRODUCT,
+    PROJECT,
+    STOP,
+    TOP,
+    UNION,
+    UNKNOWN,
+    cached,
+    known_lookup,
+    level_of,
+    looked_up,
+    make,
+    push,
+    remember,
+)
+from kraftcheck.explorer.tables.kernel.native import inlined
+
+
+@inlined
+def finish(d: Any, level: Any, base: Any) -> Any:
+    """Return the node with the edges on the stack from `base` on, which are sorted."""
+    result = make(d, level, base, d.meta[TOP] - base)
+    d.meta[TOP] = base
+    return result
+
+
+@jit
+def union(d: Any, a: Any, b: Any) -> Any:
+    """Return the union of two sets."""
+    if a == b or b == 0:
+        return a
+    if a == 0:
+        return b
+    if a > b:
+        a, b = b, a
+    key1, key2 = a << 32 | b, np.int64(UNION) << 32
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    before = d.meta[INCOMPLETE]
+    if d.meta[STOP]:
+        d.meta[INCOMPLETE] += 1
+        return b
+    level = min(level_of(d, a), level_of(d, b))
+    base = d.meta[TOP]
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
+    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
+    if level_of(d, a) != level_of(d, b):
+        if level_of(d, a) > level:
+            a, i, end = b, j, stop
+            b = key1 >> 32
+        # b skips the level: it has the value 0 there
+        if d.edges[i] >> 32 == 0:
+            push(d, union(d, d.edges[i] & LOW, b))
+            i += 1
+        else:
+            push(d, b)
+        while i < end:
+            push(d, d.edges[i])
+            i += 1
+    else:
+        while i < end and j < stop:
+            e, f = d.edges[i], d.edges[j]
+            if e >> 32 < f >> 32:
+                push(d, e)
+                i += 1
+            elif e >> 32 > f >> 32:
+                push(d, f)
+                j += 1
+            else:
+                push(d, e & ~LOW | union(d, e & LOW, f & LOW))
+                i += 1
+                j += 1
+        while i < end:
+            push(d, d.edges[i])
+            i += 1
+        while j < stop:
+            push(d, d.edges[j])
+            j += 1
+    result = finish(d, level, base)
+    remember(d, key1, key2, result, before)
+    return result
+
+
+@jit
+def difference(d: Any, a: Any, b: Any) -> Any:
+    """Return what is in the first set and not in the second."""
+    if a == 0 or a == b:
+        return np.int64(0)
+    if b == 0:
+        return a
+    key1, key2 = a << 32 | b, np.int64(DIFFERENCE) << 32
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    before = d.meta[INCOMPLETE]
+    if d.meta[STOP]:
+        d.meta[INCOMPLETE] += 1
+        return np.int64(0)
+    level = level_of(d, a)
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
+    j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
+    if level > level_of(d, b):  # a has the value 0 at the level of b
+        rest = d.edges[j] & LOW if d.edges[j] >> 32 == 0 else np.int64(0)
+        result = difference(d, a, rest)
+    else:
+        base = d.meta[TOP]
+        skips = level < level_of(d, b)
+        while i < end:
+            e = d.edges[i]
+            i += 1
+            if skips:
+                other = b if e >> 32 == 0 else np.int64(0)
+            else:
+                while j < stop and d.edges[j] >> 32 < e >> 32:
+                    j += 1
+                other = d.edges[j] & LOW if j < stop and d.edges[j] >> 32 == e >> 32 else np.int64(0)
+            child = difference(d, e & LOW, other)
+            if child:
+                push(d, e & ~LOW | child)
+        result = finish(d, level, base)
+    remember(d, key1, key2, result, before)
+    return result
+
+
+@jit
+def intersection(d: Any, a: Any, b: Any) -> Any:
+    """Return what is in both sets."""
+    if a == b:
+        return a
+    if a == 0 or b == 0:
+        return np.int64(0)
+    if level_of(d, a) > level_of(d, b) or (level_of(d, a) == level_of(d, b) and a > b):
+        a, b = b, a
+    key1, key2 = a << 32 | b, np.int64(INTERSECTION) << 32
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    before = d.meta[INCOMPLETE]
+    if d.meta[STOP]:
+        d.meta[INCOMPLETE] += 1
+        return np.int64(0)
+    level = level_of(d, a)
+    i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
+    if level < level_of(d, b):
+        rest = d.edges[i] & LOW if d.edges[i] >> 32 == 0 else np.int64(0)
+        result = intersection(d, rest, b)
+    else:
+        j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
+        base = d.meta[TOP]
+        while i < end and j < stop:
+            e, f = d.edges[i], d.edges[j]
+            if e >> 32 == f >> 32:
+                child = intersection(d, e & LOW, f & LOW)
+                if child:
+                    push(d, e & ~LOW | child)
+            if e >> 32 <= f >> 32:
+                i += 1
+            if e >> 32 >= f >> 32:
+                j += 1
+        result = finish(d, level, base)
+    remember(d, key1, key2, result, before)
+    return result
+
+
+@jit
+def collect(d: Any, level: Any, base: Any) -> Any:
+    """Return the node with the edges on the stack from `base` on, in any order; those of one value are united."""
+    scratch, top = d.scratch, d.meta[TOP]
+    for i in range(base + 1, top):
+        if scratch[i - 1] >> 32 >= scratch[i] >> 32:
+            scratch[base:top].sort()
+            break
+    write, i = base, base
+    while i < top:
+        value, child = scratch[i] >> 32, scratch[i] & LOW
+        i += 1
+        while i < top and scratch[i] >> 32 == value:
+            child = union(d, child, scratch[i] & LOW)
+            i += 1
+        scratch[write] = value << 32 | child
+        write += 1
+    result = make(d, level, base, write - base)
+    d.meta[TOP] = base
+    return result
+
+
+@jit
+def project(d: Any, a: Any, which: Any, k: Any) -> Any:
+    """Return a projection of a set: the dimensions of `which` from the k-th on, each value mapped to its classes."""
+    if a == 0:
+        return np.int64(0)
+    if k == d.dims_count[which]:
+        return np.int64(1)
+    key1, key2 = a << 32 | which, np.int64(PROJECT) << 32 | k
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    before = d.meta[INCOMPLETE]
+    if d.meta[STOP]:
+        d.meta[INCOMPLETE] += 1
+        return np.int64(0)
+    level, mapped = d.dims[d.dims_start[which] + k, 0], d.dims[d.dims_start[which] + k, 1]
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+    if level_of(d, a) < level:
+        result = np.int64(0)
+        for i in range(start, start + n):
+            result = union(d, result, project(d, d.edges[i] & LOW, which, k))
+    else:
+        base = d.meta[TOP]
+        skips = level_of(d, a) > level
+        for i in range(1 if skips else n):
+            e = a if skips else d.edges[start + i]
+            child = project(d, e & LOW, which, k + 1)
+            if child:
+                push_classes(d, mapped, e >> 32, child)
+        result = collect(d, level, base)
+    remember(d, key1, key2, result, before)
+    return result
+
+
+@inlined
+def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
+    """Put an edge on the stack for each class of a value."""
+    if mapped == 0:
+        push(d, value << 32 | child)
+    else:
+        packed = looked_up(d, mapped, value)
+        for k in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
+            push(d, d.map_items[k] << 32 | child)
+
+
+@inlined
+def first_at_least(edges: Any, start: Any, n: Any, value: Any) -> Any:
+    """Return the first of n relation edges, sorted by value, whose value is at least this one."""
+    low, high = start, start + n
+    while low < high:
+        middle = (low + high) >> 1
+        if edges[middle, 0] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
+    """Return what a label makes of a value under a child that is not empty; -1 where it is refused."""
+    if child == 0:
+        return np.int64(-1)
+    return looked_up(d, label, value)
+
+
+@inlined
+def may_apply(d: Any, label: Any, value: Any) -> Any:
+    """Whether a label is not known to refuse a value."""
+    return known_lookup(d, label, value) != -1
+
+
+@jit
+def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
+    """Return the successors of a set under a relation; with `keep`, the states of the set that have one."""
+    if a == 0 or r == 0:
+        return np.int64(0)
+    if r == 1:
+        return a
+    key1, key2 = a << 32 | r, np.int64(DOMAIN if keep else PRODUCT) << 32
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    before = d.meta[INCOMPLETE]
+    if d.meta[STOP]:
+        d.meta[INCOMPLETE] += 1
+        return np.int64(0)
+    rule, level = d.relation_nodes[r], d.relation_nodes[r, 0]
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+    base = d.meta[TOP]
+    if level_of(d, a) < level:
+        for i in range(start, start + n):
+            child = product(d, d.edges[i] & LOW, r, keep)
+            if child:
+                push(d, d.edges[i] & ~LOW | child)
+        result = finish(d, level_of(d, a), base)
+    else:
+        skips = level_of(d, a) > level
+        table = d.relation_edges
+        for i in range(1 if skips else n):
+            e = a if skips else d.edges[start + i]
+            value, child = e >> 32, e & LOW
+            if rule[2]:
+                k = first_at_least(table, rule[1], rule[2], value)
+                while k < rule[1] + rule[2] and table[k, 0] == value:
+                    after = product(d, child, table[k, 2], keep)
+                    if after:
+                        push(d, (value if keep else table[k, 1]) << 32 | after)
+                    k += 1
+            if rule[4]:
+                packed = looked_up(d, d.message_maps[level], value)
+                for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
+                    message = d.map_items[item]
+                    k = first_at_least(table, rule[3], rule[4], message)
+                    while k < rule[3] + rule[4] and table[k, 0] == message:
+                        if may_apply(d, table[k, 1], value):
+                            after = product(d, child, table[k, 2], keep)
+                            target = applied(d, table[k, 1], value, after)
+                            if target >= 0:
+                                push(d, (value if keep else target) << 32 | after)
+                        k += 1
+            for k in range(rule[5], rule[5] + rule[6]):
+                if may_apply(d, table[k, 0], value):
+                    after = product(d, child, table[k, 2], keep)
+                    target = applied(d, table[k, 0], value, after)
+                    if target >= 0:
+                        push(d, (value if keep else target) << 32 | after)
+        result = collect(d, level, base)
+    remember(d, key1, key2, result, before)
+    return result

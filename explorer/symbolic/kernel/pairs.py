@@ -1,0 +1,74 @@
+"""Counts the steps out of a set of states, modulo a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.symbolic.kernel.calling import jit
+from kraftcheck.explorer.symbolic.kernel.diagram import (
+    INCOMPLETE,
+    LOW,
+    PAIRS,
+    UNKNOWN,
+    cached,
+    known_lookup,
+    level_of,
+    looked_up,
+    remember,
+)
+from kraftcheck.explorer.symbolic.kernel.operations import first_at_least
+
+
+@jit
+def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
+    """Return the number of pairs (state, event) of a set and a relation that was applied to it, modulo a number.
+
+    Parameters
+    ----------
+    d
+        The store.
+    a, r
+        The set, and the relation; 1 is the relation of one event that changes nothing more.
+    which
+        Tells the moduli apart in the cache.
+    modulus
+        Less than 2**62.
+    """
+    if a == 0 or r == 0:
+        return np.int64(0)
+    if a == 1 and r == 1:
+        return np.int64(1)
+    key1, key2 = a << 32 | r, np.int64(PAIRS) << 32 | which
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    level = d.relation_nodes[r, 0] if r > 1 else level_of(d, a)
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+    result, rule, table = np.int64(0), d.relation_nodes[r], d.relation_edges
+    if r == 1 or level_of(d, a) < level:
+        for i in range(start, start + n):
+            result = (result + count_steps(d, d.edges[i] & LOW, r, which, modulus)) % modulus
+    else:
+        skips = level_of(d, a) > level
+        for i in range(1 if skips else n):
+            e = a if skips else d.edges[start + i]
+            value, child = e >> 32, e & LOW
+            k, end = first_at_least(table, rule[1], rule[2], value), rule[1] + rule[2]
+            while k < end and table[k, 0] == value:
+                result = (result + count_steps(d, child, table[k, 2], which, modulus)) % modulus
+                k += 1
+            packed = looked_up(d, d.message_maps[level], value) if rule[4] else np.int64(0)
+            for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
+                message = d.map_items[item]
+                k, end = first_at_least(table, rule[3], rule[4], message), rule[3] + rule[4]
+                while k < end and table[k, 0] == message:
+                    if known_lookup(d, table[k, 1], value) >= 0:
+                        result = (result + count_steps(d, child, table[k, 2], which, modulus)) % modulus
+                    k += 1
+            for k in range(rule[5], rule[5] + rule[6]):
+                if known_lookup(d, table[k, 0], value) >= 0:
+                    result = (result + count_steps(d, child, table[k, 2], which, modulus)) % modulus
+    remember(d, key1, key2, result, d.meta[INCOMPLETE])
+    return result

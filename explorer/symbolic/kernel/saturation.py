@@ -1,0 +1,250 @@
+"""Saturation: the least fixpoint of a relation, node by node, from the last level to the first.
+
+A set is saturated from a level on once no event that begins there or below leads out of it. What is learned on the way
+is learned of the node that needs it: a *watch* is a projection of which every new vector is given to Python, which adds
+events. An event is enabled only under the vectors from which it was learned, so nothing that was saturated before is
+missed by it.
+
+References
+----------
+G. Ciardo, G. Luettgen, R. Siminiceanu: "Saturation: an efficient iteration strategy for symbolic state-space
+generation" (2001).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
+from kraftcheck.explorer.symbolic.kernel.diagram import (
+    CALLBACK,
+    INCOMPLETE,
+    LEARN,
+    LEVELS,
+    LOW,
+    SATURATE,
+    SATURATED_PRODUCT,
+    STOP,
+    TOP,
+    UNKNOWN,
+    cached,
+    level_of,
+    looked_up,
+    push,
+    remember,
+)
+from kraftcheck.explorer.symbolic.kernel.operations import (
+    applied,
+    collect,
+    difference,
+    finish,
+    first_at_least,
+    may_apply,
+    project,
+    push_classes,
+    union,
+)
+from kraftcheck.explorer.tables.kernel.native import inlined
+
+WHOLE, SUCCESSORS, CHILDREN_DONE, STEP = 0, 1, 2, 3
+"""What is asked for: see `saturate`.
+
+In recursive calls they are `np.int64`: Numba would compile the function again for a literal number, and then fails to
+load what is cached of a function that calls another version of itself.
+"""
+
+
+@jit
+def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
+    """Add an edge to those on the stack from `base` to `end`, which are sorted; return their end."""
+    scratch, stamps = d.scratch, d.stamps
+    low, high = base, end
+    while low < high:
+        middle = (low + high) >> 1
+        if scratch[middle] >> 32 < value:
+            low = middle + 1
+        else:
+            high = middle
+    if low < end and scratch[low] >> 32 == value:
+        scratch[low] = value << 32 | union(d, scratch[low] & LOW, child)
+        return end
+    push(d, 0)
+    for i in range(d.meta[TOP] - 1, low, -1):
+        scratch[i] = scratch[i - 1]
+        stamps[i] = stamps[i - 1]
+    scratch[low] = value << 32 | child
+    stamps[low] = -1
+    return end + 1
+
+
+@jit
+def _take_in(d: Any, base: Any, end: Any) -> Any:
+    """Add the edges on the stack above `end` to the sorted ones from `base` on; return their end."""
+    while d.meta[TOP] > end:
+        d.meta[TOP] -= 1
+        e = d.scratch[d.meta[TOP]]
+        end = _insert(d, base, end, e >> 32, e & LOW)
+    return end
+
+
+@jit
+def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
+    """Give Python what is new in the projections that are watched from a level on, of one edge.
+
+    Returns
+    -------
+    The version of the level's events in which all of that is taken into account.
+    """
+    version = np.int64(-1)
+    while version != d.event_version[level]:
+        version = d.event_version[level]
+        _learn_once(d, level, value, child)
+    return version
+
+
+@jit
+def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
+    which = d.first_watch[level]
+    while which >= 0:
+        rest = project(d, child, which, np.int64(1))
+        if rest:
+            base = d.meta[TOP]
+            push_classes(d, d.dims[d.dims_start[which], 1], value, rest)
+            new = difference(d, collect(d, level, base), d.watch_known[which])
+            if new and not d.meta[STOP]:
+                call_back(d.meta[CALLBACK], LEARN, which, new)
+        which = d.next_watch[which]
+
+
+@inlined
+def _may_step(d: Any, r: Any, value: Any) -> Any:
+    """Whether a relation may have an edge for a value."""
+    rule = d.relation_nodes[r]
+    if rule[6] or (rule[4] and value):
+        return True
+    k = first_at_least(d.relation_edges, rule[1], rule[2], value)
+    return k < rule[1] + rule[2] and d.relation_edges[k, 0] == value
+
+
+@jit
+def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
+    """Return a saturated set. One function does all that calls itself in a circle.
+
+    Parameters
+    ----------
+    d
+        The store.
+    a
+        The set.
+    r
+        A relation, where `mode` needs one.
+    p
+        The level from which on the result is to be saturated; for STEP a value.
+    mode
+        WHOLE: the set is saturated. CHILDREN_DONE: the same, where what is below its level `p` is so already.
+        SUCCESSORS: the successors of a saturated set are. STEP: those under one edge at the relation's level, with
+        value `p` and child `a`, are put on the stack as edges.
+    """
+    if a == 0:
+        return np.int64(0)
+    meta, before = d.meta, d.meta[INCOMPLETE]
+    if mode == STEP:
+        rule, table = d.relation_nodes[r], d.relation_edges
+        level = rule[0]
+        k, end = first_at_least(table, rule[1], rule[2], p), rule[1] + rule[2]
+        while k < end and table[k, 0] == p:
+            after = saturate(d, a, table[k, 2], level + 1, np.int64(SUCCESSORS))
+            if after:
+                push(d, table[k, 1] << 32 | after)
+            k += 1
+        packed = looked_up(d, d.message_maps[level], p) if rule[4] else np.int64(0)
+        for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
+            message = d.map_items[item]
+            k, end = first_at_least(table, rule[3], rule[4], message), rule[3] + rule[4]
+            while k < end and table[k, 0] == message:
+                if may_apply(d, table[k, 1], p):
+                    after = saturate(d, a, table[k, 2], level + 1, np.int64(SUCCESSORS))
+                    target = applied(d, table[k, 1], p, after)
+                    if target >= 0:
+                        push(d, target << 32 | after)
+                k += 1
+        for k in range(rule[5], rule[5] + rule[6]):
+            if may_apply(d, table[k, 0], p):
+                after = saturate(d, a, table[k, 2], level + 1, np.int64(SUCCESSORS))
+                target = applied(d, table[k, 0], p, after)
+                if target >= 0:
+                    push(d, target << 32 | after)
+        return np.int64(0)
+    if mode == SUCCESSORS:
+        if r <= 1:
+            return a * r
+        q = min(level_of(d, a), d.relation_nodes[r, 0], d.next_top[p])
+        key1, key2 = a << 32 | r, np.int64(SATURATED_PRODUCT) << 32 | q
+        found = cached(d, key1, key2)
+        if found == UNKNOWN:
+            if meta[STOP]:
+                meta[INCOMPLETE] += 1
+                return np.int64(0)
+            base = meta[TOP]
+            start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
+            for i in range(1 if skips else n):
+                e = a if skips else d.edges[start + i]
+                if q == d.relation_nodes[r, 0]:
+                    saturate(d, e & LOW, r, e >> 32, np.int64(STEP))
+                else:
+                    after = saturate(d, e & LOW, r, q + 1, np.int64(SUCCESSORS))
+                    if after:
+                        push(d, e & ~LOW | after)
+            found = saturate(d, collect(d, q, base), np.int64(0), q, np.int64(CHILDREN_DONE))
+            remember(d, key1, key2, found, before)
+        if d.next_top[p] < q:
+            found = saturate(d, found, np.int64(0), p, np.int64(WHOLE))
+        return found
+    while True:
+        q = min(level_of(d, a), d.next_top[p])
+        if q == meta[LEVELS] or (mode == CHILDREN_DONE and q > p):
+            return a
+        key2 = np.int64(SATURATE) << 32 | q
+        found = cached(d, a << 32, key2)
+        if found == UNKNOWN:
+            if meta[STOP]:
+                meta[INCOMPLETE] += 1
+                return a
+            base = meta[TOP]
+            start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
+            for i in range(1 if skips else n):
+                e = a if skips else d.edges[start + i]
+                child = e & LOW if mode == CHILDREN_DONE else saturate(d, e & LOW, np.int64(0), q + 1, np.int64(WHOLE))
+                d.stamps[meta[TOP]] = -1
+                push(d, e & ~LOW | child)
+            fires = d.next_top[q] == q
+            while fires and not meta[STOP]:
+                fires = False
+                i, end = base, meta[TOP]
+                while i < end:
+                    e = d.scratch[i]
+                    if d.stamps[i] == (e & LOW) << 32 | d.event_version[q]:
+                        i += 1
+                        continue
+                    fires = True
+                    d.stamps[i] = (e & LOW) << 32 | learn(d, q, e >> 32, e & LOW)
+                    group = d.first_event[q]
+                    while group >= 0:
+                        root = d.event_root[group]
+                        group = d.next_event[group]
+                        if not _may_step(d, root, e >> 32):
+                            continue
+                        saturate(d, e & LOW, root, e >> 32, np.int64(STEP))
+                        end = _take_in(d, base, end)
+                    i += 1
+            if meta[STOP]:
+                meta[INCOMPLETE] += 1
+            found = finish(d, q, base)
+            remember(d, a << 32, key2, found, before)
+            remember(d, found << 32, key2, found, before)
+        a = found
+        if d.next_top[p] >= q or meta[STOP]:
+            return a
+        mode = WHOLE

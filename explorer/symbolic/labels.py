@@ -1,0 +1,189 @@
+"""What steps do to one variable: labels, which lead from a value to the next one, and maps from values to classes.
+
+A label is applied to a value when that is met, and what comes of it is kept. A map says what is asked of a value: which
+messages of a channel can be delivered, or the answer to a projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, Variables
+from kraftcheck.spec.values import Record, Value
+
+IDENTITY = 0  # the map of each value to itself
+
+
+class Label(NamedTuple):
+    """What a step needs of one variable, and does to it.
+
+    Attributes
+    ----------
+    level
+        The variable's level.
+    guards
+        Pairs (map, class): the value must be of that class.
+    target
+        The number of the value that it gets, or None.
+    operations
+        Of a channel: pairs (operation, message).
+    spends
+        Of a bound: how much is spent; 0 if something must be left of it, None if it is no bound's.
+    """
+
+    level: int
+    guards: tuple[tuple[int, int], ...] = ()
+    target: int | None = None
+    operations: tuple[tuple[str, Record], ...] = ()
+    spends: int | None = None
+
+
+class Classes:
+    """One map: a function from a variable's value to its classes, which are numbered.
+
+    Parameters
+    ----------
+    level
+        The variable's level.
+    function
+        Takes a value; returns its classes, any hashable values.
+    """
+
+    def __init__(self, level: int, function: Callable[[Any], Iterable[Hashable]]) -> None:
+        self.level = level
+        self._function = function
+        self._numbers: dict[Hashable, int] = {}
+        self.values: list[Any] = []
+        self._known: dict[int, list[int]] = {}
+
+    def of(self, number: int, value: Any) -> list[int]:
+        """Return the numbers of the classes of a value, sorted."""
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = sorted({self.number(one) for one in self._function(value)})
+        return found
+
+    def number(self, one: Hashable) -> int:
+        """Return the number of a class."""
+        keyed = (type(one), one)
+        found = self._numbers.get(keyed)
+        if found is None:
+            found = self._numbers[keyed] = len(self.values)
+            self.values.append(one)
+        return found
+
+
+class Labels:
+    """The labels and maps of one search.
+
+    Parameters
+    ----------
+    variables
+        The variables.
+    store
+        Where what is looked up is kept.
+    """
+
+    def __init__(self, variables: Variables, store: Store) -> None:
+        self._variables = variables
+        self._store = store
+        self._items: list[Label | Classes | None] = [None]
+        self._numbers: dict[Hashable, int] = {}
+        self._messages: dict[int, int] = {}
+        self._firsts: dict[int, int] = {}
+        for level, key in enumerate(variables.keys):
+            if key.kind == CHANNEL:
+                network = variables.network
+                self._messages[level] = self.map(level, "messages", network.deliverable)
+                store.arrays.message_maps[level] = self._messages[level]
+
+    def messages(self, level: int) -> int:
+        """Return the map from a channel's content to the messages that can be delivered."""
+        return self._messages[level]
+
+    def map(self, level: int, name: Hashable, function: Callable[[Any], Iterable[Hashable]]) -> int:
+        """Return the number of a map, made if it is not known by its name."""
+        found = self._numbers.get((level, name))
+        if found is None:
+            found = self._numbers[level, name] = len(self._items)
+            self._items.append(Classes(level, function))
+        return found
+
+    def pair(self, level: int, first: int, second: int) -> int:
+        """Return the map to pairs of what two maps lead to, of numbers of classes."""
+
+        def pairs(value: Any) -> list[Hashable]:
+            number = self._variables.number(level, value)
+            others = self.classes_of(level, second, number)
+            return [(a, b) for a in self.classes_of(level, first, number) for b in others]
+
+        number = self.map(level, ("pair", first, second), pairs)
+        self._firsts[number] = first
+        return number
+
+    def first_of_pair(self, mapped: int) -> int:
+        """Return the first of the two maps of which one leads to pairs."""
+        return self._firsts[mapped]
+
+    def classes_of(self, level: int, mapped: int, number: int) -> list[int]:
+        """Return the numbers of the classes of a value."""
+        if mapped == IDENTITY:
+            return [number]
+        return self.classes(mapped).of(number, self._variables.values[level][number])
+
+    def classes(self, mapped: int) -> Classes:
+        """Return a map."""
+        found = self._items[mapped]
+        assert isinstance(found, Classes)
+        return found
+
+    def meaning(self, level: int, mapped: int, number: int) -> Any:
+        """Return the class of a number."""
+        return self._variables.values[level][number] if mapped == IDENTITY else self.classes(mapped).values[number]
+
+    def label(self, label: Label) -> int:
+        """Return the number of a label."""
+        found = self._numbers.get(label)
+        if found is None:
+            found = self._numbers[label] = len(self._items)
+            self._items.append(label)
+        return found
+
+    def apply(self, number: int, value: int) -> int:
+        """Answer what a label makes of a value, or what a map leads to; keep the answer.
+
+        Returns
+        -------
+        int
+            The next value, -1 where the label refuses; of a map the place of the classes.
+        """
+        item = self._items[number]
+        if isinstance(item, Classes):
+            result = self._store.add_items(item.of(value, self._variables.values[item.level][value]))
+        else:
+            assert item is not None
+            result = self._applied(item, value)
+        self._store.look_up(number, value, result)
+        return result
+
+    def _applied(self, label: Label, number: int) -> int:
+        level, variables = label.level, self._variables
+        if any(one not in self.classes_of(level, mapped, number) for mapped, one in label.guards):
+            return -1
+        if label.target is not None:
+            return label.target
+        if variables.keys[level].kind == BOUND:
+            limit = variables.protocol.bounds[variables.keys[level].of]
+            if label.spends is None:
+                return number
+            return number + label.spends if number + max(label.spends, 1) <= limit else -1
+        if not label.operations:
+            return number
+        content: Value = variables.values[level][number]
+        for operation, message in label.operations:
+            content = variables.network.apply(operation, content, message)
+            if content is None:
+                return -1
+        return variables.number(level, content)

@@ -1,0 +1,422 @@
+"""Learns a protocol's events from what is reached: which replica states, messages and shared fields occur together.
+
+A *watch* is a projection: of a replica's local state with the messages that can be delivered to it from one channel and
+with whatever handlers were found to read besides. Each new vector of it is a call of handlers, each outcome an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Question
+from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
+from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups
+from kraftcheck.explorer.symbolic.store import Store, require
+from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
+from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Record, Value
+
+Dim = tuple[int, int]  # level, map
+
+
+class Unanswered(BaseException):
+    """A handler reads what the watch does not have. It is no Exception, so that no handler catches it."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+
+
+class Place(NamedTuple):
+    """Where handlers are called: for a replica, on messages of a channel; or neither."""
+
+    replica: Value
+    channel: int | None
+
+
+class Watch(NamedTuple):
+    """A projection that is watched.
+
+    Attributes
+    ----------
+    number
+        Its number.
+    dims
+        Its dimensions, by level.
+    learn
+        Called with each new vector, as classes by dimension.
+    """
+
+    number: int
+    dims: tuple[Dim, ...]
+    learn: Callable[[dict[Dim, Any]], None]
+
+
+class Taken(NamedTuple):
+    """An event with what it is.
+
+    Attributes
+    ----------
+    action
+        The action's name.
+    event
+        The event.
+    pairs
+        Of replicas that it writes: the level, and the local states before (None: any) and after.
+    act
+        The acting replica, the delivered message or None, and the step.
+    """
+
+    action: str
+    event: Event
+    pairs: tuple[tuple[int, Any, Any], ...] = ()
+    act: tuple[Any, Any, Step] | None = None
+
+
+class Learning:
+    """Learns one protocol.
+
+    Parameters
+    ----------
+    calls
+        The calls of its handlers.
+    variables, store, labels, groups
+        What events are made of, and where they are added.
+    always
+        Ids of replicas that are there in every state.
+
+    Attributes
+    ----------
+    taken
+        Every event, in the order in which they were learned.
+    active
+        The numbers of the projections that are watched.
+    learned
+        How often something new was seen in one.
+    """
+
+    def __init__(
+        self, calls: Calls, variables: Variables, store: Store, labels: Labels, groups: Groups, always: set[Value]
+    ) -> None:
+        self.calls = calls
+        self.protocol = calls.protocol
+        self.taken: list[Taken] = []
+        self._variables = variables
+        self._store = store
+        self._labels = labels
+        self._groups = groups
+        self._always = always
+        self.active: list[int] = []
+        self._watches: dict[int, Watch] = {}
+        self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
+        self._done: set[tuple[Place, str, Value, Value, int]] = set()
+        self._leaves: list[Leaf] = []
+        self._fresh: list[Event] = []
+        self._queue: list[Callable[[], None]] = []
+        self._own: dict[tuple[Place, str], int] = {}
+        self._projections = 0
+        self.learned = 0
+        self._actions: dict[type, list[Action]] = {}
+
+    # Watches
+
+    def begin(self) -> None:
+        """Watch what every protocol is learned from, and call the environment."""
+        network = self.protocol.network
+        for level, key in enumerate(self._variables.keys):
+            if key.kind == LOCAL and any(a.kind == "internal" for a in self.protocol.actions.values()):
+                self._watch(((level, IDENTITY),), self._learner(Place(key.of, None), None))
+            elif key.kind == CHANNEL:
+                if any(a.kind == "on" for a in self.protocol.actions.values()):
+                    place = Place(key.of, level)
+                    self._watch(self._base(place), self._learner(place, None))
+                if network.own_actions():
+                    self._watch(((level, self._labels.messages(level)),), self._network_learner(level))
+        for action in self.protocol.actions.values():
+            if action.kind == "environment":
+                self._try(action, Place(None, None), None, None, {})
+        self._flush()
+
+    def _base(self, place: Place) -> tuple[Dim, ...]:
+        dims = []
+        if place.replica is not None:
+            dims.append((self._variables.local(place.replica), IDENTITY))
+        if place.channel is not None:
+            dims.append((place.channel, self._labels.messages(place.channel)))
+        return tuple(sorted(dims))
+
+    def _watch(self, dims: Iterable[Dim], learn: Callable[[dict[Dim, Any]], None]) -> int:
+        """Watch a projection; return its number."""
+        dims = tuple(sorted(dims))
+        number = self.projection(dims)
+        self._watches[number] = Watch(number, dims, learn)
+        arrays, level = self._store.arrays, dims[0][0]
+        arrays.watch_known[number] = 0
+        arrays.next_watch[number] = arrays.first_watch[level]
+        arrays.first_watch[level] = number
+        self._groups.note_top(level)
+        self.active.append(number)
+        return number
+
+    def projection(self, dims: Iterable[Dim]) -> int:
+        """Return the number of a new projection. Of two dimensions of one level pairs are made."""
+        merged: dict[int, int] = {}
+        for level, mapped in dims:
+            merged[level] = self._labels.pair(level, merged[level], mapped) if level in merged else mapped
+        arrays = self._store.arrays
+        number = self._projections
+        self._projections += 1
+        require(number + 1, len(arrays.dims_start), "projections")
+        start = int(arrays.dims_start[number - 1] + arrays.dims_count[number - 1]) if number else 0
+        require(start + len(merged), len(arrays.dims), "dimensions of projections")
+        arrays.dims[start : start + len(merged)] = list(merged.items())
+        arrays.dims_start[number], arrays.dims_count[number] = start, len(merged)
+        return number
+
+    def _unwatch(self, number: int) -> None:
+        """Take a watch out of the list of its level; who stands at it goes on from it."""
+        arrays, level = self._store.arrays, self._watches[number].dims[0][0]
+        self.active.remove(number)
+        if arrays.first_watch[level] == number:
+            arrays.first_watch[level] = arrays.next_watch[number]
+            return
+        before = int(arrays.first_watch[level])
+        while arrays.next_watch[before] != number:
+            before = int(arrays.next_watch[before])
+        arrays.next_watch[before] = arrays.next_watch[number]
+
+    def vectors(self, number: int, dims: tuple[Dim, ...], node: int) -> Iterator[dict[Dim, Any]]:
+        """Yield the vectors of a projection, by dimension what they mean."""
+        start, count = int(self._store.arrays.dims_start[number]), int(self._store.arrays.dims_count[number])
+        merged = self._store.arrays.dims[start : start + count].tolist()
+        labels = self._labels
+        for vector in list(self._store.vectors(node, [level for level, _ in merged])):
+            found: dict[Dim, Any] = {}
+            for (level, mapped), value in zip(merged, vector, strict=True):
+                classes = value
+                own = [dim for dim in dims if dim[0] == level]
+                for dim in own[:0:-1]:
+                    classes, last = labels.meaning(level, mapped, classes)
+                    found[dim] = last
+                    mapped = labels.first_of_pair(mapped)
+                found[own[0]] = classes
+            yield found
+
+    def answer(self, which: int, node: int) -> int:
+        """Learn from what is new in a watched projection."""
+        watch = self._watches[which]
+        known = self._store.arrays.watch_known
+        joined = self._store.union(int(known[which]), node)
+        for found in self.vectors(which, watch.dims, node):
+            watch.learn(found)
+        known[which] = joined
+        self.learned += 1
+        self._flush()
+        return 0
+
+    def _flush(self) -> None:
+        while self._queue:
+            queue, self._queue = self._queue, []
+            for change in queue:
+                change()
+        fresh, self._fresh = self._fresh, []
+        if fresh:
+            self._groups.add(fresh)
+
+    # What is called
+
+    def _learner(self, place: Place, only: str | None) -> Callable[[dict[Dim, Any]], None]:
+        """Return what learns from the vectors of a watch: all actions, or one that reads more."""
+        base = self._base(place)
+        local = (self._variables.local(place.replica), IDENTITY) if place.replica is not None else None
+
+        def learn(found: dict[Dim, Any]) -> None:
+            me = self._meaning(local, found[local]) if local is not None else None
+            if local is not None and me is None:
+                return
+            channel = next((dim for dim in base if dim != local), None)
+            message = self._meaning(channel, found[channel]) if channel is not None else None
+            for action in self._actions_on(type(message)):
+                if only in (None, action.name) and self._applies(action, me, message):
+                    self._try(action, place, me, message, found, is_first=only is None)
+
+        return learn
+
+    def _meaning(self, dim: Dim, number: int) -> Any:
+        return self._labels.meaning(*dim, number)
+
+    def _actions_on(self, kind: type) -> list[Action]:
+        """Return the actions on messages of a class; those on no message for the class of None."""
+        found = self._actions.get(kind)
+        if found is None:
+            found = self._actions[kind] = [
+                action
+                for action in self.protocol.actions.values()
+                if (issubclass(kind, action.messages) if action.kind == "on" else kind is type(None))
+            ]
+        return found
+
+    def _applies(self, action: Action, me: Any, message: Any) -> bool:
+        if me is None or action.kind == "environment":
+            return me is None and action.kind == "environment"
+        return isinstance(me, action.actors) and (message is None or self.protocol.receives(me, message))
+
+    def _try(
+        self, action: Action, place: Place, me: Any, message: Any, found: dict[Dim, Any], *, is_first: bool = True
+    ) -> None:
+        """Call a handler; where it reads more than is known here, watch that too."""
+
+        def answers(question: Question) -> Any:
+            if question.read is not None and question.replica == place.replica and not question.read.of_inbox:
+                return (question.read.function(self.protocol, me),)
+            answer: Any = None
+            for dim in self.dims_of(question):
+                if dim not in found:
+                    raise Unanswered(question)
+                answer = self._meaning(dim, found[dim])
+                if answer is None:
+                    return None
+            return answer
+
+        try:
+            leaf = self.calls.leaf(action, me, message, answers)
+        except Unanswered as unanswered:
+            if is_first and (place, action.name) in self._reading:
+                return  # its own watch has what it reads
+            dims = self._reading.get((place, action.name), ())
+            self._read_more(action, place, (*dims, *[d for d in self.dims_of(unanswered.question) if d not in dims]))
+            return
+        done = (place, action.name, me, message, id(leaf))
+        if done not in self._done:
+            self._done.add(done)
+            self._leaves.append(leaf)
+            for step in leaf.steps:
+                self._add(action.name, place, me, message, leaf, step)
+
+    def _decides(self, question: Question, level: int) -> bool:
+        """Whether a variable has the answer, and not only whether the replica is there."""
+        assert question.read is not None
+        return self._variables.keys[level].kind == (CHANNEL if question.read.of_inbox else LOCAL)
+
+    def dims_of(self, question: Question) -> list[Dim]:
+        """Return the dimensions that answer a question; what one means is None where no replica is."""
+        if question.field is not None:
+            return [(self._variables.shared(question.field), IDENTITY)]
+        read, replica = question.read, question.replica
+        assert read is not None
+        level, protocol = self._variables.local(replica), self.protocol
+        if not read.of_inbox:
+            name = ("projection", read.name)
+            mapped = self._labels.map(level, name, lambda me: [None if me is None else (read.function(protocol, me),)])
+            return [(level, mapped)]
+        dims = []
+        if replica not in self._always:
+            dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
+        inbox = self._variables.levels[Key(CHANNEL, replica, ANYONE)]
+        function = self._labels.map(inbox, ("projection", read.name), lambda one: [(protocol.projected(read, one),)])
+        return [*dims, (inbox, function)]
+
+    def _read_more(self, action: Action, place: Place, dims: tuple[Dim, ...]) -> None:
+        """Watch what an action reads, from now on."""
+        self._reading[place, action.name] = dims
+        base = self._base(place)
+
+        def change() -> None:
+            if self._reading[place, action.name] == dims:
+                old = self._own.get((place, action.name))
+                if old is not None:
+                    self._unwatch(old)
+                learner = self._learner(place, action.name)
+                self._own[place, action.name] = self._watch(dict.fromkeys((*base, *dims)), learner)
+
+        self._queue.append(change)
+
+    def _network_learner(self, level: int) -> Callable[[dict[Dim, Any]], None]:
+        mapped = self._labels.messages(level)
+
+        def learn(found: dict[Dim, Any]) -> None:
+            number = found[level, mapped]
+            message = self._meaning((level, mapped), number)
+            for name, operation, spends in self.protocol.network.own_operations():
+                label = self._labels.label(Label(level, operations=((operation, message),)))
+                changes = {level: Change(BY_MESSAGE, number, label)}
+                self._bounds(changes, Step(spends=spends))
+                self._note(name, changes)
+
+        return learn
+
+    # Events
+
+    def _add(self, action: str, place: Place, me: Any, message: Any, leaf: Leaf, step: Step) -> None:
+        variables, labels = self._variables, self._labels
+        changes: dict[int, Change] = {}
+        pairs: list[tuple[int, Any, Any]] = []
+        written = {variables.local(replica.id): replica for replica in step.writes}
+        if place.replica is not None:
+            level = variables.local(place.replica)
+            after = written.pop(level, me if step.me == () else step.me)
+            pairs.append((level, me, after))
+            changes[level] = Change(BY_VALUE, variables.number(level, me), variables.number(level, after))
+        guards: dict[int, list[Dim]] = {}
+        read: dict[int, int] = {}
+        for question, answer in leaf.path:
+            if question.field is not None:
+                level = variables.shared(question.field)
+                read[level] = variables.number(level, answer)
+            elif question.replica != place.replica or (question.read is not None and question.read.of_inbox):
+                for level, mapped in self.dims_of(question):
+                    if level not in changes:  # what the actor's own state is, is known
+                        known = answer if answer is None or self._decides(question, level) else True
+                        guards.setdefault(level, []).append((mapped, labels.classes(mapped).number(known)))
+                    if answer is None:
+                        break
+        operations: dict[int, list[tuple[str, Record]]] = {}
+        if step.consumes:
+            assert place.channel is not None
+            operations.setdefault(place.channel, []).append(("discard", message))
+        for operation, sent in step.sends:
+            levels = variables.channels_to(sent.dest) if operation == "forget" else [variables.channel(sent)]
+            if operation == "forget":
+                variables.local(sent.dest)
+            for level in levels:
+                operations.setdefault(level, []).append((operation, sent))
+        for name, value in step.puts:
+            level = variables.shared(name)
+            target = variables.number(level, value)
+            if level in read:
+                changes[level] = Change(BY_VALUE, read.pop(level), target)
+            else:
+                changes[level] = Change(GENERAL, labels.label(Label(level, target=target)))
+        for level, number in read.items():
+            changes[level] = Change(BY_VALUE, number, number)
+        if place.channel is not None:
+            level = place.channel
+            label = Label(level, tuple(guards.pop(level, ())), None, tuple(operations.pop(level, ())))
+            number = labels.classes(labels.messages(level)).number(message)
+            changes[level] = Change(BY_MESSAGE, number, labels.label(label))
+        for level in {*guards, *operations, *written}:
+            result = variables.number(level, written[level]) if level in written else None
+            label = Label(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
+            changes[level] = Change(GENERAL, labels.label(label))
+        self._bounds(changes, step)
+        pairs += [(level, None, replica) for level, replica in written.items()]
+        self._note(action, changes, tuple(pairs), (me, message, step) if me is not None else None)
+
+    def _bounds(self, changes: dict[int, Change], step: Step) -> None:
+        """Add what a step needs and spends of bounds."""
+        for name in {*step.spends, *step.needs}:
+            level = self._variables.levels[Key(BOUND, name)]
+            label = self._labels.label(Label(level, spends=step.spends.count(name)))
+            changes[level] = Change(GENERAL, label)
+
+    def _note(
+        self,
+        action: str,
+        changes: dict[int, Change],
+        pairs: tuple[tuple[int, Any, Any], ...] = (),
+        act: tuple[Any, Any, Step] | None = None,
+    ) -> None:
+        event: Event = tuple(sorted(changes.items()))
+        self.taken.append(Taken(action, event, pairs, act))
+        self._fresh.append(event)

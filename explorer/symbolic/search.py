@@ -1,0 +1,108 @@
+"""Fixpoints: the reachable states as one set, breadth first, by chaining or by saturation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kraftcheck.explorer.symbolic.calls import Calls
+from kraftcheck.explorer.symbolic.kernel.diagram import APPLY, LEARN
+from kraftcheck.explorer.symbolic.labels import Labels
+from kraftcheck.explorer.symbolic.learning import Learning
+from kraftcheck.explorer.symbolic.relations import Groups
+from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom, Store
+from kraftcheck.explorer.symbolic.variables import Layout, Variables
+from kraftcheck.spec.language.state import State
+
+
+class Space:
+    """The state space of a protocol over one arrangement of variables.
+
+    Parameters
+    ----------
+    calls
+        The calls of the protocol's handlers.
+    layout
+        Which variables there are.
+    starts
+        The initial states.
+    memory
+        Bytes that the diagrams may take.
+    tick
+        Called now and then while diagrams are made.
+
+    Attributes
+    ----------
+    variables, store, labels, groups, learning
+        What sets are made of.
+    start
+        The set of the initial states.
+    """
+
+    def __init__(
+        self, calls: Calls, layout: Layout, starts: Sequence[State], memory: int, tick: Callable[[], None]
+    ) -> None:
+        self._tick = tick
+        calls.arrange(layout.replicas)
+        self.variables = Variables(calls.protocol, layout, starts)
+        self.store = Store(len(self.variables.keys), memory, self._answer)
+        self.labels = Labels(self.variables, self.store)
+        self.groups = Groups(self.store)
+        always = set.intersection(*[set(state.replicas) for state in starts])
+        self.learning = Learning(calls, self.variables, self.store, self.labels, self.groups, always)
+        self.learning.begin()
+        self.start = self.store.set_of([self.variables.encode(state) for state in starts])
+
+    def _answer(self, kind: int, a: int, b: int) -> int:
+        if kind == APPLY:
+            return self.labels.apply(a, b)
+        if kind == LEARN:
+            return self.learning.answer(a, b)
+        self._tick()
+        return 0
+
+    def learn(self, states: int) -> None:
+        """Learn what a set of states asks for."""
+        store, seen = self.store, -1
+        known = store.arrays.watch_known
+        while seen != (seen := self.learning.learned):
+            for which in list(self.learning.active):
+                new = store.difference(store.project(states, which), int(known[which]))
+                if new != EMPTY:
+                    self.learning.answer(which, new)
+
+    def successors(self, states: int) -> int:
+        """Return the successors of a set of states, of which everything was learned."""
+        found = EMPTY
+        for root in self.groups.roots():
+            found = self.store.union(found, self.store.successors(states, root))
+        return found
+
+    def level_after(self, frontier: int, reached: int) -> int:
+        """Return the states that are reached from a frontier and not yet known."""
+        self.learn(frontier)
+        return self.store.difference(self.successors(frontier), reached)
+
+    def stuck(self, states: int) -> int:
+        """Return the states of a set that have no successor, where everything was learned of them."""
+        for root in self.groups.roots():
+            states = self.store.difference(states, self.store.enabled(states, root))
+        return states
+
+    def chained(self, reached: int) -> int:
+        """Return what one round of chaining reaches: each group of events is taken from all that is known by then."""
+        self.learn(reached)
+        for root in self.groups.roots():
+            reached = self.store.union(reached, self.store.successors(reached, root))
+        return reached
+
+    def saturated(self, reached: int) -> int:
+        """Return all states reachable from a set."""
+        while True:
+            found, complete = self.store.saturated(reached)
+            if complete:
+                return found
+            before = self.store.size(reached)
+            [found, reached] = self.store.collect_garbage([found, reached])
+            reached = self.store.union(found, reached)
+            if self.store.nodes > len(self.store.arrays.nodes) // 2 or self.store.size(reached) <= before:
+                raise NoRoom

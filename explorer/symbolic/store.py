@@ -1,0 +1,271 @@
+"""Sets of states as nodes of a store, for Python: made, combined, counted, listed, within a limit of memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.symbolic.kernel import diagram as codes
+from kraftcheck.explorer.symbolic.kernel.collecting import collect_garbage, count, mark
+from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, make, put_lookup, rebuild_table
+from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, project, union
+from kraftcheck.explorer.symbolic.kernel.pairs import count_steps
+from kraftcheck.explorer.symbolic.kernel.saturation import WHOLE, learn, saturate
+from kraftcheck.spec.errors import ProtocolError
+
+EMPTY, UNIT = 0, 1
+BYTES_A_NODE = 136  # with its edges, its places in the hash table and in the cache, when memory is full
+FIRST = 1 << 16
+SCRATCH = 1 << 24
+PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
+"""Moduli for counting steps: a number is found from what is left over of it (Chinese remainder theorem)."""
+Answer = Callable[[int, int, int], int]
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+class NoRoom(Exception):  # noqa: N818 - it ends a search, as a limit does
+    """The diagrams do not fit into the memory that they may take."""
+
+
+class Store:
+    """Decision diagrams over so many levels.
+
+    Parameters
+    ----------
+    levels
+        The number of levels.
+    memory
+        Bytes that the diagrams may take.
+    answer
+        Answers what compiled code asks Python for: `(kind, a, b)`, see `kernel/diagram.py`.
+
+    Attributes
+    ----------
+    arrays
+        What compiled functions take.
+    peak
+        The most nodes that there were at one time.
+    """
+
+    def __init__(self, levels: int, memory: int, answer: Answer) -> None:
+        self.levels = levels
+        self.arrays = d = Diagram()
+        self._answer = answer
+        self._error: BaseException | None = None
+        self._roots: dict[str, int] = {}
+        self._collected = 0
+        nodes = min(max(memory // BYTES_A_NODE, 1 << 18), codes.MOST_NODES)
+        size = 1 << (nodes - 1).bit_length()
+        d.nodes = np.zeros((nodes, 2), np.int64)
+        d.edges = np.zeros(5 * nodes, np.int64)
+        d.table = np.zeros(2 * size, np.int32)
+        d.cache = np.zeros((size, 3), np.int64)
+        d.scratch = np.zeros(SCRATCH, np.int64)
+        d.stamps = np.zeros(SCRATCH, np.int64)
+        d.meta = np.zeros(codes.META_SIZE, np.int64)
+        d.meta[codes.NODES] = 2
+        d.meta[codes.LEVELS] = levels
+        d.nodes[1, 1] = levels << 32
+        d.meta[codes.CACHE_MASK] = min(size, 4 * FIRST) - 1
+        self._function = _FUNCTION(self._called_back)
+        d.meta[codes.CALLBACK] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        d.lookups = np.zeros((1 << 26, 2), np.int64)
+        d.lookups[:FIRST] = -1
+        d.meta[codes.LOOKUP_MASK] = FIRST - 1
+        d.map_items = np.zeros(1 << 26, np.int64)
+        d.relation_nodes = np.zeros((1 << 24, 7), np.int64)
+        d.relation_edges = np.zeros((1 << 26, 3), np.int64)
+        d.first_event, d.first_watch = np.full(levels + 1, -1), np.full(levels + 1, -1)
+        d.event_version = np.zeros(levels + 1, np.int64)
+        d.next_top = np.full(levels + 2, levels)
+        d.message_maps = np.zeros(levels + 1, np.int64)
+        for name in ("next_event", "event_root", "next_watch", "watch_known", "dims_start", "dims_count"):
+            setattr(d, name, np.zeros(1 << 18, np.int64))
+        d.dims = np.zeros((1 << 20, 2), np.int64)
+        rebuild_table(d, FIRST)
+
+    # What compiled code asks for
+
+    def _called_back(self, kind: int, a: int, b: int) -> int:
+        """Answer a call from compiled code; what goes wrong is raised once that has returned."""
+        if self._error is not None:
+            return -1
+        try:
+            return self._answer(kind, a, b)
+        except NoRoom:
+            pass  # what is under way comes back as a part of its result
+        except BaseException as error:
+            self._error = error
+        self.arrays.meta[codes.STOP] = 1
+        self.arrays.meta[codes.INCOMPLETE] += 1
+        return -1
+
+    def look_up(self, label: int, value: int, result: int) -> None:
+        """Note what a label makes of a value."""
+        put_lookup(self.arrays, label << 32 | value, result)
+
+    def add_items(self, items: Sequence[int]) -> int:
+        """Note the classes of a value; return what a lookup leads to them with."""
+        d = self.arrays
+        start = int(d.meta[codes.ITEMS])
+        require(start + len(items), len(d.map_items), "classes of values")
+        d.map_items[start : start + len(items)] = items
+        d.meta[codes.ITEMS] = start + len(items)
+        return start << 24 | len(items)
+
+    # Operations
+
+    def _run(self, function: Any, *arguments: int) -> int:
+        """Return the whole result of an operation."""
+        result, complete = self.attempt(function, *arguments)
+        if not complete:
+            raise NoRoom
+        return result
+
+    def attempt(self, function: Any, *arguments: int) -> tuple[int, bool]:
+        """Return the result of a compiled operation, and whether it is all of it."""
+        meta = self.arrays.meta
+        before = int(meta[codes.INCOMPLETE])
+        result = int(function(self.arrays, *arguments))
+        self._raise_error()
+        if meta[codes.STOP] == 2:
+            raise ProtocolError("the symbolic engine has no room for a diagram's edges: a variable has too many values")
+        return result, int(meta[codes.INCOMPLETE]) == before
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            self.arrays.meta[codes.STOP] = 0
+            self.arrays.meta[codes.TOP] = 0
+            raise error
+
+    def union(self, a: int, b: int) -> int:
+        """Return the union of two sets."""
+        return self._run(union, a, b)
+
+    def difference(self, a: int, b: int) -> int:
+        """Return what is in the first set only."""
+        return self._run(difference, a, b)
+
+    def intersection(self, a: int, b: int) -> int:
+        """Return what is in both sets."""
+        return self._run(intersection, a, b)
+
+    def project(self, a: int, which: int) -> int:
+        """Return a projection of a set."""
+        return self._run(project, a, which, 0)
+
+    def successors(self, a: int, relation: int) -> int:
+        """Return the successors of a set under a relation."""
+        return self._run(product, a, relation, 0)
+
+    def enabled(self, a: int, relation: int) -> int:
+        """Return the states of a set that have a successor under a relation."""
+        return self._run(product, a, relation, 1)
+
+    def saturated(self, a: int) -> tuple[int, bool]:
+        """Return the least fixpoint of all events from a set, or what was found of it and False."""
+        return self.attempt(saturate, a, 0, 0, WHOLE)
+
+    def learn(self, level: int, value: int, child: int) -> None:
+        """Look at one edge for what is watched from its level on."""
+        self.attempt(learn, level, value, child)
+
+    # Sets and vectors
+
+    def set_of(self, vectors: Iterable[Sequence[int]]) -> int:
+        """Return the set of these vectors."""
+        result = EMPTY
+        for vector in vectors:
+            node, d = UNIT, self.arrays
+            top = int(d.meta[codes.TOP])
+            for level in range(len(vector) - 1, -1, -1):
+                d.scratch[top] = vector[level] << 32 | node
+                node = self._run(make, level, top, 1)
+            result = self.union(result, node)
+        return result
+
+    def edges(self, a: int) -> tuple[int, list[tuple[int, int]]]:
+        """Return a node's level, and its edges: (value, child)."""
+        start, shape = self.arrays.nodes[a].tolist()
+        words = self.arrays.edges[start : start + (shape & 0xFFFFFFFF)].tolist()
+        return shape >> 32, [(word >> 32, word & 0xFFFFFFFF) for word in words]
+
+    def vectors(self, a: int, levels: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the vectors of a set, with the values at these levels; at others they must be 0."""
+        if a == EMPTY:
+            return
+        if not levels:
+            yield ()
+            return
+        level, edges = self.edges(a)
+        if level > levels[0]:
+            edges = [(0, a)]
+        for value, child in edges:
+            for rest in self.vectors(child, levels[1:]):
+                yield value, *rest
+
+    def one_of(self, a: int) -> list[int]:
+        """Return a vector of a set that is not empty."""
+        vector = [0] * self.levels
+        while a != UNIT:
+            level, edges = self.edges(a)
+            vector[level], a = edges[0]
+        return vector
+
+    def count(self, a: int) -> int:
+        """Return how many vectors a set has."""
+        if a == EMPTY:
+            return 0
+        marked = mark(self.arrays, np.array([a]))
+        total, limbs = int(marked.sum()), 4
+        while True:
+            places, counts = count(self.arrays, marked, total, limbs)
+            if int(counts[:, -1].max()) >> 30 == 0:
+                return sum(int(digit) << 32 * k for k, digit in enumerate(counts[places[a]].tolist()))
+            limbs *= 2
+
+    def count_steps(self, a: int, relation: int, most: int) -> int:
+        """Return how many pairs of a state and an event there are, at most `most`; the relation was applied before."""
+        result, product = 0, 1
+        for which, prime in enumerate(PRIMES):
+            if product > most:
+                return result
+            rest = int(count_steps(self.arrays, a, relation, which, prime))
+            result += product * ((rest - result) * pow(product, -1, prime) % prime)
+            product *= prime
+        raise ProtocolError(f"more than {product:,} steps: the symbolic engine cannot count them")
+
+    def size(self, a: int) -> int:
+        """Return how many nodes a set has."""
+        return int(mark(self.arrays, np.array([a])).sum()) - 2 if a else 0
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that there are now."""
+        return int(self.arrays.meta[codes.NODES])
+
+    @property
+    def nodes_made(self) -> int:
+        """Nodes that were ever made."""
+        return self._collected + self.nodes
+
+    def collect_garbage(self, roots: list[int]) -> list[int]:
+        """Keep these sets, and what is watched, only; return their new nodes."""
+        d, before = self.arrays, self.nodes
+        known = np.flatnonzero(d.watch_known > 1)
+        kept = np.array([*roots, *d.watch_known[known]], np.int64)
+        collect_garbage(d, kept)
+        d.watch_known[known] = kept[len(roots) :]
+        d.meta[codes.STOP] = 0
+        self._collected += before - self.nodes
+        return [int(node) for node in kept[: len(roots)]]
+
+
+def require(number: int, limit: int, what: str) -> None:
+    """Raise ProtocolError where there are more of something than there is room for."""
+    if number > limit:
+        raise ProtocolError(f"more than {limit:,} {what}: the symbolic engine has no room for them")

@@ -1,0 +1,399 @@
+"""Contracts of `recovery` about the partition's state: what controller and brokers decide, tell and make of it.
+
+Each names its source. They use no rule that an action uses, so that a slip in such a rule does not change them too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kraftcheck.kraft_model.recovery.base import RecoveryBase
+from kraftcheck.kraft_model.recovery.records import (
+    RECOVERED,
+    RECOVERING,
+    UNTOLD,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Api,
+    Broker,
+    ClientResponse,
+    Controller,
+    Error,
+    LeaderAndIsrRequest,
+    MetadataLog,
+    Mode,
+    Nil,
+    Partition,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RecoveryState,
+    Shared,
+)
+from kraftcheck.spec import ModelValue, Step, become, consume, invariant, ordered, step_invariant
+
+
+class ControllerContracts(RecoveryBase):
+    """Step properties of the controller."""
+
+    @step_invariant
+    def expired_sessions_are_fenced(self, before: Controller, after: Controller, step: Step) -> bool:
+        """A broker whose session expires leaves the ISR, unless it is the last in it, and leads no more.
+
+        The leader is then of the ISR and has a session, or there is none. As long as nobody has recovered the partition
+        its recovery state stays. KIP-704, Topic Partition Leader; KIP-631, Fenced Replicas.
+        """
+        gone = after.fenced - before.fenced
+        if step.spends != ("fences",):
+            return not gone
+        old, new = before.partition, after.partition
+        left = old.isr - gone or old.isr
+        leader = next(iter(ordered(left - after.fenced)), Nil.NO_LEADER) if old.leader in gone else old.leader
+        kept = (after.fenced - gone, new.isr, new.recovery) == (before.fenced, left, old.recovery)
+        return len(gone) == 1 and kept and new.leader == leader
+
+    @step_invariant
+    def brokers_come_back_as_they_left(self, before: Controller, after: Controller, step: Step) -> bool:
+        """A broker with a session again leads where nobody does and it is in sync, and nothing else changes.
+
+        Only the leader can say that it has recovered: RECOVERING stays. KIP-704, Topic Partition Leader.
+        """
+        back = before.fenced - after.fenced
+        if step.spends or step.consumes:
+            return not back
+        old, new = before.partition, after.partition
+        leader = next(iter(back), None) if old.leader is Nil.NO_LEADER and back <= old.isr else old.leader
+        return len(back) == 1 and (new.leader, new.isr, new.recovery) == (leader, old.isr, old.recovery)
+
+    @step_invariant
+    def unclean_leaders_are_alone_and_recover(self, before: Controller, after: Controller, step: Step) -> bool:
+        """A leader is elected from outside the ISR if none of the ISR is there. Then the ISR is it alone, RECOVERING.
+
+        KIP-704, Proposed Changes ("the ISR size is 1 and the leader recovery state field will be RECOVERING");
+        Compatibility, for a controller without the field.
+        """
+        old, new = before.partition, after.partition
+        if step.spends != ("unclean_elections",):
+            return new.leader is Nil.NO_LEADER or new.leader == old.leader or new.leader in old.isr
+        needed = old.leader is Nil.NO_LEADER and old.isr <= before.fenced
+        recovery = RECOVERING if self.controller_recovers else RECOVERED
+        chosen = new.leader in self.brokers - before.fenced and new.isr == {new.leader}
+        return needed and chosen and new.recovery is recovery and after.fenced == before.fenced
+
+    @step_invariant
+    def new_controllers_know_and_tell(self, before: Controller, after: Controller, step: Step) -> bool:
+        """A new ZooKeeper controller has the next epoch and the partition as it was; else the epoch stays.
+
+        KIP-704, ZooKeeper Controller ("use ZooKeeper to persist the decision").
+        """
+        changed = step.spends == ("controller_changes",)
+        if changed:
+            return self.mode is Mode.ZOOKEEPER and after == before.but(epoch=before.epoch + 1)
+        return after.epoch == before.epoch
+
+    @step_invariant
+    def decisions_are_persisted(self, before: Controller, after: Controller, step: Step, shared: Shared) -> bool:
+        """Each change raises the partition epoch, that of the leader its epoch, and is a record of the metadata log.
+
+        In the record stands what has changed, and nothing else. KIP-704, KRaft Controller, PartitionRecord ("an epoch
+        that gets incremented each time we change anything"), PartitionChangeRecord. History goes with elections.
+        """
+        old, new = before.partition, after.partition
+        elects = new.leader != old.leader
+        changed = new.but(leader_epoch=0, partition_epoch=0) != old.but(leader_epoch=0, partition_epoch=0)
+        expected: dict[str, Any] = {}
+        if changed and self.mode is Mode.KRAFT:
+            record = PartitionChangeRecord(
+                leader=new.leader if elects else Nil.UNCHANGED,
+                isr=new.isr if new.isr != old.isr else Nil.UNCHANGED,
+                recovery=new.recovery if new.recovery is not old.recovery else Nil.UNCHANGED,
+            )
+            expected["metadata"] = (*shared.metadata, record)
+        if elects and new.leader is not Nil.NO_LEADER:
+            expected["last_leader"] = new.leader
+        if elects and new.leader in self.brokers - old.isr:
+            expected["unclean_epoch"] = new.leader_epoch
+        unrecovered = "unclean_epoch" in expected or old.leader_epoch in shared.unrecovered
+        if elects and unrecovered and self.controller_recovers:
+            expected["unrecovered"] = shared.unrecovered | {new.leader_epoch}
+        puts = {name: value for name, value in step.puts if not (name == "unrecovered" and step.consumes)}
+        epochs = (new.leader_epoch - old.leader_epoch, new.partition_epoch - old.partition_epoch)
+        return puts == expected and epochs == (elects, changed) and not step.writes
+
+    @step_invariant
+    def zookeeper_brokers_are_told(self, before: Controller, after: Controller, step: Step) -> bool:
+        """LeaderAndIsr tells an election, and a new controller, to every broker with a session, as the state is.
+
+        A broker whose session is back is told too, and the followers that the leader has recovered. Version 6 has the
+        recovery state. KIP-704, ZooKeeper Controller, Topic Partition Follower, LeaderAndIsr RPC.
+        """
+        old, new = before.partition, after.partition
+        told = before.fenced - after.fenced
+        if new.recovery is not old.recovery:
+            told |= self.brokers - after.fenced - {new.leader}
+        if new.leader_epoch > old.leader_epoch or after.epoch > before.epoch:
+            told = self.brokers - after.fenced
+        version, recovery = (6, new.recovery) if self.controller_recovers else (5, Nil.ABSENT)
+        state = (new.leader, new.leader_epoch, new.partition_epoch, new.isr)
+        requests = [LeaderAndIsrRequest(version, after.epoch, *state, recovery, broker) for broker in told]
+        sent = [message for message in step.sent if not isinstance(message, AlterPartitionResponse)]
+        return Counter(sent) == Counter(requests if self.mode is Mode.ZOOKEEPER else [])
+
+    @step_invariant
+    def alter_partition_is_answered(
+        self, before: Controller, after: Controller, message: AlterPartitionRequest, step: Step, shared: Shared
+    ) -> bool:
+        """A request is applied and answered with the state after it if it is valid, else with the error for why not.
+
+        KIP-704, AlterPartition RPC, Request Handling ("assume that the leader has recovered", version 0) and Response
+        Schema; KIP-497 and KIP-841 for the other errors.
+        """
+        error = self._alter_partition_error(before, message)
+        recovery = RECOVERED if message.version == 0 else message.recovery
+        wanted = before.partition.but(isr=message.isr, recovery=recovery)
+        if error is not Error.NONE or wanted == before.partition:
+            wanted = before.partition
+        else:
+            wanted = wanted.but(partition_epoch=before.partition.partition_epoch + 1)
+        answer = AlterPartitionResponse(
+            error=error,
+            asked=(message.leader_epoch, message.partition_epoch, message.attempt),
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            isr=wanted.isr,
+            recovery=wanted.recovery if message.version == 1 else Nil.ABSENT,
+            dest=message.source,
+        )
+        done = error is Error.NONE and (message.version == 0 or message.leader_epoch in shared.finished)
+        history = dict(step.puts).get("unrecovered") == (shared.unrecovered - {message.leader_epoch} if done else None)
+        answers = [one for one in step.sent if isinstance(one, AlterPartitionResponse)]
+        return step.consumes and after == before.but(partition=wanted) and answers == [answer] and history
+
+    def _alter_partition_error(self, me: Controller, request: AlterPartitionRequest) -> Error:
+        """Return the error of the first thing that is wrong with a request."""
+        now = me.partition
+        recovery = RECOVERED if request.version == 0 else request.recovery
+        made = self.mode is Mode.ZOOKEEPER and (request.isr, recovery) == (now.isr, now.recovery)
+        recovering = request.recovery is RECOVERING
+        reasons = [
+            (Error.FENCED_LEADER_EPOCH, now.leader_epoch > request.leader_epoch),
+            (Error.INVALID_UPDATE_VERSION, request.partition_epoch != now.partition_epoch and not made),
+            (Error.INVALID_REQUEST, request.source not in request.isr),
+            (Error.INVALID_REQUEST, recovering and (len(request.isr) > 1 or now.recovery is RECOVERED)),
+            (Error.INELIGIBLE_REPLICA, bool(request.isr & me.fenced)),
+        ]
+        return next((error for error, applies in reasons if applies), Error.NONE)
+
+
+class BrokerContracts(RecoveryBase):
+    """Step properties of brokers that hear of the partition's state, and of leaders that have it changed."""
+
+    @step_invariant
+    def metadata_is_applied_in_order(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
+        """A broker that runs applies records in order, and takes on what they add up to. KIP-704, KRaft Controller."""
+        if after.running != before.running or after.cursor == before.cursor:
+            return True
+        partition = known_by(self, before, state_after(shared.metadata[: before.cursor + 1]))
+        read = before.but(cursor=before.cursor + 1)
+        newer = partition.partition_epoch >= before.partition.partition_epoch
+        return before.running and same(step, takes_on(read, partition, shared) if newer else become(read))
+
+    @step_invariant
+    def leader_and_isr_is_believed(
+        self, before: Broker, message: LeaderAndIsrRequest, step: Step, shared: Shared
+    ) -> bool:
+        """A broker that runs takes on what a controller tells, unless it knows a newer controller or a newer state.
+
+        KIP-704, Topic Partition Follower ("will not ignore request that have the same leader epoch"); LeaderAndIsr RPC.
+        """
+        state = (message.leader, message.leader_epoch, message.partition_epoch, message.isr)
+        recovery = RECOVERED if message.version < 6 else message.recovery
+        assert isinstance(recovery, RecoveryState)
+        if not before.running:
+            return step == consume(before)
+        old = message.controller_epoch < before.controller_epoch
+        if old or message.partition_epoch < before.partition.partition_epoch:
+            return step == consume(before)
+        heard = before.but(controller_epoch=message.controller_epoch)
+        partition = known_by(self, before, Partition(*state, recovery))
+        return same(step, takes_on(heard, partition, shared).but(consumes=True))
+
+    @step_invariant
+    def leaders_recover_once_told(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
+        """A leader that is told RECOVERING recovers, and nobody else. KIP-704, LeaderAndIsr RPC, Request Handling."""
+        recovers = after.recovered and not before.recovered
+        if not recovers:
+            return "finished" not in dict(step.puts)
+        told = before.running and before.partition.leader == before.id and before.partition.recovery is RECOVERING
+        epochs = shared.finished | {before.partition.leader_epoch}
+        return told and step == become(before.but(recovered=True)).put(finished=epochs)
+
+    @step_invariant
+    def leaders_propose_what_they_may(self, before: Broker, after: Broker, step: Step) -> bool:
+        """A leader with no request under way reports that it has recovered, or a change of one follower in the ISR.
+
+        No follower joins before the leader has recovered, nor without what was committed. KIP-704, Topic Partition
+        Leader, Compatibility (the version); KIP-497. An invalid request is one that the KIP names. A request that is
+        lost is sent again as it was, as another attempt (Kafka, AlterPartitionManager).
+        """
+        requests = [message for message in step.sent if isinstance(message, AlterPartitionRequest)]
+        if not requests:
+            return after.pending in (before.pending, Nil.NIL)
+        request, known, asked = requests[0], before.partition, before.pending
+        if isinstance(asked, AlterPartitionRequest):
+            again = asked.but(attempt=asked.attempt + 1)
+            return step == become(before.but(pending=again)).send(again).spend("resends")
+        version = 0 if before.id in self.old_brokers | self.old_ibp else 1
+        wants = RECOVERED if version == 0 else request.recovery
+        leads = known.leader == before.id and before.running
+        expected = AlterPartitionRequest(
+            version=version,
+            leader_epoch=known.leader_epoch,
+            partition_epoch=known.partition_epoch,
+            isr=request.isr,
+            recovery=request.recovery if version else Nil.ABSENT,
+            attempt=1,
+            source=before.id,
+        )
+        sends = become(before.but(pending=expected)).send(expected)
+        ways = []
+        if known.recovery is RECOVERING and before.recovered and wants is RECOVERED and request.isr == {before.id}:
+            ways.append(sends)
+        if known.recovery is RECOVERED and wants is RECOVERED and self._changes_by_one(before, request.isr):
+            ways.append(sends.spend("isr_changes"))
+        others = request.isr - {before.id}
+        if (
+            version
+            and wants is RECOVERING
+            and len(others) == (known.recovery is RECOVERING)
+            and before.id in request.isr
+        ):
+            ways.append(sends.spend("invalid_requests"))
+        return leads and step in ways
+
+    def _changes_by_one(self, leader: Broker, isr: frozenset[ModelValue]) -> bool:
+        """Whether an ISR lacks one follower that is in sync, or has one that has caught up."""
+        now = leader.partition.isr
+        left, joined = now - isr, isr - now
+        if joined:
+            held = [leader.ends.get(member, 0) for member in now - {leader.id}]
+            needed = max(leader.epoch_start, min([len(leader.log), *held]))
+            caught_up = all(leader.ends.get(one, -1) >= needed for one in joined)
+            return caught_up and joined <= self.brokers and (len(joined), len(left)) == (1, 0)
+        return len(left) == 1 and leader.id not in left
+
+    @invariant
+    def requests_are_under_way_once(self, me: Broker, message: AlterPartitionRequest) -> bool:
+        """A leader sends its request again only where the last copy is lost. Kafka, AlterPartitionManager."""
+        asked = me.pending
+        if message.source != me.id or not isinstance(asked, AlterPartitionRequest):
+            return True
+        return message.partition_epoch != asked.partition_epoch or message.attempt == asked.attempt
+
+    @step_invariant
+    def leaders_learn_from_their_answers(
+        self, before: Broker, message: AlterPartitionResponse, step: Step, shared: Shared
+    ) -> bool:
+        """A leader notes the state in the answer to the request that it waits for; other answers change nothing.
+
+        After an error it waits on, unless that says that the request was not applied. KIP-704, AlterPartition RPC,
+        Response Schema; KIP-497; KIP-841, INELIGIBLE_REPLICA.
+        """
+        asked, leads = before.pending, before.running and before.partition.leader == before.id
+        awaited = isinstance(asked, AlterPartitionRequest) and message.asked == (
+            asked.leader_epoch,
+            asked.partition_epoch,
+            asked.attempt,
+        )
+        if not leads or not awaited or message.error not in (Error.NONE, Error.INELIGIBLE_REPLICA):
+            return step == consume(before)
+        if message.error is Error.INELIGIBLE_REPLICA:
+            return step == consume(before.but(pending=Nil.NIL))
+        recovery = RECOVERED if message.recovery is Nil.ABSENT else message.recovery
+        known = before.partition.but(partition_epoch=message.partition_epoch, isr=message.isr, recovery=recovery)
+        return same(step, answers(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True))
+
+    @step_invariant
+    def brokers_lose_all_but_their_logs(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
+        """A broker that stops keeps its log; one that starts knows the metadata log in KRaft, and else nothing.
+
+        It starts once its session has expired, and so never leads at once. KIP-704, KRaft Controller; Kafka registers a
+        broker id anew only after the broker of that id is fenced.
+        """
+        if before.running == after.running:
+            return "crashes" not in step.spends and (before.running or after == before)
+        if before.running:
+            return step == become(Broker(before.id, running=False, log=before.log)).spend("crashes")
+        partition = known_by(self, before, state_after(shared.metadata))
+        started = become(Broker(before.id, cursor=len(shared.metadata), partition=partition, log=before.log))
+        return step == started and partition.leader != before.id
+
+
+# What is expected, without the actions' own rules
+
+
+def same(step: Step, expected: Step) -> bool:
+    """Return whether two steps are the same, in whatever order they put and send."""
+    rest = step.but(puts=(), sends=()) == expected.but(puts=(), sends=())
+    return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
+
+
+def state_after(metadata: MetadataLog) -> Partition:
+    """Return the partition after metadata records: the last change of a field counts."""
+    if not metadata:
+        return UNTOLD
+    created, changes = metadata[0], metadata[1:]
+    assert isinstance(created, PartitionRecord)
+    leaders = [created.leader, *[one.leader for one in changes if one.leader is not Nil.UNCHANGED]]
+    in_sync = [created.isr, *[one.isr for one in changes if not isinstance(one.isr, Nil)]]
+    recoveries = [created.recovery, *[one.recovery for one in changes if not isinstance(one.recovery, Nil)]]
+    epochs = created.leader_epoch + len(leaders) - 1, created.partition_epoch + len(changes)
+    return Partition(leaders[-1], *epochs, in_sync[-1], recoveries[-1])
+
+
+def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
+    """Return what a broker knows that is told a partition: an old one ignores the recovery state (Compatibility)."""
+    return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
+
+
+def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
+    """Return the step in which a broker takes on a state: anew in a new leader epoch, else as it goes on.
+
+    Who waits for a former leader is told that it leads no more.
+    """
+    if partition.leader_epoch > broker.partition.leader_epoch:
+        refusals = [
+            ClientResponse(
+                api=Api.PRODUCE,
+                value=broker.log[offset - 1].value,
+                error=Error.NOT_LEADER_OR_FOLLOWER,
+                leader_epoch=broker.partition.leader_epoch,
+                source=broker.id,
+            )
+            for offset in broker.waiting
+        ]
+        anew = Broker(
+            broker.id,
+            controller_epoch=broker.controller_epoch,
+            cursor=broker.cursor,
+            partition=partition,
+            epoch_start=len(broker.log) if partition.leader == broker.id else 0,
+            log=broker.log,
+        )
+        return become(anew).send(*refusals)
+    changed = partition.partition_epoch != broker.partition.partition_epoch
+    return answers(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
+
+
+def answers(broker: Broker, shared: Shared) -> Step:
+    """Return the step in which a leader answers for the values that all replicas have that count (KIP-497)."""
+    leader = broker.running and broker.partition.leader == broker.id
+    asked = broker.pending.isr if isinstance(broker.pending, AlterPartitionRequest) else frozenset()
+    others = (broker.partition.isr | asked) - {broker.id}
+    done = {offset for offset in broker.waiting if leader and all(broker.ends.get(one, 0) >= offset for one in others)}
+    epoch, told = broker.partition.leader_epoch, [broker.log[offset - 1].value for offset in sorted(done)]
+    if not done:
+        return become(broker)
+    responses = [ClientResponse(Api.PRODUCE, value, Error.NONE, epoch, broker.id) for value in told]
+    acknowledged = shared.acknowledged | {(epoch, value) for value in told}
+    return become(broker.but(waiting=broker.waiting - done)).put(acknowledged=acknowledged).send(*responses)

@@ -1,0 +1,162 @@
+"""The symbolic engine finds what the reference engine finds, on random protocols and on the shipped ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from kraftcheck.explorer.reference import explore as explore_by_reference
+from kraftcheck.explorer.result import Options, Result, Search, Verdict
+from kraftcheck.explorer.symbolic.engine import explore
+from kraftcheck.explorer.symbolic.kernel.diagram import TICK, TOP, make
+from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from tests.support.explorer.random_protocols import LADDER, Description, describe
+from tests.support.tlc import bound, expected
+
+pytestmark = pytest.mark.kernel
+
+SEARCHES = ("saturation", "chaining", "bfs")
+MOST = 3_000  # distinct states of a random protocol
+
+
+def found(result: Result, *, depth: bool) -> dict[str, object]:
+    """Return all that engines must agree on."""
+    return {
+        "verdict": result.verdict,
+        "distinct": result.distinct_states,
+        "generated": result.generated_states,
+        "actions": result.actions,
+        "violations": {violation.property: len(violation.trace) for violation in result.violations},
+        "depth": result.depth if depth else None,
+    }
+
+
+def described(count: int, first: int, *, able: bool) -> Iterator[tuple[Description, Protocol, Options, Result]]:
+    """Yield random protocols without symmetry, with what the reference engine finds.
+
+    Parameters
+    ----------
+    count, first
+        How many, and the seed to begin with.
+    able
+        Whether what the engine refuses is left out.
+    """
+    seed = first
+    while count:
+        drawn = describe(Random(seed))
+        properties = tuple(one for one in drawn.properties if one[0] != "of_state")
+        without = {"constraints": (), "action_constraints": (), "properties": properties} if able else {}
+        description = replace(drawn, symmetric=False, limits=LADDER[seed % 3], **without)
+        seed += 1
+        protocol = description.build()
+        options = description.options(protocol)
+        result = explore_by_reference(protocol, replace(options, max_states=MOST + 1))
+        if result.limit is None:
+            count -= 1
+            yield description, protocol, options, result
+
+
+def agree(count: int, first: int = 0, *, able: bool = False) -> Counter[str]:
+    """Compare the engines on random protocols; return how many run, and how many are refused for which reason."""
+    seen: Counter[str] = Counter()
+    for description, protocol, options, result in described(count, first, able=able):
+        try:
+            for order in SEARCHES:
+                ours = explore(protocol, replace(options, search=order))
+                is_bfs = order == Search.BFS
+                assert found(ours, depth=is_bfs) == found(result, depth=is_bfs), (order, description)
+                check_traces(ours, protocol)
+            seen["run"] += 1
+        except InputError as error:
+            seen[str(error).partition("the engine symbolic ")[2]] += 1
+    return seen
+
+
+def check_traces(result: Result, protocol: Protocol) -> None:
+    """Check that counterexamples begin at a start."""
+    starts = protocol.checked_initial()
+    assert all(violation.trace[0].state in starts for violation in result.violations)
+
+
+def test_random_protocols() -> None:
+    seen = agree(8, able=True)
+    assert seen == {"run": 8}
+
+
+@pytest.mark.slow(minutes=True)
+def test_many_random_protocols() -> None:
+    assert agree(300, 1_000, able=True) == {"run": 300}
+
+
+@pytest.mark.parametrize("name", ["two-voters", "grow-one-to-two", "two-voters-restart"])
+@pytest.mark.parametrize("order", SEARCHES)
+def test_counts_of_tlc(name: str, order: str) -> None:
+    theirs = expected()[name]
+    result = explore(bound(f"counts/{name}").protocol, Options(search=order, deadlock=False))
+    assert result.verdict is Verdict.OK
+    assert result.distinct_states == theirs["distinct_states"]
+    assert result.depth == (theirs["depth"] if order == Search.BFS else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "states"),
+    [((), 1_501_534), (("Value={v1, v2}",), 24_147_385), (("MaxRestarts=1",), 46_201_166)],
+)
+def test_three_voters(settings: tuple[str, ...], states: int) -> None:
+    protocol = bound("counts/three-voters", Reconfig, *settings).protocol
+    assert explore(protocol, Options(search="saturation", deadlock=False)).distinct_states == states
+
+
+@pytest.mark.slow
+def test_three_voters_breadth_first() -> None:
+    result = explore(bound("counts/three-voters").protocol, Options(deadlock=False))
+    assert (result.distinct_states, result.depth) == (1_501_534, 42)
+
+
+def test_garbage_collection_keeps_sets() -> None:
+    store = Store(3, 1 << 26, lambda kind, a, b: 0 if kind == TICK else -1)
+    random = Random(1)
+    vectors = {tuple(random.randrange(4) for _ in range(3)) for _ in range(40)}
+    some = set(list(vectors)[:20])
+    whole, part = store.set_of(vectors), store.set_of(some)
+    store.set_of((a, 7, c) for a in range(50) for c in range(50))
+    before = store.nodes
+    whole, part = store.collect_garbage([whole, part])
+    assert store.nodes < before
+    assert set(store.vectors(whole, (0, 1, 2))) == vectors
+    assert store.count(store.difference(whole, part)) == len(vectors) - 20
+    assert store.intersection(whole, part) == part
+    assert store.union(part, store.difference(whole, part)) == whole
+
+
+def test_counts_of_any_size() -> None:
+    store = Store(60, 1 << 26, lambda kind, a, b: 0)
+    node = 1
+    for level in range(59, -1, -1):
+        top = int(store.arrays.meta[TOP])
+        store.arrays.scratch[top : top + 1000] = [value << 32 | node for value in range(1000)]
+        node = int(make(store.arrays, level, top, 1000))
+    assert store.count(node) == 1000**60
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"symmetry": "symmHosts"}, "symmHosts"),
+        ({"view": "some"}, "some"),
+        ({"max_states": 10}, "--max-states"),
+        ({"max_depth": 10}, "--max-depth"),
+    ],
+)
+def test_what_it_does_not_do_is_refused(asked: dict[str, object], named: str) -> None:
+    options = replace(Options(search="saturation"), **asked)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=named):
+        explore(bound("counts/two-voters").protocol, options)
