@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Question
+from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Path, Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
 from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups
 from kraftcheck.explorer.symbolic.store import Store, require
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
+from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.calling import evaluate_property
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Record, Value
 
 Dim = tuple[int, int]  # level, map
+WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
+"""What is asked of a replica that a step writes, where an action constraint compares it with what it was."""
 
 
 class Unanswered(BaseException):
@@ -85,11 +91,15 @@ class Learning:
         What events are made of, and where they are added.
     always
         Ids of replicas that are there in every state.
+    constraints
+        Action constraints: steps beyond them are not taken.
 
     Attributes
     ----------
     taken
         Every event, in the order in which they were learned.
+    pruned
+        The events that action constraints do not allow.
     active
         The numbers of the projections that are watched.
     learned
@@ -97,8 +107,17 @@ class Learning:
     """
 
     def __init__(
-        self, calls: Calls, variables: Variables, store: Store, labels: Labels, groups: Groups, always: set[Value]
+        self,
+        calls: Calls,
+        variables: Variables,
+        store: Store,
+        labels: Labels,
+        groups: Groups,
+        always: set[Value],
+        constraints: tuple[Property, ...],
     ) -> None:
+        self.pruned: list[Event] = []
+        self._constraints = constraints
         self.calls = calls
         self.protocol = calls.protocol
         self.taken: list[Taken] = []
@@ -110,7 +129,7 @@ class Learning:
         self.active: list[int] = []
         self._watches: dict[int, Watch] = {}
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
-        self._done: set[tuple[Place, str, Value, Value, int]] = set()
+        self._done: set[tuple[Any, ...]] = set()
         self._leaves: list[Leaf] = []
         self._fresh: list[Event] = []
         self._queue: list[Callable[[], None]] = []
@@ -279,20 +298,45 @@ class Learning:
                     return None
             return answer
 
+        more: dict[Question, Any] = {}
+
+        def ask(question: Question) -> Any:
+            if question not in more:
+                more[question] = answers(question)
+            return more[question]
+
         try:
             leaf = self.calls.leaf(action, me, message, answers)
+            allowed = [self._is_allowed(place, me, step, ask) for step in leaf.steps]
         except Unanswered as unanswered:
             if is_first and (place, action.name) in self._reading:
                 return  # its own watch has what it reads
             dims = self._reading.get((place, action.name), ())
             self._read_more(action, place, (*dims, *[d for d in self.dims_of(unanswered.question) if d not in dims]))
             return
-        done = (place, action.name, me, message, id(leaf))
+        done = (place, action.name, me, message, id(leaf), *more.items())
         if done not in self._done:
             self._done.add(done)
             self._leaves.append(leaf)
-            for step in leaf.steps:
-                self._add(action.name, place, me, message, leaf, step)
+            path = (*leaf.path, *[item for item in more.items() if item not in leaf.path])
+            for step, is_allowed in zip(leaf.steps, allowed, strict=True):
+                self._add(action.name, place, me, message, path, step, is_allowed)
+
+    def _is_allowed(self, place: Place, me: Any, step: Step, ask: Callable[[Question], Any]) -> bool:
+        """Whether the action constraints allow a step."""
+        if not self._constraints:
+            return True
+        pairs = [(me, step.me)] if step.me != () else []
+        for replica in step.writes:
+            before = (me,) if replica.id == place.replica else ask(Question(None, WHOLE, replica.id))
+            pairs += [(before[0], replica)] if before is not None else []
+        shared = SharedReader(self._variables.shared_type, lambda name: ask(Question(name)))
+        return all(
+            evaluate_property(self.protocol, prop, {"before": before, "after": after, "shared": shared})
+            for prop in self._constraints
+            for before, after in pairs
+            if before != after and isinstance(after, prop.kinds("before"))
+        )
 
     def _decides(self, question: Question, level: int) -> bool:
         """Whether a variable has the answer, and not only whether the replica is there."""
@@ -342,13 +386,13 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(name, changes)
+                self._note(Taken(name, tuple(sorted(changes.items()))))
 
         return learn
 
     # Events
 
-    def _add(self, action: str, place: Place, me: Any, message: Any, leaf: Leaf, step: Step) -> None:
+    def _add(self, action: str, place: Place, me: Any, message: Any, path: Path, step: Step, is_allowed: bool) -> None:
         variables, labels = self._variables, self._labels
         changes: dict[int, Change] = {}
         pairs: list[tuple[int, Any, Any]] = []
@@ -360,7 +404,7 @@ class Learning:
             changes[level] = Change(BY_VALUE, variables.number(level, me), variables.number(level, after))
         guards: dict[int, list[Dim]] = {}
         read: dict[int, int] = {}
-        for question, answer in leaf.path:
+        for question, answer in path:
             if question.field is not None:
                 level = variables.shared(question.field)
                 read[level] = variables.number(level, answer)
@@ -401,7 +445,8 @@ class Learning:
             changes[level] = Change(GENERAL, labels.label(label))
         self._bounds(changes, step)
         pairs += [(level, None, replica) for level, replica in written.items()]
-        self._note(action, changes, tuple(pairs), (me, message, step) if me is not None else None)
+        act = (me, message, step) if me is not None else None
+        self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), is_allowed)
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
         """Add what a step needs and spends of bounds."""
@@ -410,13 +455,6 @@ class Learning:
             label = self._labels.label(Label(level, spends=step.spends.count(name)))
             changes[level] = Change(GENERAL, label)
 
-    def _note(
-        self,
-        action: str,
-        changes: dict[int, Change],
-        pairs: tuple[tuple[int, Any, Any], ...] = (),
-        act: tuple[Any, Any, Step] | None = None,
-    ) -> None:
-        event: Event = tuple(sorted(changes.items()))
-        self.taken.append(Taken(action, event, pairs, act))
-        self._fresh.append(event)
+    def _note(self, taken: Taken, is_allowed: bool = True) -> None:
+        self.taken.append(taken)
+        (self._fresh if is_allowed else self.pruned).append(taken.event)
