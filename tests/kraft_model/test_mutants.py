@@ -28,7 +28,7 @@ EXPLANATIONS = Path(__file__).parents[2] / "docs" / "mutation"
 SAMPLES = [("registration", "smoke", 90), ("recovery", "smoke", 90), ("reconfig", "smoke-details", 90)]
 """Models, configurations, and the percents of a sample's mutants that are killed at least."""
 
-WHOLE = [("quorum", 1), ("recovery", 90), ("registration", 90), ("reconfig", 90)]
+WHOLE = [("quorum", 90), ("recovery", 90), ("registration", 90), ("reconfig", 90)]
 """Models, and the percents of their mutants that are killed at least."""
 
 DETAILS = {"reconfig": ("smoke-details", "default-details", "joining-details", "competing-details")}

@@ -8,10 +8,10 @@ from kraftcheck.kraft_model.quorum.contracts.replication import ReplicationContr
 from kraftcheck.kraft_model.quorum.contracts.rules import (
     UNNAMED,
     committed_end,
+    has_open_voters,
     heard,
     is_same,
     is_silent,
-    last_voters_end,
     must_wait,
     sent,
     shown,
@@ -154,7 +154,7 @@ class MembershipContracts(ReplicationContracts):
         told = message.voter
         known = [voter for voter in before.voters if is_same(voter.key, told.key)]
         if error is Error.NONE:
-            busy = must_wait(before) or last_voters_end(before.log) > before.high_watermark
+            busy = must_wait(before) or has_open_voters(before)
             errors = {
                 Error.REQUEST_TIMED_OUT: busy,
                 Error.INVALID_UPDATE: message.version < before.version,
@@ -270,7 +270,7 @@ def change_error(me: Replica) -> Error | None:
         return Error.NOT_LEADER_OR_FOLLOWER
     if not must_wait(me) and me.version == 0:
         return Error.UNSUPPORTED_VERSION
-    busy = must_wait(me) or last_voters_end(me.log) > me.high_watermark
+    busy = must_wait(me) or has_open_voters(me)
     return Error.REQUEST_TIMED_OUT if busy else None
 
 
@@ -293,7 +293,7 @@ def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
     """Return the error of UpdateFeatures for a kraft.version; NONE where it is that version (KIP-853)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
-    if must_wait(me) or last_voters_end(me.log) > me.high_watermark:
+    if must_wait(me) or has_open_voters(me):
         return Error.REQUEST_TIMED_OUT
     if version == me.version:
         return Error.NONE

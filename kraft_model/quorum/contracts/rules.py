@@ -116,6 +116,11 @@ def must_wait(me: Replica) -> bool:
     return isinstance(me.change, Change) or not has_own(me, me.high_watermark)
 
 
+def has_open_voters(me: Replica) -> bool:
+    """Whether the last VotersRecord of a log is not committed (KIP-853, "AddVoter", step 1)."""
+    return last_voters_end(me.log) > me.high_watermark
+
+
 # Messages
 
 

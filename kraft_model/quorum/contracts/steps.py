@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.contracts.membership import MembershipContracts
-from kraftcheck.kraft_model.quorum.contracts.rules import addressed, end, peers, seats, sent
+from kraftcheck.kraft_model.quorum.contracts.rules import addressed, end, has_open_voters, must_wait, peers, seats, sent
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     AdminResponse,
@@ -209,7 +209,7 @@ class StepContracts(MembershipContracts):
             about = answer.about
             if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
                 return False
-            if isinstance(about, Answered) and not is_so_now(before, after, about):
+            if isinstance(about, Answered) and not is_so_now(before, after, about, answer.error):
                 return False
         rounds = not step.consumes and ("pre_votes" in step.spends or before.ended)
         watches = all(
@@ -252,13 +252,18 @@ def announces(before: Replica, after: Replica, step: Step) -> bool:
     return step.consumes or all(rank == sorted(rank, reverse=True) for rank in ranks)
 
 
-def is_so_now(before: Replica, after: Replica, about: Answered) -> bool:
-    """Whether what a replica is said to know as it answers is what it knows, before a step or after it."""
+def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
+    """Whether what a replica is said to know as it answers is what it knows, before a step or after it.
+
+    What is done may have begun in the same step.
+    """
     change = before.change
     subject: object = change.asked if isinstance(change, Change) else Nil.NIL
+    known = about.mode, about.version, about.voters
     return any(
-        (about.mode, about.version, about.voters) == (me.mode, me.version, frozenset(v.key for v in me.voters))
-        for me in (before, after)
+        known == (me.mode, me.version, frozenset(voter.key for voter in me.voters))
+        and (error is Error.NONE or about.busy == (must_wait(me) or has_open_voters(me)))
+        for me in (before, after, after.but(change=change))
     ) and (about.subject in (subject, Nil.NIL) or isinstance(about.subject, Key))
 
 
