@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
-from kraftcheck.explorer.symbolic.learning import Dim, Taken, Unanswered
+from kraftcheck.explorer.symbolic.learning import Taken, Unanswered
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.explorer.symbolic.variables import CHANNEL
+from kraftcheck.explorer.symbolic.watches import Dim
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.calling import act_of, evaluate_property
@@ -116,13 +117,13 @@ class StateChecks:
                     return
                 key = (prop.name, binding, dims)
                 if key not in self._numbers:
-                    self._numbers[key] = space.learning.projection(sorted(dims))
+                    self._numbers[key] = space.learning.watches.projection(sorted(dims))
                 number = self._numbers[key]
                 seen = space.store.arrays.watch_known
                 projected = space.store.project(states, number)
                 new = space.store.difference(projected, int(seen[number]))
                 bad = []
-                for found in space.learning.vectors(number, tuple(sorted(dims)), new):
+                for found in space.learning.watches.vectors(number, tuple(sorted(dims)), new):
                     if not self._holds(prop, binding, base, found):
                         bad.append(found)
                 seen[number] = space.store.union(int(seen[number]), projected)

@@ -75,7 +75,7 @@ class Space:
         store, seen = self.store, -1
         known = store.arrays.watch_known
         while seen != (seen := self.learning.learned):
-            for which in list(self.learning.active):
+            for which in list(self.learning.watches.active):
                 new = store.difference(store.project(states, which), int(known[which]))
                 if new != EMPTY:
                     self.learning.answer(which, new)
