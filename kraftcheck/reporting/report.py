@@ -21,7 +21,8 @@ PAGE = Path(__file__).with_name("page")
 SCRIPTS = ("data.js", "diagram.js", "details.js", "page.js")
 """The page's script, in the order in which its parts stand."""
 
-_UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+_UNSAFE = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *range(0xD800, 0xE000))}
+"""What could end the element that holds the data or a line of it, and what UTF-8 cannot write."""
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -40,7 +41,8 @@ def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     """
     from kraftcheck.reporting.mermaid import markdown
 
-    path.write_text(page(runs) if path.suffix == ".html" else markdown(runs), encoding="utf-8")
+    text = page(runs) if path.suffix == ".html" else markdown(runs)
+    path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -133,6 +133,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
         BreadthFirst(protocol, replace(options, resume=folder), 1)
 
 
+@pytest.mark.slow
 def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     protocol, options = interrupted(folder)

@@ -516,6 +516,7 @@ def test_an_action_that_changes_its_input() -> None:
         run(impure("mutates")(), check_actions=True, max_states=100)
 
 
+@pytest.mark.slow
 def test_pure_actions_pass() -> None:
     plain, checked = run(Counting(falls=1)), run(Counting(falls=1), check_actions=True)
     assert (checked.distinct_states, checked.actions) == (plain.distinct_states, plain.actions)
@@ -557,7 +558,7 @@ def as_counted(transitions: Iterator[Transition]) -> Counter[tuple[Any, ...]]:
     return Counter((t.action, t.actor, t.message, encode(t.target)) for t in transitions)
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.slow)])
 def test_breadth_and_depth_first_agree(examples: int) -> None:
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(st.randoms(use_true_random=False), st.sampled_from([(0, 0), (1, 0), (1, 1)]))

@@ -195,7 +195,7 @@ def test_walks_do_not_depend_on_what_was_learned_before(name) -> None:
         assert alone.trace(walk, 0, int(walk.length[0])) == walks[number]
 
 
-@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("constrained", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_successor_is_as_likely_as_any_other(constrained) -> None:
     protocol = Wander(notes=0, starts=0)
     together = named(protocol, "Together") if constrained else ()

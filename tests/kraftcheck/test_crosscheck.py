@@ -104,6 +104,7 @@ def test_a_state_twice_and_a_state_less(run, tmp_path) -> None:
     assert (outcome.code, found["only_ours_count"], found["only_theirs_count"]) == (1, 1, 0)
 
 
+@pytest.mark.slow
 def test_changed_labels_steps_and_initial_states(run, tmp_path) -> None:
     text = text_of("dumps/two-voters.dot")
     edge = re.search(r"(?m)^(-?\d+) -> (-?\d+) \[label=\"BecomeLeader\".*\n", text)

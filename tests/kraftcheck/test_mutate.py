@@ -242,6 +242,7 @@ def test_nothing_of_a_mutant_stays_behind(run, game: str, tmp_path: Path) -> Non
 # A sample, explanations, going on
 
 
+@pytest.mark.slow
 def test_a_sample_depends_on_its_seed_alone(run, game: str, tmp_path: Path) -> None:
     one, _ = judged(run, game, tmp_path, "--sample", 4)
     again, _ = judged(run, game, tmp_path, "--sample", 4, "--seed", 0)

@@ -102,7 +102,7 @@ def test_a_hostile_trace_stays_text() -> None:
     assert [tag for tag, _ in parsed.found] == [tag for tag, _ in harmless.found]
     assert parsed.texts[-1] == harmless.texts[-1]  # our script
     raw = parsed.texts[1][1]
-    assert not set(raw) & set("<>&\u2028\u2029")
+    assert not set(raw) & set("<>&\u2028\u2029\ud800")
     assert json.loads(raw)["runs"][0]["traces"][0]["steps"][1]["action"] == EVIL
 
 

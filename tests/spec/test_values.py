@@ -201,6 +201,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_neither_order_nor_encoding_nor_search_depends_on_the_hash_seed() -> None:
     root = Path(__file__).parents[2]
     printed = set()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 EVIL = (
     "</script><img src=x onerror=alert(1)>\u2028\u2029\n# @me ```\n%%{init: {}}%% end; `javascript:alert(1)` "
-    '" onload="alert(2)" ]]> -->  &lt;b&gt; {{script}} \\u003c \u202e\x00\ud7ff'
+    '" onload="alert(2)" ]]> -->  &lt;b&gt; {{script}} \\u003c \u202e\x00\ud800'
 )
 NAMES = ("number", "spent", "copies", "sent", "until", "is_copy")
 KEEP = ("fate", "result", "actor", "by", "source", "dest", "replicas")
@@ -120,3 +121,53 @@ def with_text(value: Any, text: str, key: str | None = None) -> Any:
     if not isinstance(value, str) or key in ("fate", "result"):
         return value
     return f"{text}{value}" if key in ("actor", "by", "source", "dest") else text
+
+
+PIECES = (
+    EVIL,
+    "<img src=x onerror=window.hacked=1>",
+    "<svg onload=window.hacked=1>",
+    "<script>window.hacked=1</script>",
+    "</script><script>window.hacked=1</script>",
+    "<!-- <script>",
+    "javascript:window.hacked=1",
+    "' onmouseover=window.hacked=1 '",
+    "<style>*{display:none}</style>",
+    "__proto__",
+    "constructor",
+    "toString",
+    "<iframe srcdoc='<script>parent.hacked=1</script>'>",
+    "\u202egnp.exe",
+    "long" * 300,
+    "W" * 4_000,
+    "\n\r\t\x0b\x00",
+    "\ud800",
+    "𝕏👩‍👩‍👧‍👦é" * 20,
+    "",
+    " ",
+    "#step-1",
+    "url(http://127.0.0.1:9/x)",
+    "{{data}}",
+    "$&$1\\1",
+)
+
+
+def hostile(value: Any, random: Random, key: str | None = None) -> Any:
+    """Return a run with hostile text in some places: names, values, actions, constants."""
+    if isinstance(value, dict):
+        is_free = key in ("message", "on", "constants", "replicas", "actions", "shared")
+        return {
+            (_mixed(name, random) if is_free and name != "_type" else name): hostile(item, random, name)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [hostile(item, random, key) for item in value]
+    if isinstance(value, str) and key != "fate":
+        return _mixed(value, random)
+    return value
+
+
+def _mixed(text: str, random: Random) -> str:
+    """Return a text, or one from strangers in its place, before it or behind it."""
+    piece = random.choice(PIECES)
+    return random.choice([text, text, piece, text + piece, piece + text])

@@ -1,6 +1,7 @@
 // What the page shows, from the JSON in it; and elements made of text, never of markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu;
 const ENVIRONMENT = "environment";
 
 /** Make an element. Attributes are set by name; what is added is an element, or text. */
@@ -15,11 +16,17 @@ function draw(name, attributes = {}, ...content) {
 function fill(element, attributes, content) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined && value !== false) {
-      element.setAttribute(key, value === true ? "" : String(value));
+      element.setAttribute(key, value === true ? "" : visible(String(value)));
     }
   }
-  element.append(...content.filter((part) => part !== null && part !== undefined));
+  const parts = content.filter((part) => part !== null && part !== undefined);
+  element.append(...parts.map((part) => (typeof part === "string" ? visible(part) : part)));
   return element;
+}
+
+/** Return text with the characters that one cannot see, and those that turn the direction of writing, by their codes. */
+function visible(part) {
+  return part.replace(UNSEEN, (character) => `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
 function readData() {

@@ -4,7 +4,7 @@
 const COLOURS = 8;
 const BLOCK = 16; // rows; what is drawn changes a block at a time
 const NARROW = 620;
-const CHARACTER = 6.3; // the width of a letter of a label, at most
+const CHARACTER = 6.7; // the width of a letter of a label, at most
 
 class Diagram {
   /** `view` says what is shown (see page.js); `choose` is called with the index of a step that is clicked. */

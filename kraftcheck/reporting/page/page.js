@@ -45,7 +45,7 @@ class Page {
       trace, steps: trace.steps.map((_, index) => index), chosen: trace.steps.length - 1,
       hidden: new Set(), types: new Set(), field: "", opened: new Map(), link: (index) => this.link(index),
     };
-    document.title = `${title(run, trace)} – kraftcheck`;
+    document.title = visible(`${title(run, trace)} – kraftcheck`);
     this.body.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [this.work()]), about(run, this.data));
     this.diagram?.arrange();
   }
@@ -147,7 +147,7 @@ class Page {
     this.told.replaceChildren(...details(view));
     this.told.scrollTop = 0;
     this.diagram.reveal(view.chosen);
-    this.live.textContent = `Step ${step.number}: ${step.action ?? "initial state"} ${who(step)}, ${many(step.changes.length, "change")}`;
+    this.live.textContent = visible(`Step ${step.number}: ${step.action ?? "initial state"} ${who(step)}, ${many(step.changes.length, "change")}`);
     if (push) {
       history.replaceState(null, "", this.link(view.chosen));
     }

@@ -146,6 +146,7 @@ def test_a_view(tmp_path: Path, seed: int, *, symmetry: bool) -> None:
     assert_same_files(driver, tmp_path / "a", tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_view_that_hides_what_nothing_depends_on(tmp_path: Path) -> None:
     protocol = Voting(hosts=HOSTS)
     for number, options in enumerate((Options(deadlock=False), Options(deadlock=False, symmetry="symm"))):
@@ -167,7 +168,7 @@ def symmetric(seed: int) -> Sample:
 
 @pytest.mark.parametrize(
     "seed",  # six permutations; queues and violations; a deadlock
-    [pytest.param(12, marks=pytest.mark.slow), 24, pytest.param(31, marks=pytest.mark.slow)],
+    [pytest.param(seed, marks=pytest.mark.slow) for seed in (12, 24, 31)],
 )
 def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
     drawn = symmetric(seed)

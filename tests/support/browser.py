@@ -1,0 +1,74 @@
+"""A real browser, Debian's Chromium, without a window."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def missing() -> str | None:
+    """Return what a test in a browser needs and this machine lacks."""
+    if importlib.util.find_spec("playwright") is None:
+        return "the package playwright is not installed (extra browser)"
+    return None if CHROMIUM else "chromium is not on the PATH"
+
+
+class Watched:
+    """A page in a browser, with what must not happen noted: errors, requests, dialogs.
+
+    Attributes
+    ----------
+    page
+        Playwright's page.
+    troubles
+        What happened.
+    """
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.troubles: list[str] = []
+        page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("dialog", self._dialog)
+        page.on("request", self._request)
+        page.on("popup", lambda popup: self.troubles.append("another window"))
+
+    def _dialog(self, dialog: Any) -> None:
+        self.troubles.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request: Any) -> None:
+        if not request.is_navigation_request() or not request.url.startswith("file:"):
+            self.troubles.append(f"request: {request.url}")
+
+    def open(self, file: Path, fragment: str = "") -> None:
+        """Open a file, and wait until its script has run."""
+        self.page.goto(f"{file.as_uri()}{fragment}")
+        self.page.wait_for_selector("main h1")
+
+    def reads(self, selector: str) -> str:
+        """Return the text of the first such element."""
+        return str(self.page.locator(selector).first.inner_text())
+
+    def overflow(self) -> int:
+        """Return by how many pixels the page is wider than its window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Yield Chromium; it ends with the block."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        alone = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=alone)
+        yield browser
+        browser.close()
