@@ -11,6 +11,7 @@ from kraftcheck.explorer.result import DEADLOCK
 from kraftcheck.reporting.as_json import tool
 from kraftcheck.reporting.flows import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY
 from kraftcheck.reporting.lines import many
+from kraftcheck.spec.display import cut
 
 Flow = Mapping[str, Any]
 
@@ -32,7 +33,8 @@ def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
     Parameters
     ----------
     runs
-        What was run, each as `report.run_as_data` returns it. Nothing in it is taken as Markdown, HTML or Mermaid.
+        What was run, each as `report.run_as_data` or `report.replay_as_data` returns it. Nothing in it is taken as
+        Markdown, HTML or Mermaid.
     """
     parts = [part for run in runs for part in _run(run)]
     return "\n\n".join([*parts, f"<sub>{tool()['tool']} {tool()['version']}</sub>"]) + "\n"
@@ -61,6 +63,8 @@ def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
         yield _code(why["says"])
     if why and why["false_of"]:
         yield "False of " + _code(", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items()))
+    if trace["end"]:
+        yield f"It ends here: {_code(trace['end'])}"
     yield _LEGEND
     for diagram in diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
@@ -94,7 +98,7 @@ def diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
     Parameters
     ----------
     trace
-        The behaviour, as `report.trace_as_data` returns it.
+        The behaviour, one of `traces` of such a run.
 
     Yields
     ------
@@ -182,4 +186,4 @@ def _code(text: str) -> str:
 
 def _text(text: str) -> str:
     """Return text in which nothing is syntax: all but letters, digits and some signs as numbered entities."""
-    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(text))
+    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(cut(text, 120)))

@@ -28,7 +28,7 @@ function details(view) {
 function reason(trace) {
   const why = trace.why;
   if (!why) {
-    return null;
+    return trace.end ? make("div", { class: "reason" }, make("p", {}, trace.end)) : null;
   }
   const of = Object.entries(why.false_of).map(([name, value]) => `${name} = ${text(value)}`).join(", ");
   return make("div", { class: "reason" },

@@ -135,7 +135,7 @@ class Diagram {
   row(index, place) {
     const { trace, steps } = this.view;
     const step = trace.steps[index];
-    const isLast = index === trace.steps.length - 1 && Boolean(trace.property);
+    const isLast = index === trace.steps.length - 1 && Boolean(trace.end);
     const row = make(
       "div",
       {
@@ -146,7 +146,7 @@ class Diagram {
         make("span", { class: "number" }, String(step.number)),
         make("span", { class: "what" },
           make("span", { class: "action" }, step.action ?? "initial state"),
-          make("span", { class: "who" }, isLast ? `${who(step)} — violates ${trace.property}` : who(step)))),
+          make("span", { class: "who" }, isLast ? [who(step), trace.end].filter(Boolean).join(" — ") : who(step)))),
     );
     row.style.top = `${place * this.height}px`;
     return row;

@@ -46,7 +46,7 @@ class Page {
       hidden: new Set(), types: new Set(), field: "", opened: new Map(), link: (index) => this.link(index),
     };
     document.title = visible(`${title(run, trace)} – kraftcheck`);
-    this.body.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [this.work()]), about(run, this.data));
+    this.body.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [this.work()]), overview(this.data.runs), about(run, this.data));
     this.diagram?.arrange();
   }
 
@@ -64,7 +64,7 @@ class Page {
       ...(run.reason ? [make("p", { class: "says" }, run.reason)] : []));
     if (this.traces.length > 1) {
       const options = this.traces.map(({ run: of, trace: one }, at) =>
-        make("option", { value: at, selected: at === this.at }, `${at + 1}: ${[of.variant, title(of, one)].filter(Boolean).join(", ")}`));
+        make("option", { value: at, selected: at === this.at }, `${at + 1}: ${[of.label ?? of.variant, title(of, one)].filter(Boolean).join(", ")}`));
       const choice = make("select", {}, ...options);
       choice.addEventListener("change", () => {
         this.open(Number(choice.value));
@@ -163,7 +163,7 @@ class Page {
   press(event) {
     const { target, key } = event;
     const scrolls = !["ArrowLeft", "ArrowRight", "j", "k"].includes(key);
-    const isElsewhere = this.told?.contains(target) || target.closest?.(".about") !== null;
+    const isElsewhere = this.told?.contains(target) || target.closest?.(".about, .overview") !== null;
     const isPlain = !event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey;
     if (this.view && isPlain && Object.hasOwn(KEYS, key) && !target.matches?.("input, select") && !(scrolls && isElsewhere)) {
       event.preventDefault();
@@ -193,6 +193,20 @@ function tick(name, colour, change) {
   const box = make("input", { type: "checkbox", checked: true });
   box.addEventListener("change", () => change(box.checked));
   return make("label", { class: "tick" }, box, colour ? make("span", { class: `dot ${colour}` }) : null, name);
+}
+
+/** Return a table of the runs, where there are several. */
+function overview(runs) {
+  if (runs.length < 2) {
+    return "";
+  }
+  const cells = (name, row) => make("tr", {}, ...row.map((cell) => make(name, {}, cell)));
+  const rows = runs.map((run) => cells("td", [
+    run.label ?? run.traces[0]?.title ?? run.variant ?? run.model, run.configuration, String(run.result), (run.violations ?? []).join(", "),
+    run.traces.map((trace) => String(trace.steps.length)).join(", "), run.distinct_states?.toLocaleString("en") ?? ""]));
+  return make("section", { class: "overview" }, make("h2", {}, "Runs"), make("table", {},
+    make("thead", {}, cells("th", ["", "configuration", "result", "violated", "states of the trace", "distinct states"])),
+    make("tbody", {}, ...rows)));
 }
 
 /** Tell what was run: counts, constants, actions, notes, versions. */
