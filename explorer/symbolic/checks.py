@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import permutations
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
-from kraftcheck.explorer.symbolic.learning import Dim, Taken, Unanswered
+from kraftcheck.explorer.symbolic.learning import Taken, Unanswered
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.explorer.symbolic.variables import CHANNEL
+from kraftcheck.explorer.symbolic.watches import Dim
 from kraftcheck.explorer.tables.learning.reads import SharedReader
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.calling import act_of, evaluate_property
 from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map
+
+MOST_WHOLE_STATES = 100_000
+"""In a set of which a property that reads whole states is evaluated."""
 
 
 class Binding(NamedTuple):
@@ -34,21 +41,45 @@ class StateChecks:
     ----------
     space
         The state space.
+    semantics
+        The meaning of the protocol, for properties that read whole states.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, semantics: Semantics) -> None:
         self._space = space
+        self._semantics = semantics
+        self._bad: dict[tuple[str, Binding], list[Event]] = defaultdict(list)
         self._reads: dict[tuple[str, Binding], tuple[Dim, ...]] = {}
         self._numbers: dict[tuple[str, Binding, tuple[Dim, ...]], int] = {}
 
+    def within(self, constraints: Iterable[Property], states: int) -> int:
+        """Return the states of a set that are within constraints."""
+        for prop in constraints:
+            states = self._space.store.difference(states, self.violating(prop, states))
+        return states
+
     def violating(self, prop: Property, states: int) -> int:
-        """Return the states of a set in which a property does not hold; of what was looked at before nothing."""
-        found = EMPTY
+        """Return the states of a set in which a property does not hold."""
+        if "state" in prop.asks:
+            return self._one_by_one(prop, states)
+        found, store = EMPTY, self._space.store
         for binding in self._bindings(prop):
-            for event in self._events(prop, binding, states):
-                relation = self._space.groups.nodes.of([event])
-                found = self._space.store.union(found, self._space.store.enabled(states, relation))
+            bad = self._bad[prop.name, binding]
+            bad += self._events(prop, binding, states)
+            for relation in self._space.groups.nodes.relations(bad):
+                found = store.union(found, store.enabled(states, relation))
         return found
+
+    def _one_by_one(self, prop: Property, states: int) -> int:
+        store, variables = self._space.store, self._space.variables
+        number = store.count(states)
+        if number > MOST_WHOLE_STATES:
+            raise InputError(
+                f"{prop.name} reads whole states, and there are {number:,}: the engine symbolic looks at no more than "
+                f"{MOST_WHOLE_STATES:,} one by one; expected --engine tables"
+            )
+        vectors = store.vectors(states, range(store.levels))
+        return store.set_of([v for v in vectors if not self._semantics.holds(prop, variables.decode(v))])
 
     def _bindings(self, prop: Property) -> Iterator[Binding]:
         replicas = self._space.variables.layout.replicas
@@ -86,13 +117,13 @@ class StateChecks:
                     return
                 key = (prop.name, binding, dims)
                 if key not in self._numbers:
-                    self._numbers[key] = space.learning.projection(sorted(dims))
+                    self._numbers[key] = space.learning.watches.projection(sorted(dims))
                 number = self._numbers[key]
                 seen = space.store.arrays.watch_known
                 projected = space.store.project(states, number)
                 new = space.store.difference(projected, int(seen[number]))
                 bad = []
-                for found in space.learning.vectors(number, tuple(sorted(dims)), new):
+                for found in space.learning.watches.vectors(number, tuple(sorted(dims)), new):
                     if not self._holds(prop, binding, base, found):
                         bad.append(found)
                 seen[number] = space.store.union(int(seen[number]), projected)
@@ -156,13 +187,9 @@ class StepChecks:
 
     def violating(self, prop: Property, states: int) -> int:
         """Return the states of a set out of which a step leads for which a property does not hold."""
-        by_levels: dict[tuple[int, ...], list[Event]] = {}
-        for taken in self._space.learning.taken:
-            for event in self._bad(prop, taken):
-                by_levels.setdefault(tuple(level for level, _ in event), []).append(event)
+        events = [event for taken in self._space.learning.taken for event in self._bad(prop, taken)]
         found, store = EMPTY, self._space.store
-        for events in by_levels.values():
-            relation = self._space.groups.nodes.of(events)
+        for relation in self._space.groups.nodes.relations(events):
             found = store.union(found, store.enabled(states, relation))
         return found
 

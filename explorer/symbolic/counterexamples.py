@@ -41,7 +41,7 @@ class Predecessors:
         return [self._space.variables.decode(vector) for vector in reversed(path)]
 
     def _before(self, states: int, target: Vector) -> Vector:
-        for root in self._space.groups.roots():
+        for root in (*self._space.groups.roots(), *self._space.pruned_roots()):
             found = self._find(states, root, target, set())
             if found is not None:
                 vector = list(target)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
+from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Totals
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, MEMORY, Options, Result, Search
+from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
-from kraftcheck.explorer.symbolic.counterexamples import Predecessors
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.search import Space
@@ -96,7 +96,8 @@ class SymbolicSearch:
         layout = self._layout()
         while True:
             try:
-                self.space = Space(self.calls, layout, self.starts, self._memory(), self._tick)
+                memory, constraints = self._memory(), self.options.action_constraints
+                self.space = Space(self.calls, layout, self.starts, memory, self._tick, constraints)
                 self._books.result.depth = 0
                 self._search_space(self.space)
                 return
@@ -111,29 +112,43 @@ class SymbolicSearch:
             BreadthFirst(self, space, self._properties(over_steps=False), self._properties(over_steps=True)).run()
             return
         self._books.result.depth = None
-        reached = space.start
-        if self.options.search == SATURATION:
+        reached, beyond = space.start, EMPTY
+        if self.options.search == SATURATION and not self.options.constraints:
             reached = space.saturated(reached)
         else:
-            while reached != (after := space.chained(reached)):
-                reached = after
-                self.note(reached, EMPTY)
+            reached, beyond = self._chained(space)
         self.note(reached, reached)
-        violated = self._violated(space, reached)
+        violated = self._violated(space, reached, space.store.union(beyond, space.pruned(reached)))
         if violated:
             states = tuple(p for p in self._properties(over_steps=False) if p.name in violated)
             steps = tuple(p for p in self._properties(over_steps=True) if p.name in violated)
             BreadthFirst(self, space, states, steps, deadlock=DEADLOCK in violated, second=True).run()
 
+    def _chained(self, space: Space) -> tuple[int, int]:
+        """Return what is reached, and what is beyond the constraints: each event is taken from all known by then."""
+        store, checks, constraints = space.store, StateChecks(space, self.semantics), self.options.constraints
+        reached = checks.within(constraints, space.start)
+        beyond, before = store.difference(space.start, reached), EMPTY
+        while reached != before:
+            before = reached
+            space.learn(reached)
+            for root in space.groups.roots():
+                new = store.difference(store.difference(store.successors(reached, root), reached), beyond)
+                allowed = checks.within(constraints, new)
+                reached = store.union(reached, allowed)
+                beyond = store.union(beyond, store.difference(new, allowed))
+            self.note(reached, EMPTY)
+        return reached, beyond
+
     def _properties(self, *, over_steps: bool) -> tuple[Property, ...]:
         return tuple(prop for prop in self.options.properties if prop.over_steps is over_steps)
 
-    def _violated(self, space: Space, states: int) -> set[str]:
-        """Return the names of what is violated in a set of states, all of it or only one."""
-        checks, steps = StateChecks(space), StepChecks(space)
-        violated: set[str] = set()
+    def _violated(self, space: Space, states: int, more: int) -> set[str]:
+        """Return the names of what is violated in a set of states; of invariants also in more states."""
+        checks, steps = StateChecks(space, self.semantics), StepChecks(space)
+        violated, every = set(), space.store.union(states, more)
         for prop in self.options.properties:
-            if (steps if prop.over_steps else checks).violating(prop, states) != EMPTY:
+            if (steps.violating(prop, states) if prop.over_steps else checks.violating(prop, every)) != EMPTY:
                 violated.add(prop.name)
         if self.options.deadlock and space.stuck(states) != EMPTY:
             violated.add(DEADLOCK)
@@ -141,7 +156,7 @@ class SymbolicSearch:
 
     def _layout(self) -> Layout:
         reads = [action.reads for action in self.protocol.actions.values()]
-        reads += [prop.reads for prop in self.options.properties]
+        reads += [prop.reads for prop in (*self.options.properties, *self.options.constraints)]
         whole = any(read.of_inbox for some in reads for read in some)
         return layout_of(self.protocol, self.starts, whole_inboxes=whole)
 
@@ -186,17 +201,15 @@ class SymbolicSearch:
         """Return how often each action fires in the states of which all steps are known."""
         if self._expanded == EMPTY or self.space is None or not self._is_over:
             return {}
-        store, nodes = self.space.store, self.space.groups.nodes
-        by_action: dict[tuple[str, int, tuple[int, ...]], list[Event]] = defaultdict(list)
+        by_action: dict[tuple[str, int], list[Event]] = defaultdict(list)
         times: Counter[tuple[str, Event]] = Counter()
         for taken in self.space.learning.taken:
-            times[taken.action, taken.event] += 1
-            levels = tuple(level for level, _ in taken.event)
-            by_action[taken.action, times[taken.action, taken.event], levels].append(taken.event)
+            times[taken.action, taken.event] += 1  # steps that differ and do the same are counted each
+            by_action[taken.action, times[taken.action, taken.event]].append(taken.event)
         fired: Counter[str] = Counter()
-        for (action, _, _), events in by_action.items():
-            most = self._counted * len(events)
-            fired[action] += store.count_steps(self._expanded, nodes.of(events), most)
+        for (action, _), events in by_action.items():
+            for relation in self.space.groups.nodes.relations(events):
+                fired[action] += self.space.store.count_steps(self._expanded, relation, self._counted * len(events))
         return dict(fired)
 
     def _notes(self) -> list[str]:
@@ -204,106 +217,3 @@ class SymbolicSearch:
             return []
         made = self.space.store.nodes_made
         return [f"the sets have {len(self.space.variables.keys):,} variables; {made:,} nodes were made"]
-
-
-class BreadthFirst:
-    """A search level by level, for the depth and for shortest counterexamples.
-
-    Parameters
-    ----------
-    search
-        The search that notes what is found.
-    space
-        The state space.
-    states, steps
-        What is checked.
-    deadlock
-        Whether deadlock is; None as the options say.
-    second
-        Whether all is counted already, and only counterexamples are looked for.
-    """
-
-    def __init__(
-        self,
-        search: SymbolicSearch,
-        space: Space,
-        states: tuple[Property, ...],
-        steps: tuple[Property, ...],
-        *,
-        deadlock: bool | None = None,
-        second: bool = False,
-    ) -> None:
-        self._search = search
-        self._space = space
-        self._states = states
-        self._steps = steps
-        self._deadlock = search.options.deadlock if deadlock is None else deadlock
-        self._second = second
-        self._state_checks = StateChecks(space)
-        self._step_checks = StepChecks(space)
-        self._levels: list[int] = []
-
-    def run(self) -> None:
-        """Search, until nothing is new or all that is looked for is found."""
-        store, options = self._space.store, self._search.options
-        reached = frontier = self._space.start
-        expanded = EMPTY
-        while frontier != EMPTY:
-            depth = len(self._levels) + 1
-            if not self._second:
-                self._search.note(reached, expanded)
-                self._search.deeper(depth, store.count(frontier))
-            self._check_states(frontier)
-            if not self._second and options.max_states and store.count(reached) >= options.max_states:
-                self._search.stop_at("max_states")
-            if not self._second and depth == options.max_depth:
-                self._search.stop_at("max_depth")
-            self._space.learn(frontier)
-            self._check_steps(frontier)
-            if self._second and self._all_found():
-                return
-            after = self._space.level_after(frontier, reached)
-            self._levels.append(frontier)
-            expanded = reached
-            reached, frontier = store.union(reached, after), after
-            reached, frontier = self._tidied(reached, frontier)
-        if not self._second:
-            self._search.note(reached, reached)
-
-    def _tidied(self, reached: int, frontier: int) -> tuple[int, int]:
-        """Collect garbage where half of the room is taken."""
-        store = self._space.store
-        if 2 * store.nodes > len(store.arrays.nodes):
-            reached, frontier, *self._levels = store.collect_garbage([reached, frontier, *self._levels])
-        return reached, frontier
-
-    def _all_found(self) -> bool:
-        names = [prop.name for prop in (*self._states, *self._steps)] + [DEADLOCK] * self._deadlock
-        return all(self._search.is_known(name) for name in names)
-
-    def _check_states(self, frontier: int) -> None:
-        for prop in self._states:
-            if not self._search.is_known(prop.name):
-                bad = self._state_checks.violating(prop, frontier)
-                if bad != EMPTY:
-                    self._search.found(prop.name, self._trace(bad))
-
-    def _check_steps(self, frontier: int) -> None:
-        semantics = self._search.semantics
-        for prop in self._steps:
-            if not self._search.is_known(prop.name):
-                bad = self._step_checks.violating(prop, frontier)
-                if bad != EMPTY:
-                    trace = self._trace(bad)
-                    state = trace[-1].state
-                    wrong = (t for t in semantics.transitions(state) if not semantics.kept_by(prop, state, t))
-                    self._search.found(prop.name, (*trace, step_of(next(wrong))))
-        if self._deadlock and not self._search.is_known(DEADLOCK):
-            bad = self._space.stuck(frontier)
-            if bad != EMPTY:
-                self._search.found(DEADLOCK, self._trace(bad))
-
-    def _trace(self, bad: int) -> Behaviour:
-        """Return a behaviour to a state of a set, which is of the newest level."""
-        path = Predecessors(self._space).path(self._levels, self._space.store.one_of(bad))
-        return behaviour_along(self._search.semantics, path)

@@ -6,19 +6,25 @@ with whatever handlers were found to read besides. Each new vector of it is a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Question
+from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Path, Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
 from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups
-from kraftcheck.explorer.symbolic.store import Store, require
+from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
+from kraftcheck.explorer.symbolic.watches import Dim, Watches
+from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.calling import evaluate_property
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Record, Value
 
-Dim = tuple[int, int]  # level, map
+WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
+"""What is asked of a replica that a step writes, where an action constraint compares it with what it was."""
 
 
 class Unanswered(BaseException):
@@ -33,24 +39,6 @@ class Place(NamedTuple):
 
     replica: Value
     channel: int | None
-
-
-class Watch(NamedTuple):
-    """A projection that is watched.
-
-    Attributes
-    ----------
-    number
-        Its number.
-    dims
-        Its dimensions, by level.
-    learn
-        Called with each new vector, as classes by dimension.
-    """
-
-    number: int
-    dims: tuple[Dim, ...]
-    learn: Callable[[dict[Dim, Any]], None]
 
 
 class Taken(NamedTuple):
@@ -85,20 +73,33 @@ class Learning:
         What events are made of, and where they are added.
     always
         Ids of replicas that are there in every state.
+    constraints
+        Action constraints: steps beyond them are not taken.
 
     Attributes
     ----------
     taken
         Every event, in the order in which they were learned.
-    active
-        The numbers of the projections that are watched.
+    pruned
+        The events that action constraints do not allow.
+    watches
+        The projections that are watched.
     learned
         How often something new was seen in one.
     """
 
     def __init__(
-        self, calls: Calls, variables: Variables, store: Store, labels: Labels, groups: Groups, always: set[Value]
+        self,
+        calls: Calls,
+        variables: Variables,
+        store: Store,
+        labels: Labels,
+        groups: Groups,
+        always: set[Value],
+        constraints: tuple[Property, ...],
     ) -> None:
+        self.pruned: list[Event] = []
+        self._constraints = constraints
         self.calls = calls
         self.protocol = calls.protocol
         self.taken: list[Taken] = []
@@ -107,32 +108,28 @@ class Learning:
         self._labels = labels
         self._groups = groups
         self._always = always
-        self.active: list[int] = []
-        self._watches: dict[int, Watch] = {}
+        self.watches = Watches(store, labels, groups)
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
-        self._done: set[tuple[Place, str, Value, Value, int]] = set()
+        self._done: set[tuple[Any, ...]] = set()
         self._leaves: list[Leaf] = []
         self._fresh: list[Event] = []
         self._queue: list[Callable[[], None]] = []
         self._own: dict[tuple[Place, str], int] = {}
-        self._projections = 0
         self.learned = 0
         self._actions: dict[type, list[Action]] = {}
-
-    # Watches
 
     def begin(self) -> None:
         """Watch what every protocol is learned from, and call the environment."""
         network = self.protocol.network
         for level, key in enumerate(self._variables.keys):
             if key.kind == LOCAL and any(a.kind == "internal" for a in self.protocol.actions.values()):
-                self._watch(((level, IDENTITY),), self._learner(Place(key.of, None), None))
+                self.watches.add(((level, IDENTITY),), self._learner(Place(key.of, None), None))
             elif key.kind == CHANNEL:
                 if any(a.kind == "on" for a in self.protocol.actions.values()):
                     place = Place(key.of, level)
-                    self._watch(self._base(place), self._learner(place, None))
+                    self.watches.add(self._base(place), self._learner(place, None))
                 if network.own_actions():
-                    self._watch(((level, self._labels.messages(level)),), self._network_learner(level))
+                    self.watches.add(((level, self._labels.messages(level)),), self._network_learner(level))
         for action in self.protocol.actions.values():
             if action.kind == "environment":
                 self._try(action, Place(None, None), None, None, {})
@@ -146,69 +143,12 @@ class Learning:
             dims.append((place.channel, self._labels.messages(place.channel)))
         return tuple(sorted(dims))
 
-    def _watch(self, dims: Iterable[Dim], learn: Callable[[dict[Dim, Any]], None]) -> int:
-        """Watch a projection; return its number."""
-        dims = tuple(sorted(dims))
-        number = self.projection(dims)
-        self._watches[number] = Watch(number, dims, learn)
-        arrays, level = self._store.arrays, dims[0][0]
-        arrays.watch_known[number] = 0
-        arrays.next_watch[number] = arrays.first_watch[level]
-        arrays.first_watch[level] = number
-        self._groups.note_top(level)
-        self.active.append(number)
-        return number
-
-    def projection(self, dims: Iterable[Dim]) -> int:
-        """Return the number of a new projection. Of two dimensions of one level pairs are made."""
-        merged: dict[int, int] = {}
-        for level, mapped in dims:
-            merged[level] = self._labels.pair(level, merged[level], mapped) if level in merged else mapped
-        arrays = self._store.arrays
-        number = self._projections
-        self._projections += 1
-        require(number + 1, len(arrays.dims_start), "projections")
-        start = int(arrays.dims_start[number - 1] + arrays.dims_count[number - 1]) if number else 0
-        require(start + len(merged), len(arrays.dims), "dimensions of projections")
-        arrays.dims[start : start + len(merged)] = list(merged.items())
-        arrays.dims_start[number], arrays.dims_count[number] = start, len(merged)
-        return number
-
-    def _unwatch(self, number: int) -> None:
-        """Take a watch out of the list of its level; who stands at it goes on from it."""
-        arrays, level = self._store.arrays, self._watches[number].dims[0][0]
-        self.active.remove(number)
-        if arrays.first_watch[level] == number:
-            arrays.first_watch[level] = arrays.next_watch[number]
-            return
-        before = int(arrays.first_watch[level])
-        while arrays.next_watch[before] != number:
-            before = int(arrays.next_watch[before])
-        arrays.next_watch[before] = arrays.next_watch[number]
-
-    def vectors(self, number: int, dims: tuple[Dim, ...], node: int) -> Iterator[dict[Dim, Any]]:
-        """Yield the vectors of a projection, by dimension what they mean."""
-        start, count = int(self._store.arrays.dims_start[number]), int(self._store.arrays.dims_count[number])
-        merged = self._store.arrays.dims[start : start + count].tolist()
-        labels = self._labels
-        for vector in list(self._store.vectors(node, [level for level, _ in merged])):
-            found: dict[Dim, Any] = {}
-            for (level, mapped), value in zip(merged, vector, strict=True):
-                classes = value
-                own = [dim for dim in dims if dim[0] == level]
-                for dim in own[:0:-1]:
-                    classes, last = labels.meaning(level, mapped, classes)
-                    found[dim] = last
-                    mapped = labels.first_of_pair(mapped)
-                found[own[0]] = classes
-            yield found
-
     def answer(self, which: int, node: int) -> int:
         """Learn from what is new in a watched projection."""
-        watch = self._watches[which]
+        watch = self.watches.known[which]
         known = self._store.arrays.watch_known
         joined = self._store.union(int(known[which]), node)
-        for found in self.vectors(which, watch.dims, node):
+        for found in self.watches.vectors(which, watch.dims, node):
             watch.learn(found)
         known[which] = joined
         self.learned += 1
@@ -279,20 +219,45 @@ class Learning:
                     return None
             return answer
 
+        more: dict[Question, Any] = {}
+
+        def ask(question: Question) -> Any:
+            if question not in more:
+                more[question] = answers(question)
+            return more[question]
+
         try:
             leaf = self.calls.leaf(action, me, message, answers)
+            allowed = [self._is_allowed(place, me, step, ask) for step in leaf.steps]
         except Unanswered as unanswered:
             if is_first and (place, action.name) in self._reading:
                 return  # its own watch has what it reads
             dims = self._reading.get((place, action.name), ())
             self._read_more(action, place, (*dims, *[d for d in self.dims_of(unanswered.question) if d not in dims]))
             return
-        done = (place, action.name, me, message, id(leaf))
+        done = (place, action.name, me, message, id(leaf), *more.items())
         if done not in self._done:
             self._done.add(done)
             self._leaves.append(leaf)
-            for step in leaf.steps:
-                self._add(action.name, place, me, message, leaf, step)
+            path = (*leaf.path, *[item for item in more.items() if item not in leaf.path])
+            for step, is_allowed in zip(leaf.steps, allowed, strict=True):
+                self._add(action.name, place, me, message, path, step, is_allowed)
+
+    def _is_allowed(self, place: Place, me: Any, step: Step, ask: Callable[[Question], Any]) -> bool:
+        """Whether the action constraints allow a step."""
+        if not self._constraints:
+            return True
+        pairs = [(me, step.me)] if step.me != () else []
+        for replica in step.writes:
+            before = (me,) if replica.id == place.replica else ask(Question(None, WHOLE, replica.id))
+            pairs += [(before[0], replica)] if before is not None else []
+        shared = SharedReader(self._variables.shared_type, lambda name: ask(Question(name)))
+        return all(
+            evaluate_property(self.protocol, prop, {"before": before, "after": after, "shared": shared})
+            for prop in self._constraints
+            for before, after in pairs
+            if before != after and isinstance(after, prop.kinds("before"))
+        )
 
     def _decides(self, question: Question, level: int) -> bool:
         """Whether a variable has the answer, and not only whether the replica is there."""
@@ -326,9 +291,9 @@ class Learning:
             if self._reading[place, action.name] == dims:
                 old = self._own.get((place, action.name))
                 if old is not None:
-                    self._unwatch(old)
+                    self.watches.remove(old)
                 learner = self._learner(place, action.name)
-                self._own[place, action.name] = self._watch(dict.fromkeys((*base, *dims)), learner)
+                self._own[place, action.name] = self.watches.add(dict.fromkeys((*base, *dims)), learner)
 
         self._queue.append(change)
 
@@ -342,13 +307,13 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(name, changes)
+                self._note(Taken(name, tuple(sorted(changes.items()))))
 
         return learn
 
     # Events
 
-    def _add(self, action: str, place: Place, me: Any, message: Any, leaf: Leaf, step: Step) -> None:
+    def _add(self, action: str, place: Place, me: Any, message: Any, path: Path, step: Step, is_allowed: bool) -> None:
         variables, labels = self._variables, self._labels
         changes: dict[int, Change] = {}
         pairs: list[tuple[int, Any, Any]] = []
@@ -360,7 +325,7 @@ class Learning:
             changes[level] = Change(BY_VALUE, variables.number(level, me), variables.number(level, after))
         guards: dict[int, list[Dim]] = {}
         read: dict[int, int] = {}
-        for question, answer in leaf.path:
+        for question, answer in path:
             if question.field is not None:
                 level = variables.shared(question.field)
                 read[level] = variables.number(level, answer)
@@ -401,7 +366,8 @@ class Learning:
             changes[level] = Change(GENERAL, labels.label(label))
         self._bounds(changes, step)
         pairs += [(level, None, replica) for level, replica in written.items()]
-        self._note(action, changes, tuple(pairs), (me, message, step) if me is not None else None)
+        act = (me, message, step) if me is not None else None
+        self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), is_allowed)
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
         """Add what a step needs and spends of bounds."""
@@ -410,13 +376,6 @@ class Learning:
             label = self._labels.label(Label(level, spends=step.spends.count(name)))
             changes[level] = Change(GENERAL, label)
 
-    def _note(
-        self,
-        action: str,
-        changes: dict[int, Change],
-        pairs: tuple[tuple[int, Any, Any], ...] = (),
-        act: tuple[Any, Any, Step] | None = None,
-    ) -> None:
-        event: Event = tuple(sorted(changes.items()))
-        self.taken.append(Taken(action, event, pairs, act))
-        self._fresh.append(event)
+    def _note(self, taken: Taken, is_allowed: bool = True) -> None:
+        self.taken.append(taken)
+        (self._fresh if is_allowed else self.pruned).append(taken.event)

@@ -28,13 +28,8 @@ def _reasons(options: Options) -> list[str]:
         found.append(f"SYMMETRY {options.symmetry}: the engine symbolic counts every state: give --no-symmetry")
     if options.view is not None:
         found.append(f"VIEW {options.view}: the engine symbolic has no views")
-    for prop in (*options.constraints, *options.action_constraints):
-        found.append(f"{prop.name}: the engine symbolic has no constraints")
     for prop in options.reachable:
         found.append(f"{prop.name}: the engine symbolic cannot check what stays reachable")
-    for prop in options.properties:
-        if "state" in prop.asks:
-            found.append(f"{prop.name} reads whole states: the engine symbolic cannot check it")
     if options.search != Search.BFS:
         for name in ("max_states", "max_depth"):
             if getattr(options, name) is not None:

@@ -48,6 +48,13 @@ class RelationNodes:
         self._nodes: list[_Node] = [(0, ()), (0, ())]
         self._edges = 0
 
+    def relations(self, events: Iterable[Event]) -> list[int]:
+        """Return the relations of events, one for each set of levels."""
+        by_levels: dict[tuple[int, ...], list[Event]] = {}
+        for event in events:
+            by_levels.setdefault(tuple(level for level, _ in event), []).append(event)
+        return [self.of(some) for some in by_levels.values()]
+
     def of(self, events: Iterable[Event]) -> int:
         """Return the relation of events over the same levels."""
         return self._of(sorted(events), 0)

@@ -11,6 +11,7 @@ from kraftcheck.explorer.symbolic.learning import Learning
 from kraftcheck.explorer.symbolic.relations import Groups
 from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom, Store
 from kraftcheck.explorer.symbolic.variables import Layout, Variables
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
 
@@ -29,6 +30,8 @@ class Space:
         Bytes that the diagrams may take.
     tick
         Called now and then while diagrams are made.
+    constraints
+        Action constraints.
 
     Attributes
     ----------
@@ -39,7 +42,13 @@ class Space:
     """
 
     def __init__(
-        self, calls: Calls, layout: Layout, starts: Sequence[State], memory: int, tick: Callable[[], None]
+        self,
+        calls: Calls,
+        layout: Layout,
+        starts: Sequence[State],
+        memory: int,
+        tick: Callable[[], None],
+        constraints: tuple[Property, ...] = (),
     ) -> None:
         self._tick = tick
         calls.arrange(layout.replicas)
@@ -48,7 +57,8 @@ class Space:
         self.labels = Labels(self.variables, self.store)
         self.groups = Groups(self.store)
         always = set.intersection(*[set(state.replicas) for state in starts])
-        self.learning = Learning(calls, self.variables, self.store, self.labels, self.groups, always)
+        made = (self.variables, self.store, self.labels, self.groups)
+        self.learning = Learning(calls, *made, always, constraints)
         self.learning.begin()
         self.start = self.store.set_of([self.variables.encode(state) for state in starts])
 
@@ -65,7 +75,7 @@ class Space:
         store, seen = self.store, -1
         known = store.arrays.watch_known
         while seen != (seen := self.learning.learned):
-            for which in list(self.learning.active):
+            for which in list(self.learning.watches.active):
                 new = store.difference(store.project(states, which), int(known[which]))
                 if new != EMPTY:
                     self.learning.answer(which, new)
@@ -77,23 +87,22 @@ class Space:
             found = self.store.union(found, self.store.successors(states, root))
         return found
 
-    def level_after(self, frontier: int, reached: int) -> int:
-        """Return the states that are reached from a frontier and not yet known."""
-        self.learn(frontier)
-        return self.store.difference(self.successors(frontier), reached)
+    def pruned_roots(self) -> list[int]:
+        """Return the relations of the events that action constraints do not allow."""
+        return self.groups.nodes.relations(self.learning.pruned)
+
+    def pruned(self, states: int) -> int:
+        """Return the successors of a set by steps that action constraints do not allow."""
+        found = EMPTY
+        for root in self.pruned_roots():
+            found = self.store.union(found, self.store.successors(states, root))
+        return found
 
     def stuck(self, states: int) -> int:
         """Return the states of a set that have no successor, where everything was learned of them."""
-        for root in self.groups.roots():
+        for root in (*self.groups.roots(), *self.pruned_roots()):
             states = self.store.difference(states, self.store.enabled(states, root))
         return states
-
-    def chained(self, reached: int) -> int:
-        """Return what one round of chaining reaches: each group of events is taken from all that is known by then."""
-        self.learn(reached)
-        for root in self.groups.roots():
-            reached = self.store.union(reached, self.store.successors(reached, root))
-        return reached
 
     def saturated(self, reached: int) -> int:
         """Return all states reachable from a set."""

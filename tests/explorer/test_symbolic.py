@@ -38,22 +38,11 @@ def found(result: Result, *, depth: bool) -> dict[str, object]:
     }
 
 
-def described(count: int, first: int, *, able: bool) -> Iterator[tuple[Description, Protocol, Options, Result]]:
-    """Yield random protocols without symmetry, with what the reference engine finds.
-
-    Parameters
-    ----------
-    count, first
-        How many, and the seed to begin with.
-    able
-        Whether what the engine refuses is left out.
-    """
+def described(count: int, first: int) -> Iterator[tuple[Description, Protocol, Options, Result]]:
+    """Yield random protocols without symmetry, with what the reference engine finds."""
     seed = first
     while count:
-        drawn = describe(Random(seed))
-        properties = tuple(one for one in drawn.properties if one[0] != "of_state")
-        without = {"constraints": (), "action_constraints": (), "properties": properties} if able else {}
-        description = replace(drawn, symmetric=False, limits=LADDER[seed % 3], **without)
+        description = replace(describe(Random(seed)), symmetric=False, limits=LADDER[seed % 3])
         seed += 1
         protocol = description.build()
         options = description.options(protocol)
@@ -63,10 +52,10 @@ def described(count: int, first: int, *, able: bool) -> Iterator[tuple[Descripti
             yield description, protocol, options, result
 
 
-def agree(count: int, first: int = 0, *, able: bool = False) -> Counter[str]:
+def agree(count: int, first: int = 0) -> Counter[str]:
     """Compare the engines on random protocols; return how many run, and how many are refused for which reason."""
     seen: Counter[str] = Counter()
-    for description, protocol, options, result in described(count, first, able=able):
+    for description, protocol, options, result in described(count, first):
         try:
             for order in SEARCHES:
                 ours = explore(protocol, replace(options, search=order))
@@ -86,13 +75,13 @@ def check_traces(result: Result, protocol: Protocol) -> None:
 
 
 def test_random_protocols() -> None:
-    seen = agree(8, able=True)
+    seen = agree(8)
     assert seen == {"run": 8}
 
 
 @pytest.mark.slow(minutes=True)
 def test_many_random_protocols() -> None:
-    assert agree(300, 1_000, able=True) == {"run": 300}
+    assert agree(300, 1_000) == {"run": 300}
 
 
 @pytest.mark.parametrize("name", ["two-voters", "grow-one-to-two", "two-voters-restart"])

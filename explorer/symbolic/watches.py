@@ -1,0 +1,112 @@
+"""Projections of sets: what they are about, their vectors, and which are watched for new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.symbolic.labels import Labels
+from kraftcheck.explorer.symbolic.relations import Groups
+from kraftcheck.explorer.symbolic.store import Store, require
+
+Dim = tuple[int, int]  # level, map
+
+
+class Watch(NamedTuple):
+    """A projection that is watched.
+
+    Attributes
+    ----------
+    number
+        Its number.
+    dims
+        Its dimensions, by level.
+    learn
+        Called with each new vector, as classes by dimension.
+    """
+
+    number: int
+    dims: tuple[Dim, ...]
+    learn: Callable[[dict[Dim, Any]], None]
+
+
+class Watches:
+    """The projections of one search.
+
+    Parameters
+    ----------
+    store, labels, groups
+        Where compiled code finds them, and what they are made of.
+
+    Attributes
+    ----------
+    active
+        The numbers of those that are watched.
+    known
+        All that were ever watched, by number.
+    """
+
+    def __init__(self, store: Store, labels: Labels, groups: Groups) -> None:
+        self.active: list[int] = []
+        self.known: dict[int, Watch] = {}
+        self._store = store
+        self._labels = labels
+        self._groups = groups
+        self._projections = 0
+
+    def add(self, dims: Iterable[Dim], learn: Callable[[dict[Dim, Any]], None]) -> int:
+        """Watch a projection; return its number."""
+        dims = tuple(sorted(dims))
+        number = self.projection(dims)
+        self.known[number] = Watch(number, dims, learn)
+        arrays, level = self._store.arrays, dims[0][0]
+        arrays.watch_known[number] = 0
+        arrays.next_watch[number] = arrays.first_watch[level]
+        arrays.first_watch[level] = number
+        self._groups.note_top(level)
+        self.active.append(number)
+        return number
+
+    def projection(self, dims: Iterable[Dim]) -> int:
+        """Return the number of a new projection. Of two dimensions of one level pairs are made."""
+        merged: dict[int, int] = {}
+        for level, mapped in dims:
+            merged[level] = self._labels.pair(level, merged[level], mapped) if level in merged else mapped
+        arrays = self._store.arrays
+        number = self._projections
+        self._projections += 1
+        require(number + 1, len(arrays.dims_start), "projections")
+        start = int(arrays.dims_start[number - 1] + arrays.dims_count[number - 1]) if number else 0
+        require(start + len(merged), len(arrays.dims), "dimensions of projections")
+        arrays.dims[start : start + len(merged)] = list(merged.items())
+        arrays.dims_start[number], arrays.dims_count[number] = start, len(merged)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Take a watch out of the list of its level; who stands at it goes on from it."""
+        arrays, level = self._store.arrays, self.known[number].dims[0][0]
+        self.active.remove(number)
+        if arrays.first_watch[level] == number:
+            arrays.first_watch[level] = arrays.next_watch[number]
+            return
+        before = int(arrays.first_watch[level])
+        while arrays.next_watch[before] != number:
+            before = int(arrays.next_watch[before])
+        arrays.next_watch[before] = arrays.next_watch[number]
+
+    def vectors(self, number: int, dims: tuple[Dim, ...], node: int) -> Iterator[dict[Dim, Any]]:
+        """Yield the vectors of a projection, by dimension what they mean."""
+        start, count = int(self._store.arrays.dims_start[number]), int(self._store.arrays.dims_count[number])
+        merged = self._store.arrays.dims[start : start + count].tolist()
+        labels = self._labels
+        for vector in list(self._store.vectors(node, [level for level, _ in merged])):
+            found: dict[Dim, Any] = {}
+            for (level, mapped), value in zip(merged, vector, strict=True):
+                classes = value
+                own = [dim for dim in dims if dim[0] == level]
+                for dim in own[:0:-1]:
+                    classes, last = labels.meaning(level, mapped, classes)
+                    found[dim] = last
+                    mapped = labels.first_of_pair(mapped)
+                found[own[0]] = classes
+            yield found
