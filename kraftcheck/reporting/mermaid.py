@@ -53,6 +53,8 @@ def _run(run: Mapping[str, Any]) -> Iterator[str]:
         yield _code(run["reason"])
     for trace in run["traces"]:
         yield from _trace(trace)
+    if run.get("details"):
+        yield _fenced(map(_line, run["details"].splitlines()))
     yield from (f"- {_code(note)}" for note in (*run.get("warnings", ()), *run.get("notes", ())))
 
 
@@ -68,9 +70,7 @@ def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
     yield _LEGEND
     for diagram in diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
-    changes = "\n".join(_changes(trace["states"]))
-    fence = "`" * (max((len(run) for run in re.findall("`+", changes)), default=0) + 3)
-    yield f"<details><summary>What each step changes</summary>\n\n{fence}text\n{changes}\n{fence}\n\n</details>"
+    yield f"<details><summary>What each step changes</summary>\n\n{_fenced(_changes(trace['states']))}\n\n</details>"
 
 
 def title_of(trace: Mapping[str, Any]) -> str:
@@ -85,6 +85,13 @@ def _changes(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for state in states:
         yield _line(f"{state['number']}  {_step(state)}")
         yield from (_line(f"    {change['what']}  {change['how']}") for change in state["changes"])
+
+
+def _fenced(lines: Iterable[str]) -> str:
+    """Return lines in a fence that none of them ends."""
+    text = "\n".join(lines)
+    fence = "`" * (max((len(found) for found in re.findall("`+", text)), default=0) + 3)
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def _line(text: str) -> str:

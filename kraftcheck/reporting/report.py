@@ -22,7 +22,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("data.js", "diagram.js", "details.js", "page.js")
+SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "page.js")
 """The page's script, in the order in which its parts stand."""
 
 _UNSAFE = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *range(0xD800, 0xE000))}
@@ -106,7 +106,8 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
         "reason": replay.problem if found is None else found.headline,
         "steps": replay.steps,
         "actions": dict(Counter(replay.actions)),
-        "notes": [*replay.notes, *(plain([line]).strip() for line in (() if found is None else details(found)))],
+        "notes": list(replay.notes),
+        "details": None if found is None else plain(details(found)),
         "traces": [told] if trace else [],
     }
 

@@ -150,7 +150,7 @@ def test_a_replayed_trace_has_a_report(run: Run, tmp_path: Path, variant: tuple[
     if variant:
         assert (found["result"], told["end"]) == ("diverges", "here the trace goes on otherwise")
         assert "does not follow from state 8 by DivergingFetchRequest" in found["reason"]
-        assert any("DivergingFetchRequest is not enabled" in note for note in found["notes"])
+        assert "DivergingFetchRequest is not enabled" in found["details"]
     else:
         assert (found["result"], told["end"]) == ("conforms", "violates NoDiverging")
     assert [step["action"] for step in told["steps"]][1:3] == ["RequestVote", "HandleRequestVoteRequest"]
