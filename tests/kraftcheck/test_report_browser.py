@@ -122,7 +122,7 @@ def test_two_behaviours_side_by_side(show: Open) -> None:
     watched = show(made_up(24), other)
     watched.page.get_by_label("Beside it").select_option("1")
     first, second = watched.page.locator(".pane").all()
-    assert second.locator(".parts").inner_text().split("\n") == ["10", "Other", "by n2 — here they part"]
+    assert second.locator(".parts").inner_text().split("\n") == ["10", "Other", "here they part — by n2"]
     assert [pane.locator(".counter").inner_text() for pane in (first, second)] == ["10 of 24"] * 2
     first.locator('[data-step="4"]').click()
     assert [pane.locator(".counter").inner_text() for pane in (first, second)] == ["5 of 24"] * 2

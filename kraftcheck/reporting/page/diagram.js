@@ -144,7 +144,7 @@ class Diagram {
     const step = trace.steps[index];
     const isLast = index === trace.steps.length - 1 && Boolean(trace.end);
     const parts = index === this.view.parting;
-    const said = [who(step), parts ? "here they part" : "", isLast ? trace.end : ""].filter(Boolean).join(" — ");
+    const said = [parts ? "here they part" : "", isLast ? trace.end : "", who(step)].filter(Boolean).join(" — ");
     const row = make(
       "div",
       {
