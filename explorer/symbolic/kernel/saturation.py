@@ -20,6 +20,7 @@ import numpy as np
 from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CALLBACK,
+    FIRED,
     INCOMPLETE,
     LEARN,
     LEVELS,
@@ -48,7 +49,7 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
 )
 from kraftcheck.explorer.tables.kernel.native import inlined
 
-WHOLE, SUCCESSORS, CHILDREN_DONE, STEP = 0, 1, 2, 3
+WHOLE, SUCCESSORS, CHILDREN_DONE, STEP, FIRE = 0, 1, 2, 3, 4
 """What is asked for: see `saturate`.
 
 In recursive calls they are `np.int64`: Numba would compile the function again for a literal number, and then fails to
@@ -80,12 +81,13 @@ def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
 
 
 @jit
-def _take_in(d: Any, base: Any, end: Any) -> Any:
-    """Add the edges on the stack above `end` to the sorted ones from `base` on; return their end."""
-    while d.meta[TOP] > end:
-        d.meta[TOP] -= 1
-        e = d.scratch[d.meta[TOP]]
-        end = _insert(d, base, end, e >> 32, e & LOW)
+def _take_in(d: Any, base: Any, end: Any, level: Any, a: Any) -> Any:
+    """Add a node's edges to the sorted ones on the stack from `base` to `end`; return their end."""
+    if a != 0 and level_of(d, a) > level:
+        return _insert(d, base, end, np.int64(0), a)
+    start = d.nodes[a, 0]
+    for i in range(start, start + (d.nodes[a, 1] & LOW)):
+        end = _insert(d, base, end, d.edges[i] >> 32, d.edges[i] & LOW)
     return end
 
 
@@ -139,13 +141,13 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
     a
         The set.
     r
-        A relation, where `mode` needs one.
+        A relation, where `mode` needs one; for FIRE a level.
     p
-        The level from which on the result is to be saturated; for STEP a value.
+        The level from which on the result is to be saturated; for STEP and FIRE a value.
     mode
         WHOLE: the set is saturated. CHILDREN_DONE: the same, where what is below its level `p` is so already.
         SUCCESSORS: the successors of a saturated set are. STEP: those under one edge at the relation's level, with
-        value `p` and child `a`, are put on the stack as edges.
+        value `p` and child `a`, are put on the stack as edges. FIRE: those by all events that begin at the level `r`.
     """
     if a == 0:
         return np.int64(0)
@@ -177,6 +179,20 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
                 if target >= 0:
                     push(d, target << 32 | after)
         return np.int64(0)
+    if mode == FIRE:
+        key1, key2 = a << 32 | p, np.int64(FIRED) << 56 | r << 40 | d.event_version[r]
+        found = cached(d, key1, key2)
+        if found == UNKNOWN:
+            key2 = np.int64(FIRED) << 56 | r << 40 | learn(d, r, p, a)
+            base, group = meta[TOP], d.first_event[r]
+            while group >= 0:
+                root = d.event_root[group]
+                group = d.next_event[group]
+                if _may_step(d, root, p):
+                    saturate(d, a, root, p, np.int64(STEP))
+            found = collect(d, r, base)
+            remember(d, key1, key2, found, before)
+        return found
     if mode == SUCCESSORS:
         if r <= 1:
             return a * r
@@ -229,15 +245,8 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
                         i += 1
                         continue
                     fires = True
-                    d.stamps[i] = (e & LOW) << 32 | learn(d, q, e >> 32, e & LOW)
-                    group = d.first_event[q]
-                    while group >= 0:
-                        root = d.event_root[group]
-                        group = d.next_event[group]
-                        if not _may_step(d, root, e >> 32):
-                            continue
-                        saturate(d, e & LOW, root, e >> 32, np.int64(STEP))
-                        end = _take_in(d, base, end)
+                    d.stamps[i] = (e & LOW) << 32 | d.event_version[q]
+                    end = _take_in(d, base, end, q, saturate(d, e & LOW, q, e >> 32, np.int64(FIRE)))
                     i += 1
             if meta[STOP]:
                 meta[INCOMPLETE] += 1
