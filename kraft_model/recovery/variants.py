@@ -1,9 +1,9 @@
 """Variants of `Recovery`: other readings of KIP-704, and seeded faults.
 
-A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. A fault breaks one
-rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the issue in Apache Kafka's
-tracker where the rule comes from. The last two faults break no safety, only what should stay
-reachable.
+A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. Where the contracts
+are checked it breaks those that say otherwise: `BrokersComeBackAsTheyLeft`, or `ClientsAreServedByWhoMay`. A fault
+breaks one rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the issue in Apache
+Kafka's tracker where the rule comes from. The last two faults break no safety, only what should stay reachable.
 """
 
 from __future__ import annotations

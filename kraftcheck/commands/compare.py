@@ -16,7 +16,7 @@ from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Vio
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import require_report, require_writable, write_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.reporting.summary import LIMITS, header
 from kraftcheck.running import EXIT_INTERRUPTED, exit_code, run_job
@@ -72,6 +72,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
     add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--time-limit")
     files = parser.add_argument_group("output")
+    add(files, "--report", help="write a page to look at (.html), or Mermaid for a pull request (.md), with all runs")
     add(files, "--json", help="write the results as JSON, the base first")
     add(files, "--quiet", help="only the table")
 
@@ -99,7 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.variants.count(name) > 1:
             raise InputError(f"{name}: the variant is named twice")
     variants = [find_variant(base, name) for name in arguments.variants]
-    require_writable(arguments, "json")
+    require_writable(arguments, "json", "report")
+    require_report(arguments.report)
     by_configuration: dict[str | None, list[tuple[str, Job]]] = {}
     for name, model in zip(arguments.variants, variants, strict=True):
         chosen = arguments.config or model.own_configuration
@@ -112,6 +114,11 @@ def run(arguments: argparse.Namespace) -> int:
             break
     if arguments.json:
         write_json(arguments.json, [content for group in groups for content in as_json(group)])
+    if arguments.report:
+        from kraftcheck.reporting.report import run_as_data, write_report
+
+        runs = [run_as_data(one.job, one.result, {"label": one.label}) for group in groups for one in group]
+        write_report(arguments.report, runs)
     print_lines(table(groups, quiet=arguments.quiet))
     codes = [exit_code(one.result) for group in groups for one in group]
     return next(code for code in SEVERITY if code in codes)

@@ -12,11 +12,12 @@ from collections import Counter
 
 from kraftcheck.jobs import lenient_job, named_model
 from kraftcheck.options import add
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import require_report, require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
-from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
+from kraftcheck.reporting.report import replay_as_data, write_report
+from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 from kraftcheck.traces.trace import TraceFormat
 
 
@@ -26,6 +27,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
     add(parser, "--config", "--set", "--variant", "--max-size")
+    add(parser, "--report", help="write a page to look at the traces (.html), or Mermaid for a pull request (.md)")
     add(parser, "--json", help="write what became of each trace as JSON")
     add(parser, "--quiet", help="only the verdicts")
 
@@ -49,8 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         For bad input other than traces, of which the report says what is wrong.
     """
     replays: list[Replay] = []
+    walked: list[ReplayedState] = []
+    runs = []
     with named_model(arguments) as model, Meter("states replayed", quiet=arguments.quiet) as meter:
-        require_writable(arguments, "json")
+        require_writable(arguments, "json", "report")
+        require_report(arguments.report)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         replayer = Replayer(
@@ -59,10 +64,14 @@ def run(arguments: argparse.Namespace) -> int:
             symmetry=job.options.symmetry,
             limit_bytes=arguments.max_size,
             report=meter.add,
+            watch=walked.append if arguments.report else None,
         )
         for file in arguments.traces:
             for replay in replayer.replay(file):
                 replays.append(replay)
+                if arguments.report:
+                    runs.append(replay_as_data(job, replay, walked))
+                    walked.clear()
                 if replay.verdict is ReplayVerdict.UNREADABLE:
                     print(f"kraftcheck: error: {replay.problem}", file=sys.stderr)
                 else:
@@ -72,4 +81,6 @@ def run(arguments: argparse.Namespace) -> int:
         print_lines([tally(verdicts)])
     if arguments.json:
         write_json(arguments.json, [as_json(replay) for replay in replays])
+    if arguments.report:
+        write_report(arguments.report, runs)
     return exit_code(verdicts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Violation
@@ -84,16 +85,17 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
         `property`, `why` (see `Why`) and `states`: for each its number, the action that led to it, by whom and on which
         message, the whole state, what changed, and the messages under way, sent and consumed.
     """
-    trace = violation.trace
-    befores = (None, *trace)
     return {
         "property": violation.property,
         "why": _why(protocol, violation),
-        "states": [
-            _state(protocol, number, before, step)
-            for number, (before, step) in enumerate(zip(befores, trace, strict=False), start=1)
-        ],
+        "states": states_as_json(protocol, violation.trace),
     }
+
+
+def states_as_json(protocol: Protocol, trace: Sequence[TraceStep]) -> list[dict[str, Any]]:
+    """Return the states of a behaviour, as in `violation_as_json`."""
+    steps = zip((None, *trace), trace, strict=False)
+    return [_state(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
 
 
 def _state(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:

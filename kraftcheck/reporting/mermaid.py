@@ -11,6 +11,7 @@ from kraftcheck.explorer.result import DEADLOCK
 from kraftcheck.reporting.as_json import tool
 from kraftcheck.reporting.flows import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY
 from kraftcheck.reporting.lines import many
+from kraftcheck.spec.display import cut
 
 Flow = Mapping[str, Any]
 
@@ -32,7 +33,8 @@ def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
     Parameters
     ----------
     runs
-        What was run, each as `report.run_as_data` returns it. Nothing in it is taken as Markdown, HTML or Mermaid.
+        What was run, each as `report.run_as_data` or `report.replay_as_data` returns it. Nothing in it is taken as
+        Markdown, HTML or Mermaid.
     """
     parts = [part for run in runs for part in _run(run)]
     return "\n\n".join([*parts, f"<sub>{tool()['tool']} {tool()['version']}</sub>"]) + "\n"
@@ -51,6 +53,8 @@ def _run(run: Mapping[str, Any]) -> Iterator[str]:
         yield _code(run["reason"])
     for trace in run["traces"]:
         yield from _trace(trace)
+    if run.get("details"):
+        yield _fenced(map(_line, run["details"].splitlines()))
     yield from (f"- {_code(note)}" for note in (*run.get("warnings", ()), *run.get("notes", ())))
 
 
@@ -61,12 +65,12 @@ def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
         yield _code(why["says"])
     if why and why["false_of"]:
         yield "False of " + _code(", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items()))
+    if trace["end"]:
+        yield f"It ends here: {_code(trace['end'])}"
     yield _LEGEND
     for diagram in diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
-    changes = "\n".join(_changes(trace["states"]))
-    fence = "`" * (max((len(run) for run in re.findall("`+", changes)), default=0) + 3)
-    yield f"<details><summary>What each step changes</summary>\n\n{fence}text\n{changes}\n{fence}\n\n</details>"
+    yield f"<details><summary>What each step changes</summary>\n\n{_fenced(_changes(trace['states']))}\n\n</details>"
 
 
 def title_of(trace: Mapping[str, Any]) -> str:
@@ -83,6 +87,13 @@ def _changes(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield from (_line(f"    {change['what']}  {change['how']}") for change in state["changes"])
 
 
+def _fenced(lines: Iterable[str]) -> str:
+    """Return lines in a fence that none of them ends."""
+    text = "\n".join(lines)
+    fence = "`" * (max((len(found) for found in re.findall("`+", text)), default=0) + 3)
+    return f"{fence}text\n{text}\n{fence}"
+
+
 def _line(text: str) -> str:
     """Return text without the characters that begin another line."""
     return "".join(character if character.isprintable() else " " for character in text)
@@ -94,7 +105,7 @@ def diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
     Parameters
     ----------
     trace
-        The behaviour, as `report.trace_as_data` returns it.
+        The behaviour, one of `traces` of such a run.
 
     Yields
     ------
@@ -182,4 +193,4 @@ def _code(text: str) -> str:
 
 def _text(text: str) -> str:
     """Return text in which nothing is syntax: all but letters, digits and some signs as numbered entities."""
-    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(text))
+    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(cut(text, 120)))

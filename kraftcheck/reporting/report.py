@@ -6,19 +6,23 @@ import base64
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.explorer.result import Result, Violation
+from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.jobs import Job
-from kraftcheck.reporting.as_json import result_as_json, tool, value_as_json, violation_as_json
+from kraftcheck.reporting.as_json import result_as_json, states_as_json, tool, value_as_json, violation_as_json
 from kraftcheck.reporting.flows import flows
+from kraftcheck.reporting.lines import plain
+from kraftcheck.reporting.replay import details
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("data.js", "diagram.js", "details.js", "page.js")
+SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "page.js")
 """The page's script, in the order in which its parts stand."""
 
 _UNSAFE = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *range(0xD800, 0xE000))}
@@ -41,6 +45,8 @@ def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     """
     from kraftcheck.reporting.mermaid import markdown
 
+    # without the folders of the machine that it is made on
+    runs = [{**run, **{name: run[name].rpartition("/")[2] for name in ("model", "configuration")}} for run in runs]
     text = page(runs) if path.suffix == ".html" else markdown(runs)
     path.write_text(text, encoding="utf-8", errors="replace")
 
@@ -59,31 +65,72 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
     """
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
-    run["traces"] = [_with_flows(job.protocol, told, violation) for told, violation in traces]
+    run["traces"] = [
+        {**told, **_behaviour(job.protocol, told["states"], violation.trace), "end": f"violates {violation.property}"}
+        for told, violation in traces
+    ]
     return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.reachable)]}
 
 
-def trace_as_data(protocol: Protocol, violation: Violation) -> dict[str, Any]:
-    """Return what a report holds of a behaviour: its states, and what became of each message."""
-    return _with_flows(protocol, violation_as_json(protocol, violation), violation)
+def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
+    """Return what a report holds of a trace that was replayed.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    replay
+        What became of the trace.
+    walked
+        Its states, as far as they conform.
+    """
+    trace = [_step(one) for one in walked]
+    name = Path(replay.file).name if replay.index == 0 else f"{Path(replay.file).name}, trace {replay.index + 1}"
+    found, known = replay.divergence, replay.violated in job.protocol.properties
+    told: dict[str, Any] = {"property": replay.violated, "why": None, "title": f"{name} {replay.verdict}", "end": ""}
+    if known and found is None and trace:
+        told |= violation_as_json(job.protocol, Violation(str(replay.violated), tuple(trace)))
+    if found is not None:
+        told["end"] = "here the trace goes on otherwise"
+    elif replay.violated:
+        told["end"] = f"violates {replay.violated}"
+    elif walked and walked[-1].number < len(walked):
+        told["end"] = f"back in state {walked[-1].number}"
+    told |= _behaviour(job.protocol, states_as_json(job.protocol, trace), trace)
+    return {
+        "model": job.model.name,
+        "variant": job.model.protocol.variant,
+        "configuration": job.config_name,
+        "constants": {one: value_as_json(value) for one, value in job.protocol.constant_values().items()},
+        "result": replay.verdict.value,
+        "reason": replay.problem if found is None else found.headline,
+        "steps": replay.steps,
+        "actions": dict(Counter(replay.actions)),
+        "notes": list(replay.notes),
+        "details": None if found is None else plain(details(found)),
+        "traces": [told] if trace else [],
+    }
 
 
-def _with_flows(protocol: Protocol, told: dict[str, Any], violation: Violation) -> dict[str, Any]:
+def _step(one: ReplayedState) -> TraceStep:
+    taken = one.transition
+    return TraceStep(one.state) if taken is None else TraceStep(one.state, taken.action, taken.actor, taken.message)
+
+
+def _behaviour(protocol: Protocol, states: list[dict[str, Any]], trace: Sequence[TraceStep]) -> dict[str, Any]:
+    """Return the states of a behaviour with who takes each step, what became of each message, and the bounds."""
     own = protocol.network.own_actions()
-    for state, step in zip(told["states"], violation.trace, strict=True):
-        state["by"] = "the network" if step.action in own else state["actor"] or "the environment"
-    place = told["why"]["place"]  # without the folders of whoever made the report
-    if place is not None:
-        told["why"] = told["why"] | {"place": {**place, "file": "/".join(Path(place["file"]).parts[-2:])}}
+    for state in states:
+        state["by"] = "the network" if state["action"] in own else state["actor"] or "the environment"
     found = [
         {
             "message": value_as_json(flow.message),
             "type": type(flow.message).__name__,
             **{name: getattr(flow, name) for name in ("source", "dest", "sent", "fate", "until", "is_copy")},
         }
-        for flow in flows(protocol.network, violation.trace)
+        for flow in flows(protocol.network, trace)
     ]
-    return {**told, "flows": found, "bounds": _bounds(protocol)}
+    return {"states": states, "flows": found, "bounds": _bounds(protocol)}
 
 
 def _bounds(protocol: Protocol) -> dict[str, list[str]]:
@@ -155,4 +202,12 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
         steps.append(step)
         before = now
     packed = [dict(flow) | {"message": values.number(flow["message"])} for flow in trace["flows"]]
-    return {name: value for name, value in trace.items() if name != "states"} | {"steps": steps, "flows": packed}
+    rest = {name: value for name, value in trace.items() if name != "states"}
+    return {**rest, "why": _anywhere(trace["why"]), "steps": steps, "flows": packed}
+
+
+def _anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return why a property is false without the folders of the machine that says so."""
+    if why is None or why["place"] is None:
+        return why
+    return {**why, "place": {**why["place"], "file": "/".join(Path(why["place"]["file"]).parts[-2:])}}

@@ -81,6 +81,21 @@ def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: F
     check_fault(MODEL, fault)
 
 
+@pytest.mark.parametrize(
+    ("variant", "config", "name"),
+    [
+        ("recovered-where-elected-from-isr", "default-succession", "BrokersComeBackAsTheyLeft"),
+        ("recovered-at-once", "smoke", "ClientsAreServedByWhoMay"),
+        ("served-before-confirmed", "smoke", "ClientsAreServedByWhoMay"),
+    ],
+)
+def test_a_reading_breaks_the_contract_that_says_otherwise(variant: str, config: str, name: str) -> None:
+    given = bound(MODEL, config, variant)
+    checked = tuple(prop for prop in given.properties if prop.name == name)
+    (violation,) = search(given._replace(properties=checked)).violations
+    check_trace(given._replace(properties=checked), violation.trace)
+
+
 def test_every_variant_is_described_tested_and_configured() -> None:
     model = find_model(MODEL)
     assert set(model.variants) == {fault.variant for fault in RECOVERY_READINGS + RECOVERY_FAULTS} | set(TRAPS)

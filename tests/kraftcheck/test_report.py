@@ -22,6 +22,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from tests.support.command_line import Run
 from tests.support.reports import EVIL, made_up, with_text
 
+ROOT = Path(__file__).parents[2]
 BROKEN = ("check", "lock-service", "--variant", "impatient-server", "--engine", "reference", "--quiet")
 
 
@@ -134,6 +135,34 @@ def test_a_walk_has_a_report(run: Run, tmp_path: Path) -> None:
     walk = ("simulate", "lock-service", "--variant", "impatient-server", "--seed", "1", "--quiet")
     assert run(*walk, "--report", path).code == 12
     assert "sequenceDiagram" in path.read_text()
+
+
+@pytest.mark.parametrize("variant", [(), ("--variant", "fetch-position-unchecked")])
+def test_a_replayed_trace_has_a_report(run: Run, tmp_path: Path, variant: tuple[str, ...]) -> None:
+    folder = ROOT / "tests" / "data" / "tlc" / "counterexamples"
+    trace, config = folder / "diverging.out.gz", folder / "diverging.cfg"
+    done = run("replay", "reconfig", *variant, "--config", config, trace, "--quiet", "--report", tmp_path / "x.html")
+    assert done.code == (1 if variant else 0)
+    (found,) = data_of((tmp_path / "x.html").read_text())["runs"]
+    (told,) = found["traces"]
+    assert found["configuration"] == "diverging.cfg"
+    assert len(told["steps"]) == (8 if variant else 9)
+    if variant:
+        assert (found["result"], told["end"]) == ("diverges", "here the trace goes on otherwise")
+        assert "does not follow from state 8 by DivergingFetchRequest" in found["reason"]
+        assert "DivergingFetchRequest is not enabled" in found["details"]
+    else:
+        assert (found["result"], told["end"]) == ("conforms", "violates NoDiverging")
+    assert [step["action"] for step in told["steps"]][1:3] == ["RequestVote", "HandleRequestVoteRequest"]
+
+
+def test_compared_runs_have_a_report(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    compare = ("compare", "lock-service", "impatient-server", "--engine", "reference", "--quiet")
+    assert run(*compare, "--report", path).code == 12
+    base, variant = data_of(path.read_text())["runs"]
+    assert (base["label"], base["traces"], variant["label"]) == ("base", [], "impatient-server")
+    assert len(variant["traces"]) == 1
 
 
 # What became of messages

@@ -106,11 +106,35 @@ def test_a_link_leads_to_a_step(show: Open) -> None:
     assert chosen(watched) == "7"
     watched.page.evaluate("location.hash = '#trace-2-step-3'")
     watched.page.wait_for_function("document.querySelector('.counter').textContent === '3 of 12'")
-    watched.page.locator("select").select_option("0")
+    watched.page.get_by_label("Behaviour").select_option("0")
     assert watched.reads(".counter") == "24 of 24"
     for nonsense in ("#step-999", "#step-<img>", "#trace-9-step-1", "#"):
         watched.page.evaluate("hash => { location.hash = hash }", nonsense)
         assert chosen(watched)
+
+
+def test_two_behaviours_side_by_side(show: Open) -> None:
+    other = made_up(24)
+    for state in other["traces"][0]["states"][9:]:
+        state["action"] = "Other"
+    watched = show(made_up(24), other)
+    watched.page.get_by_label("Beside it").select_option("1")
+    first, second = watched.page.locator(".pane").all()
+    assert second.locator(".parts").inner_text().split("\n") == ["10", "Other", "by n2 — here they part"]
+    assert [pane.locator(".counter").inner_text() for pane in (first, second)] == ["10 of 24"] * 2
+    first.locator('[data-step="4"]').click()
+    assert [pane.locator(".counter").inner_text() for pane in (first, second)] == ["5 of 24"] * 2
+    assert watched.page.url.endswith("#step-5-beside-2")
+    second.locator('[data-step="14"]').click()
+    assert [pane.locator(".counter").inner_text() for pane in (first, second)] == ["5 of 24", "15 of 24"]
+    assert watched.reads(".told h2") == "Step 15 Other"
+    watched.page.reload()
+    watched.page.wait_for_selector(".two")
+    assert watched.page.locator(".pane").count() == 2
+    watched.page.set_viewport_size({"width": 400, "height": 900})
+    assert watched.overflow() == 0
+    watched.page.get_by_label("Beside it").select_option("")
+    assert watched.page.locator(".pane").count() == 1
 
 
 def test_filters(show: Open) -> None:

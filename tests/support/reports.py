@@ -55,6 +55,7 @@ def made_up(steps: int, *, replicas: int = 3, messages: int = 12) -> dict[str, A
     }
     trace = {
         "property": "OneLeader",
+        "end": "violates OneLeader",
         "why": why,
         "states": states,
         "flows": flows,

@@ -9,7 +9,7 @@ function details(view) {
   const before = chosen === 0 ? null : trace.steps[chosen - 1];
   return [
     make("h2", {},
-      make("a", { class: "permalink", href: view.link(chosen), title: "a link to this step" }, `Step ${step.number}`),
+      make("a", { class: "permalink", href: view.link(step), title: "a link to this step" }, `Step ${step.number}`),
       ` ${step.action ?? "initial state"}`),
     make("p", { class: "by" }, step.action === null ? `${many(step.state.size, "replica")}` : who(step)),
     step.message === null ? null : fold("On", `${text(step.message)}`, fieldTable(step.message, undefined, view)),
@@ -28,7 +28,7 @@ function details(view) {
 function reason(trace) {
   const why = trace.why;
   if (!why) {
-    return null;
+    return trace.end ? make("div", { class: "reason" }, make("p", {}, trace.end)) : null;
   }
   const of = Object.entries(why.false_of).map(([name, value]) => `${name} = ${text(value)}`).join(", ");
   return make("div", { class: "reason" },

@@ -114,11 +114,15 @@ class Diagram {
 
   /** Mark the step that is chosen. */
   mark() {
-    const chosen = `step-${this.view.trace.steps[this.view.chosen].number}`;
+    const chosen = this.id(this.view.chosen);
     for (const row of this.rows.children) {
       row.setAttribute("aria-selected", String(row.id === chosen));
     }
     this.list.setAttribute("aria-activedescendant", chosen);
+  }
+
+  id(index) {
+    return `${this.view.prefix}step-${this.view.trace.steps[index].number}`;
   }
 
   /** Scroll so that a step is seen. */
@@ -135,18 +139,20 @@ class Diagram {
   row(index, place) {
     const { trace, steps } = this.view;
     const step = trace.steps[index];
-    const isLast = index === trace.steps.length - 1 && Boolean(trace.property);
+    const isLast = index === trace.steps.length - 1 && Boolean(trace.end);
+    const parts = index === this.view.parting;
+    const said = [who(step), parts ? "here they part" : "", isLast ? trace.end : ""].filter(Boolean).join(" — ");
     const row = make(
       "div",
       {
-        class: isLast ? "row last" : "row", role: "option", id: `step-${step.number}`, "data-step": index,
+        class: `row${isLast ? " last" : ""}${parts ? " parts" : ""}`, role: "option", id: this.id(index), "data-step": index,
         "aria-setsize": steps.length, "aria-posinset": place + 1,
       },
       make("span", { class: "label" },
         make("span", { class: "number" }, String(step.number)),
         make("span", { class: "what" },
           make("span", { class: "action" }, step.action ?? "initial state"),
-          make("span", { class: "who" }, isLast ? `${who(step)} — violates ${trace.property}` : who(step)))),
+          make("span", { class: "who" }, said))),
     );
     row.style.top = `${place * this.height}px`;
     return row;

@@ -11,7 +11,8 @@ class Page {
   constructor(data, place) {
     this.data = data;
     this.traces = data.runs.flatMap((run) => run.traces.map((trace) => ({ run, trace })));
-    this.at = 0;
+    this.shown = []; // the numbers of the behaviours that are shown: one, or two side by side
+    this.panes = [];
     this.live = make("p", { class: "unseen", "aria-live": "polite" });
     this.body = make("main", {});
     place.replaceChildren(this.body, this.live);
@@ -22,37 +23,49 @@ class Page {
 
   /** Show the step that the address names. */
   follow() {
-    const named = /^#(?:trace-(\d+)-)?step-(\d+)$/.exec(location.hash);
-    const at = named && named[1] ? Math.min(Number(named[1]), this.traces.length) - 1 : 0;
-    this.show(Math.max(0, at), named === null ? undefined : Number(named[2]));
-  }
-
-  show(at, number) {
-    if (this.view === undefined || this.at !== at) {
-      this.open(at);
+    const named = /^#(?:trace-(\d+)-)?step-(\d+)(?:-beside-(\d+))?$/.exec(location.hash);
+    const at = (number) => Math.max(0, Math.min(Number(number), this.traces.length) - 1);
+    const shown = named === null ? [0] : [at(named[1] ?? 1), ...(named[3] ? [at(named[3])] : [])];
+    if (this.shown.join() !== shown.join()) {
+      this.open(...shown);
     }
-    if (this.view !== null) {
-      const index = this.view.trace.steps.findIndex((step) => step.number === number);
-      this.choose(index >= 0 ? index : this.view.chosen, false);
+    if (this.panes.length > 0 && named !== null) {
+      const index = this.panes[0].view.trace.steps.findIndex((step) => String(step.number) === named[2]);
+      this.panes[0].choose(index >= 0 ? index : this.panes[0].view.chosen, false);
     }
   }
 
-  /** Show another counterexample. */
-  open(at) {
-    this.at = at;
+  /** Show another behaviour, and one beside it. */
+  open(at, beside) {
+    this.shown = beside === undefined ? [at] : [at, beside];
     const { run, trace } = this.traces[at] ?? { run: this.data.runs[0], trace: null };
-    this.view = trace === null ? null : {
-      trace, steps: trace.steps.map((_, index) => index), chosen: trace.steps.length - 1,
-      hidden: new Set(), types: new Set(), field: "", opened: new Map(), link: (index) => this.link(index),
-    };
     document.title = visible(`${title(run, trace)} – kraftcheck`);
-    this.body.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [this.work()]), about(run, this.data));
-    this.diagram?.arrange();
+    const numbers = trace === null ? [] : this.shown;
+    const parting = numbers.length < 2 ? null : common(...numbers.map((number) => this.traces[number].trace));
+    this.panes = numbers.map((number, place) => new Pane(this.traces[number].trace, {
+      prefix: place === 0 ? "" : "beside-", parting, link: (step) => this.link(place, step),
+      name: numbers.length < 2 ? null : this.name(number), report: (pane, push) => this.tell(pane, push),
+    }));
+    this.active = this.panes[0];
+    this.told = make("section", { class: "told", "aria-label": "The chosen step", tabindex: "0" });
+    const work = make("div", { class: this.panes.length > 1 ? "work two" : "work" }, ...this.panes.map((pane) => pane.element), this.told);
+    this.body.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [work]), overview(this.data.runs), about(run, this.data));
+    for (const pane of this.panes) {
+      pane.diagram.arrange();
+    }
+    for (const pane of this.panes.toReversed()) {
+      pane.choose(parting === null ? pane.view.chosen : Math.min(parting, pane.view.chosen), false);
+    }
   }
 
-  link(index) {
-    const trace = this.at === 0 ? "" : `trace-${this.at + 1}-`;
-    return `#${trace}step-${this.view.trace.steps[index].number}`;
+  link(place, step) {
+    const [at, beside] = place === 0 ? this.shown : [...this.shown].reverse();
+    return `#${at === 0 ? "" : `trace-${at + 1}-`}step-${step.number}${beside === undefined ? "" : `-beside-${beside + 1}`}`;
+  }
+
+  name(at) {
+    const { run, trace } = this.traces[at];
+    return `${at + 1}: ${[run.label ?? run.variant, title(run, trace)].filter(Boolean).join(", ")}`;
   }
 
   header(run, trace) {
@@ -63,113 +76,67 @@ class Page {
       trace?.why?.says ? make("p", { class: "says" }, trace.why.says) : null,
       ...(run.reason ? [make("p", { class: "says" }, run.reason)] : []));
     if (this.traces.length > 1) {
-      const options = this.traces.map(({ run: of, trace: one }, at) =>
-        make("option", { value: at, selected: at === this.at }, `${at + 1}: ${[of.variant, title(of, one)].filter(Boolean).join(", ")}`));
-      const choice = make("select", {}, ...options);
-      choice.addEventListener("change", () => {
-        this.open(Number(choice.value));
-        this.choose(this.view.chosen);
-      });
-      header.append(make("label", { class: "choice" }, "Counterexample ", choice));
+      const [at, beside] = this.shown;
+      const names = this.traces.map((_, number) => [String(number), this.name(number)]);
+      header.append(
+        choice("Behaviour ", names, String(at), (value) => this.go(Number(value), beside)),
+        choice("Beside it ", [["", "none"], ...names], String(beside ?? ""), (value) => this.go(at, value === "" ? undefined : Number(value))));
     }
     return header;
   }
 
-  work() {
-    const { trace } = this.view;
-    this.diagram = new Diagram(this.view, (index) => this.choose(index));
-    this.slider = make("input", { type: "range", min: "0", step: "1", "aria-label": "Step" });
-    this.slider.addEventListener("input", () => this.choose(this.view.steps[Number(this.slider.value)]));
-    this.counter = make("output", { class: "counter" });
-    this.back = button("←", "the step before", () => this.move(-1));
-    this.forth = button("→", "the next step", () => this.move(1));
-    this.told = make("section", { class: "told", "aria-label": "The chosen step", tabindex: "0" });
-    this.setSlider();
-    return make("div", { class: "work" },
-      make("section", { class: "pane", "aria-label": "Sequence diagram" },
-        make("div", { class: "bar" }, this.back, this.slider, this.forth, this.counter), this.filters(trace), this.diagram.element),
-      this.told);
+  go(at, beside) {
+    this.open(at, beside);
+    this.tell(this.active, true);
   }
 
-  setSlider() {
-    this.slider.max = String(Math.max(0, this.view.steps.length - 1));
-  }
-
-  filters(trace) {
-    const replicas = trace.lifelines.map((name) => tick(name, null, (shown) => this.filter(this.view.hidden, name, shown)));
-    const types = trace.types.map((name, at) =>
-      tick(name, `colour-${at % COLOURS}`, (shown) => this.filter(this.view.types, name, shown)));
-    const field = make("input", { type: "search", placeholder: "such as epoch", autocomplete: "off", spellcheck: "false" });
-    field.addEventListener("input", () => {
-      this.view.field = field.value;
-      this.refilter();
-    });
-    return make("details", { class: "filters" }, make("summary", {}, "Filters"),
-      make("fieldset", {}, make("legend", {}, "Replicas"), ...replicas),
-      types.length ? make("fieldset", {}, make("legend", {}, "Messages"), ...types) : null,
-      make("label", { class: "field" }, "Fields and steps that change them ", field));
-  }
-
-  filter(hidden, name, shown) {
-    if (shown) {
-      hidden.delete(name);
-    } else {
-      hidden.add(name);
-    }
-    this.refilter();
-  }
-
-  /** Show the steps that the filters leave, and one of them as chosen. */
-  refilter() {
-    const { view } = this;
-    const last = view.trace.steps.length - 1;
-    const isShown = (step, index) => {
-      const actor = step.by === "the environment" ? ENVIRONMENT : step.by;
-      const isWanted = view.field.trim() === "" || step.changes.some(([what]) => matches(view, what) && !isHidden(view, what));
-      return index === 0 || index === last || (isWanted && !view.hidden.has(actor));
-    };
-    view.steps = view.trace.steps.map((_, index) => index).filter((index) => isShown(view.trace.steps[index], index));
-    this.setSlider();
-    this.diagram.arrange();
-    this.choose(view.steps.findLast((index) => index <= view.chosen) ?? 0);
-  }
-
-  choose(index, push = true) {
-    const { view } = this;
-    view.chosen = view.steps.findLast((shown) => shown <= index) ?? 0;
-    const at = view.steps.indexOf(view.chosen);
+  /** Tell of the step that is chosen; up to where two behaviours part, both are at the same one. */
+  tell(pane, push) {
+    this.active = pane;
+    const { view } = pane;
     const step = view.trace.steps[view.chosen];
-    this.slider.value = String(at);
-    this.slider.setAttribute("aria-valuetext", `step ${step.number}: ${step.action ?? "initial state"}`);
-    this.counter.textContent = `${step.number} of ${view.trace.steps.length}`;
-    this.back.disabled = at === 0;
-    this.forth.disabled = at === view.steps.length - 1;
+    for (const other of this.panes) {
+      if (other !== pane && view.chosen <= view.parting && other.view.chosen !== view.chosen) {
+        other.choose(view.chosen, false, false);
+      }
+      other.element.classList.toggle("active", this.panes.length > 1 && other === pane);
+    }
     this.told.replaceChildren(...details(view));
     this.told.scrollTop = 0;
-    this.diagram.reveal(view.chosen);
     this.live.textContent = visible(`Step ${step.number}: ${step.action ?? "initial state"} ${who(step)}, ${many(step.changes.length, "change")}`);
     if (push) {
-      history.replaceState(null, "", this.link(view.chosen));
+      history.replaceState(null, "", view.link(step));
     }
-  }
-
-  move(by) {
-    const { steps, chosen } = this.view;
-    const at = Math.max(0, Math.min(steps.length - 1, steps.indexOf(chosen) + by));
-    this.choose(steps[at]);
   }
 
   /** Left and right go through the steps everywhere; the keys that scroll do where nothing else is scrolled. */
   press(event) {
     const { target, key } = event;
     const scrolls = !["ArrowLeft", "ArrowRight", "j", "k"].includes(key);
-    const isElsewhere = this.told?.contains(target) || target.closest?.(".about") !== null;
+    const isElsewhere = this.told?.contains(target) || target.closest?.(".about, .overview") !== null;
     const isPlain = !event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey;
-    if (this.view && isPlain && Object.hasOwn(KEYS, key) && !target.matches?.("input, select") && !(scrolls && isElsewhere)) {
+    if (this.active && isPlain && Object.hasOwn(KEYS, key) && !target.matches?.("input, select") && !(scrolls && isElsewhere)) {
       event.preventDefault();
-      this.move(KEYS[key]);
+      (this.panes.find((pane) => pane.element.contains(target)) ?? this.active).move(KEYS[key]);
     }
   }
+}
+
+/** Return how many steps two behaviours begin with that are the same. */
+function common(one, other) {
+  const key = (step) => JSON.stringify([step.action, step.by, step.on, step.replicas, step.gone, step.shared]);
+  const end = Math.min(one.steps.length, other.steps.length);
+  let at = 0;
+  while (at < end && key(one.steps[at]) === key(other.steps[at])) {
+    at += 1;
+  }
+  return at;
+}
+
+function choice(label, names, value, change) {
+  const found = make("select", {}, ...names.map(([key, name]) => make("option", { value: key, selected: key === value }, name)));
+  found.addEventListener("change", () => change(found.value));
+  return make("label", { class: "choice" }, label, found);
 }
 
 function title(run, trace) {
@@ -183,16 +150,18 @@ function title(run, trace) {
   return { ok: "nothing is violated", incomplete: "nothing is violated so far" }[run.result] ?? "no counterexample";
 }
 
-function button(sign, label, act) {
-  const found = make("button", { type: "button", "aria-label": label, title: label }, sign);
-  found.addEventListener("click", act);
-  return found;
-}
-
-function tick(name, colour, change) {
-  const box = make("input", { type: "checkbox", checked: true });
-  box.addEventListener("change", () => change(box.checked));
-  return make("label", { class: "tick" }, box, colour ? make("span", { class: `dot ${colour}` }) : null, name);
+/** Return a table of the runs, where there are several. */
+function overview(runs) {
+  if (runs.length < 2) {
+    return "";
+  }
+  const cells = (name, row) => make("tr", {}, ...row.map((cell) => make(name, {}, cell)));
+  const rows = runs.map((run) => cells("td", [
+    run.label ?? run.traces[0]?.title ?? run.variant ?? run.model, run.configuration, String(run.result), (run.violations ?? []).join(", "),
+    run.traces.map((trace) => String(trace.steps.length)).join(", "), run.distinct_states?.toLocaleString("en") ?? ""]));
+  return make("section", { class: "overview" }, make("h2", {}, "Runs"), make("table", {},
+    make("thead", {}, cells("th", ["", "configuration", "result", "violated", "states of the trace", "distinct states"])),
+    make("tbody", {}, ...rows)));
 }
 
 /** Tell what was run: counts, constants, actions, notes, versions. */
@@ -210,6 +179,7 @@ function about(run, data) {
       pairs("Checked", (run.checked ?? []).map((name) => [name, (run.violations ?? []).includes(name) ? "violated" : run.complete ? "holds" : "not violated so far"])),
       pairs("Constants", Object.entries(run.constants ?? {}).map(([name, value]) => [name, text(value)])),
       pairs("Actions, how often each fired", actions.map(([name, times]) => [name, Number(times).toLocaleString("en")]))),
+    run.details ? make("section", {}, make("h2", {}, "Where it parts"), make("pre", {}, run.details)) : null,
     said.length ? make("section", {}, make("h2", {}, "Notes"), make("ul", {}, ...said.map((one) => make("li", {}, one)))) : null,
     make("p", { class: "faint" }, `${data.tool} ${data.version}, schema ${data.schema}. This file asks for nothing else and sends nothing.`));
 }
