@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model, find_model
@@ -87,6 +88,29 @@ class Loaded(NamedTuple):
     def explain(self, result: Result) -> str:
         """Return the counterexamples of a result, told step by step; "" where there is none."""
         return "\n\n".join(plain(told(self.protocol, violation)) for violation in result.violations)
+
+    def write_report(self, result: Result, path: str | PathLike[str], **options: Any) -> None:
+        """Write a result as one file to share, as `--report` does.
+
+        Parameters
+        ----------
+        result
+            What `check` returned.
+        path
+            The file: a page where it ends in `.html`, Mermaid for a pull request where it ends in `.md`.
+        options
+            Those that `check` was given.
+
+        Raises
+        ------
+        InputError
+            For a file of another ending; and as `job`.
+        """
+        from kraftcheck.reporting.files import require_report
+        from kraftcheck.reporting.report import run_as_data, write_report
+
+        require_report(Path(path))
+        write_report(Path(path), [run_as_data(self.job(**options), result, {})])
 
 
 def load(

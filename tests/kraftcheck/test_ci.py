@@ -221,7 +221,7 @@ BROKEN = dict(variant="impatient-server", engine="reference")
 def test_holds(kraftcheck):
     assert kraftcheck.distinct_states > 1
 
-@pytest.mark.kraftcheck("lock-service", **BROKEN)
+@pytest.mark.kraftcheck("lock-service", report="broken.html", **BROKEN)
 def test_is_violated(kraftcheck):
     raise AssertionError("must not begin")
 
@@ -252,6 +252,8 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     told = pytest_in(tmp_path)
     assert "1 failed, 2 passed, 2 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
+    assert "the page: broken.html" in told
+    assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told
 
@@ -288,7 +290,8 @@ def test_the_pipe_of_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_python_of_the_page(tmp_path: Path) -> None:
+def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     marked, plain = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(plain, "docs/ci.md", "exec"), {})
     (tmp_path / "test_page.py").write_text(marked)

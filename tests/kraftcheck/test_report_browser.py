@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HOSTILE = 200
 """How many mutated traces are shown."""
+MOST_FOR_A_FRAME = 50
+"""Milliseconds of work for a frame while a long behaviour is scrolled; `benchmarks/report.py` prints more."""
 
 Open = Callable[..., Watched]
 
@@ -120,7 +122,7 @@ def test_two_behaviours_side_by_side(show: Open) -> None:
     watched = show(made_up(24), other)
     watched.page.get_by_label("Beside it").select_option("1")
     first, second = watched.page.locator(".pane").all()
-    assert second.locator(".parts").inner_text().split("\n") == ["10", "Other", "by n2 — here they part"]
+    assert second.locator(".parts").inner_text().split("\n") == ["10", "Other", "here they part — by n2"]
     assert [pane.locator(".counter").inner_text() for pane in (first, second)] == ["10 of 24"] * 2
     first.locator('[data-step="4"]').click()
     assert [pane.locator(".counter").inner_text() for pane in (first, second)] == ["5 of 24"] * 2
@@ -249,29 +251,17 @@ def test_two_thousand_steps_are_quick(show: Open) -> None:
     page = watched.page
     assert page.locator(".row").count() < 100
     assert page.locator(".flow").count() < 300
-    longest = page.evaluate(SCROLL)
-    print(f"opened in {page.evaluate(OPENED):.0f} ms, longest frame {longest:.0f} ms")
+    before = watched.worked()
+    frames, _ = watched.scroll()
+    assert (watched.worked() - before) / frames < MOST_FOR_A_FRAME
     page.keyboard.press("Home")
     assert chosen(watched) == "1"
     page.locator('input[type="range"]').fill("1500")
     assert chosen(watched) == "1501"
-    assert longest < 250  # on a machine with other work; see benchmarks for the goal
 
 
 FOCUSED = """() => {
   const outlined = (element) => element !== null && getComputedStyle(element).outlineStyle !== "none";
   const found = document.activeElement;
   return [found.className || found.tagName, outlined(found) || outlined(found.closest(".scroller"))];
-}"""
-OPENED = "performance.getEntriesByType('navigation')[0].domComplete"
-SCROLL = """async () => {
-  const scroller = document.querySelector(".scroller");
-  let longest = 0, before = performance.now();
-  for (let top = 0; top < scroller.scrollHeight; top += 900) {
-    scroller.scrollTop = top;
-    await new Promise(requestAnimationFrame);
-    longest = Math.max(longest, performance.now() - before);
-    before = performance.now();
-  }
-  return longest;
 }"""

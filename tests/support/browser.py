@@ -12,6 +12,19 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
+SCROLL = """async () => {
+  const scroller = document.querySelector(".scroller");
+  let frames = 0, longest = 0, before = performance.now();
+  for (let top = 0; top < scroller.scrollHeight; top += 900) {
+    scroller.scrollTop = top;
+    await new Promise(requestAnimationFrame);
+    frames += 1;
+    longest = Math.max(longest, performance.now() - before);
+    before = performance.now();
+  }
+  return [frames, longest];
+}"""
+
 
 def missing() -> str | None:
     """Return what a test in a browser needs and this machine lacks."""
@@ -33,6 +46,7 @@ class Watched:
 
     def __init__(self, page: Any) -> None:
         self.page = page
+        self._session: Any = None
         self.troubles: list[str] = []
         page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
@@ -56,6 +70,23 @@ class Watched:
     def reads(self, selector: str) -> str:
         """Return the text of the first such element."""
         return str(self.page.locator(selector).first.inner_text())
+
+    def scroll(self) -> tuple[int, float]:
+        """Scroll the diagram from its top to its end, a window a frame; return the frames and the longest, in ms."""
+        frames, longest = self.page.evaluate(SCROLL)
+        return int(frames), float(longest)
+
+    def opened(self) -> float:
+        """Return how long the page took to open, in ms."""
+        return float(self.page.evaluate("performance.getEntriesByType('navigation')[0].domComplete"))
+
+    def worked(self) -> float:
+        """Return how long the page's main thread has worked so far, in ms: waiting for the processor left out."""
+        if self._session is None:
+            self._session = self.page.context.new_cdp_session(self.page)
+            self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        metrics = self._session.send("Performance.getMetrics")["metrics"]
+        return next(float(metric["value"]) * 1000 for metric in metrics if metric["name"] == "TaskDuration")
 
     def overflow(self) -> int:
         """Return by how many pixels the page is wider than its window."""

@@ -70,7 +70,8 @@ class ProcessContracts(StepContracts):
             before.leader,
             before.leader_endpoint,
         )
-        return kept and after.mode is Mode.PROSPECTIVE and before.id not in self.without_pre_vote
+        asks = before.id not in self.without_pre_vote and not are_most(seats(before), before.voters)
+        return kept and after.mode is Mode.PROSPECTIVE and asks
 
     def may_lose_office(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a leader that resigns of its own may have lost its majority, or committed that it is no voter."""
@@ -177,7 +178,9 @@ class ProcessContracts(StepContracts):
         fresh = not (after.fetched or after.ended or after.rejected or after.offsets or after.updating or after.joining)
         fresh = fresh and isinstance(after.change, Nil) and not (after.heard or after.watched or after.updated)
         is_controller = ways == {"restarts"} or before.id not in self.brokers
-        known = after.mode is not Mode.FOLLOWER or (asks_next(before, after, step) and finds(after))
+        known = after.mode is not Mode.FOLLOWER or asks_next(before, after, step)
+        if after.mode in (Mode.FOLLOWER, Mode.UNATTACHED) and not isinstance(after.leader, Nil):
+            known = known and finds(after)
         return disk and fresh and is_controller and known and process == (mode, moved, software, 0, before.directory)
 
     @step_invariant
@@ -297,8 +300,8 @@ def software_after(me: Replica) -> int:
 
 
 def finds(me: Replica) -> bool:
-    """Whether a replica reaches its leader where the voter set says."""
-    return me.leader_endpoint == known_endpoint(me, me.leader)
+    """Whether a replica reaches its leader where the voter set says; an unattached one cannot reach it."""
+    return me.leader_endpoint == (0 if me.mode is Mode.UNATTACHED else known_endpoint(me, me.leader))
 
 
 __all__ = ["ProcessContracts"]

@@ -255,14 +255,15 @@ def announces(before: Replica, after: Replica, step: Step) -> bool:
 def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
     """Whether what a replica is said to know as it answers is what it knows, before a step or after it.
 
-    What is done may have begun in the same step.
+    A change that is done was open until then.
     """
     change = before.change
     subject: object = change.asked if isinstance(change, Change) else Nil.NIL
     known = about.mode, about.version, about.voters
+    done = error is Error.NONE and about.subject != Nil.NIL
     return any(
         known == (me.mode, me.version, frozenset(voter.key for voter in me.voters))
-        and (error is Error.NONE or about.busy == (must_wait(me) or has_open_voters(me)))
+        and about.busy == (done or must_wait(me) or has_open_voters(me))
         for me in (before, after, after.but(change=change))
     ) and (about.subject in (subject, Nil.NIL) or isinstance(about.subject, Key))
 

@@ -1,5 +1,6 @@
 // One step in full: what it changed, its messages, and the whole state.
 
+const MOST = 60; // messages that are listed; those under way come last
 const MARKS = { sent: "+", delivered: "−", kept: "*", lost: "✕", dropped: "✕", "under way": " " };
 
 /** Return what is told of the step that is chosen. */
@@ -12,7 +13,7 @@ function details(view) {
       make("a", { class: "permalink", href: view.link(step), title: "a link to this step" }, `Step ${step.number}`),
       ` ${step.action ?? "initial state"}`),
     make("p", { class: "by" }, step.action === null ? `${many(step.state.size, "replica")}` : who(step)),
-    step.message === null ? null : fold("On", `${text(step.message)}`, fieldTable(step.message, undefined, view)),
+    step.message === null ? null : fold("On", `${text(step.message)}`, () => fieldTable(step.message, undefined, view)),
     chosen === trace.steps.length - 1 ? reason(trace) : null,
     ...changed(step, view),
     ...messagesOf(step, view),
@@ -79,16 +80,18 @@ function messagesOf(step, view) {
   }
   const order = ["delivered", "kept", "lost", "dropped", "sent", "under way"];
   const sorted = [...found.values()].sort((one, other) => order.indexOf(one.is) - order.indexOf(other.is));
+  const shown = sorted.slice(0, MOST);
   return [
-    make("h3", {}, `Messages`),
-    ...sorted.map(({ flow, is, copies }) => {
+    make("h3", {}, "Messages"),
+    ...shown.map(({ flow, is, copies }) => {
       const ends = `${flow.source ?? ""} → ${flow.dest ?? ""}`;
       const summary = make("summary", {},
         make("span", { class: "mark", "aria-hidden": "true" }, MARKS[is]),
         make("span", { class: "type" }, flow.type), ` ${ends} `,
         make("span", { class: "faint" }, copies > 1 ? `${is}, ${copies} copies` : is));
-      return make("details", { class: `message ${is.replace(" ", "-")}` }, summary, fieldTable(flow.message, undefined, view));
+      return opening(make("details", { class: `message ${is.replace(" ", "-")}` }, summary), () => fieldTable(flow.message, undefined, view));
     }),
+    sorted.length > MOST ? make("p", { class: "faint" }, `and ${sorted.length - MOST} more under way`) : null,
   ];
 }
 
@@ -97,8 +100,8 @@ function card(name, value, before, hasBefore, view) {
   const summary = make("summary", {}, make("strong", {}, name), " ",
     make("span", { class: "faint" }, news.length ? many(news.length, "change") : ""));
   const isOpen = view.opened.has(name) ? view.opened.get(name) : news.length > 0 || view.chosen === 0;
-  const element = make("details", { class: news.length ? "card new" : "card", open: isOpen }, summary,
-    fieldTable(value, hasBefore ? before ?? {} : undefined, view));
+  const element = opening(make("details", { class: news.length ? "card new" : "card", open: isOpen }, summary),
+    () => fieldTable(value, hasBefore ? before ?? {} : undefined, view));
   summary.addEventListener("click", () => view.opened.set(name, !element.open));
   return element;
 }
@@ -136,12 +139,22 @@ function spent(step, before, trace) {
     return make("tr", { class: isNew ? "new" : null }, make("th", { scope: "row" }, shown),
       make("td", {}, `${text(step.spent[name])} of ${limit}`));
   });
-  return fold("Bounds", "spent", make("table", { class: "fields" }, make("tbody", {}, ...rows)));
+  return fold("Bounds", "spent", () => make("table", { class: "fields" }, make("tbody", {}, ...rows)));
 }
 
-function fold(title, more, ...content) {
-  return make("details", { class: "card" },
-    make("summary", {}, make("strong", {}, title), " ", make("span", { class: "faint cut" }, more)), ...content);
+function fold(title, more, content) {
+  return opening(make("details", { class: "card" },
+    make("summary", {}, make("strong", {}, title), " ", make("span", { class: "faint cut" }, more))), content);
+}
+
+/** Make what a part holds when it is opened: most never are. */
+function opening(element, content) {
+  if (element.open) {
+    element.append(content());
+  } else {
+    element.addEventListener("toggle", () => element.append(content()), { once: true });
+  }
+  return element;
 }
 
 /** Whether a field, or the path of a change, is among those that the user looks for. */

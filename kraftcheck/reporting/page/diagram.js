@@ -2,7 +2,7 @@
 // what one sees is not drawn, so that thousands of steps cost no more than a screen of them.
 
 const COLOURS = 8;
-const BLOCK = 16; // rows; what is drawn changes a block at a time
+const BLOCK = 8; // rows; what is drawn changes a block at a time
 const NARROW = 620;
 const CHARACTER = 6.7; // the width of a letter of a label, at most
 
@@ -116,7 +116,10 @@ class Diagram {
   mark() {
     const chosen = this.id(this.view.chosen);
     for (const row of this.rows.children) {
-      row.setAttribute("aria-selected", String(row.id === chosen));
+      const isChosen = String(row.id === chosen);
+      if (row.getAttribute("aria-selected") !== isChosen) {
+        row.setAttribute("aria-selected", isChosen);
+      }
     }
     this.list.setAttribute("aria-activedescendant", chosen);
   }
@@ -141,7 +144,7 @@ class Diagram {
     const step = trace.steps[index];
     const isLast = index === trace.steps.length - 1 && Boolean(trace.end);
     const parts = index === this.view.parting;
-    const said = [who(step), parts ? "here they part" : "", isLast ? trace.end : ""].filter(Boolean).join(" — ");
+    const said = [parts ? "here they part" : "", isLast ? trace.end : "", who(step)].filter(Boolean).join(" — ");
     const row = make(
       "div",
       {

@@ -33,10 +33,12 @@ class Pane {
       this.view.field = field.value;
       this.refilter();
     });
-    return make("details", { class: "filters" }, make("summary", {}, "Filters"),
+    const filters = make("details", { class: "filters" }, make("summary", {}, "Filters"),
       make("fieldset", {}, make("legend", {}, "Replicas"), ...replicas),
       types.length ? make("fieldset", {}, make("legend", {}, "Messages"), ...types) : null,
       make("label", { class: "field" }, "Fields and steps that change them ", field));
+    filters.addEventListener("toggle", () => requestAnimationFrame(() => this.diagram.reveal(this.view.chosen)));
+    return filters;
   }
 
   filter(hidden, name, shown) {
