@@ -97,7 +97,8 @@ class ReplicationContracts(ElectionContracts):
         """A follower stores what it fetched, truncates, or asks for a snapshot, and hears what is committed.
 
         KIP-595, "Fetch", Response Handling; KIP-630. Only the answer that it waits for counts. It fails where it would
-        go below its high watermark, and stops where its software does not know a record (KIP-853).
+        go below its high watermark, and stops where its software does not know a record (KIP-853). Brokers do not flush
+        what they fetch (KAFKA-10533).
         """
         if before.pending != message.request:
             return is_silent(before, after, step)
@@ -123,7 +124,7 @@ class ReplicationContracts(ElectionContracts):
         if known < before.high_watermark or len(log) < before.high_watermark:
             return after.mode is Mode.FAILED
         stored = (after.log, after.high_watermark, after.start, after.fetched) == (log, known, before.start, True)
-        flushed = before.id in self.brokers or after.flushed == len(log)
+        flushed = after.flushed == (min(before.flushed, len(log)) if before.id in self.brokers else len(log))
         return stored and flushed and role(after) == expected and asks_next(before, after, step)
 
     # FetchSnapshot
