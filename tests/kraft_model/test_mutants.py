@@ -18,6 +18,7 @@ from kraftcheck.mutation.mutants import mutants_of
 from kraftcheck.mutation.recording import record
 from kraftcheck.reporting.mutation import Explanations
 from tests.support.kraft_model.mutants import NOTICED, Noticed
+from tests.support.kraft_model.prevote_mutants import PREVOTE
 
 pytestmark = pytest.mark.kernel
 
@@ -28,10 +29,13 @@ EXPLANATIONS = Path(__file__).parents[2] / "docs" / "mutation"
 SAMPLES = [("registration", "smoke", 90), ("recovery", "smoke", 90), ("reconfig", "smoke-details", 90)]
 """Models, configurations, and the percents of a sample's mutants that are killed at least."""
 
-WHOLE = [("quorum", 90), ("recovery", 90), ("registration", 90), ("reconfig", 90)]
+WHOLE = [("quorum", 90), ("recovery", 90), ("registration", 90), ("reconfig", 90), ("prevote", 90)]
 """Models, and the percents of their mutants that are killed at least."""
 
-DETAILS = {"reconfig": ("smoke-details", "default-details", "joining-details", "competing-details")}
+DETAILS = {
+    "reconfig": ("smoke-details", "default-details", "joining-details", "competing-details"),
+    "prevote": ("smoke-details", "default-details", "growing-details", "disturbed-details"),
+}
 """The configurations of models that have properties beyond those of the specification."""
 
 
@@ -52,7 +56,7 @@ def verdict(model_name: str, prop: str, noticed: Noticed) -> Verdict:
     ("model", "prop", "noticed"),
     [
         pytest.param(model, prop, noticed, id=f"{model}: {prop}")
-        for model, properties in NOTICED.items()
+        for model, properties in (NOTICED | {"prevote": PREVOTE}).items()
         for prop, noticed in properties.items()
     ],
 )

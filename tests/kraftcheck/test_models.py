@@ -35,14 +35,17 @@ def test_reconfig_checks_all_invariants_of_the_specification(tier) -> None:
     assert config.check_deadlock is False
 
 
-DETAILS = ["smoke-details", "default-details", "joining-details", "competing-details"]
+DETAILS = [
+    *[("reconfig", f"{name}-details") for name in ("smoke", "default", "joining", "competing")],
+    *[("prevote", f"{name}-details") for name in ("smoke", "default", "growing", "disturbed")],
+]
 
 
-@pytest.mark.parametrize("tier", DETAILS)
-def test_reconfig_checks_all_it_has_in_details(tier) -> None:
-    config = find_config(find_model("reconfig"), tier)[1]
+@pytest.mark.parametrize(("model", "tier"), DETAILS)
+def test_a_port_checks_all_it_has_in_details(model, tier) -> None:
+    config = find_config(find_model(model), tier)[1]
     named = {one.name for one in (*config.invariants, *config.properties)}
-    assert named == set(find_model("reconfig").protocol.properties)
+    assert named == set(find_model(model).protocol.properties)
 
 
 def test_models_command(run, tmp_path) -> None:
