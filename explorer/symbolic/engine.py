@@ -212,8 +212,13 @@ class SymbolicSearch:
                 fired[action] += self.space.store.count_steps(self._expanded, relation, self._counted * len(events))
         return dict(fired)
 
+    @property
+    def nodes(self) -> int:
+        """Nodes of the set of the states that were found."""
+        return 0 if self.space is None else self.space.store.size(self._expanded)
+
     def _notes(self) -> list[str]:
         if self.space is None:
             return []
-        made = self.space.store.nodes_made
-        return [f"the sets have {len(self.space.variables.keys):,} variables; {made:,} nodes were made"]
+        variables, made = len(self.space.variables.keys), self.space.store.nodes_made
+        return [f"a diagram of {self.nodes:,} nodes over {variables:,} variables; {made:,} nodes were made for it"]

@@ -44,7 +44,7 @@ META_SIZE = 24
 APPLY, LEARN, TICK = 1, 2, 3
 
 # Operations, as the cache knows them.
-UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT, PAIRS = range(1, 10)
+UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT, PAIRS, FIRED = range(1, 11)
 
 LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met

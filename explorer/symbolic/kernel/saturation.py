@@ -20,6 +20,7 @@ import numpy as np
 from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CALLBACK,
+    FIRED,
     INCOMPLETE,
     LEARN,
     LEVELS,
@@ -48,7 +49,7 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
 )
 from kraftcheck.explorer.tables.kernel.native import inlined
 
-WHOLE, SUCCESSORS, CHILDREN_DONE, STEP = 0, 1, 2, 3
+WHOLE, SUCCESSORS, CHILDREN_DONE, STEP, FIRE = 0, 1, 2, 3, 4
 """What is asked for: see `saturate`.
 
 In recursive calls they are `np.int64`: Numba would compile the function again for a literal number, and then fails to
@@ -80,12 +81,13 @@ def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
 
 
 @jit
-def _take_in(d: Any, base: Any, end: Any) -> Any:
-    """Add the edges on the stack above `end` to the sorted ones from `base` on; return their end."""
-    while d.meta[TOP] > end:
-        d.meta[TOP] -= 1
-        e = d.scratch[d.meta[TOP]]
-        end = _insert(d, base, end, e >> 32, e & LOW)
+def _take_in(d: Any, base: Any, end: Any, level: Any, a: Any) -> Any:
+    """Add a node's edges to the sorted ones on the stack from `base` to `end`; return their end."""
+    if a != 0 and level_of(d, a) > level:
+        return _insert(d, base, end, np.int64(0), a)
+    start = d.nodes[a, 0]
+    for i in range(start, start + (d.nodes[a, 1] & LOW)):
+        end = _insert(d, base, end, d.edges[i] >> 32, d.edges[i] & LOW)
     return end
 
 
@@ -128,6 +130,15 @@ def _may_step(d: Any, r: Any, value: Any) -> Any:
     return k < rule[1] + rule[2] and d.relation_edges[k, 0] == value
 
 
+@inlined
+def _is_stopped(meta: Any) -> Any:
+    """Whether what is under way is to come back as a part of its result; note that it does."""
+    if meta[STOP]:
+        meta[INCOMPLETE] += 1
+        return True
+    return False
+
+
 @jit
 def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
     """Return a saturated set. One function does all that calls itself in a circle.
@@ -139,44 +150,56 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
     a
         The set.
     r
-        A relation, where `mode` needs one.
+        A relation, where `mode` needs one; for FIRE a level.
     p
-        The level from which on the result is to be saturated; for STEP a value.
+        The level from which on the result is to be saturated; for STEP and FIRE a value.
     mode
         WHOLE: the set is saturated. CHILDREN_DONE: the same, where what is below its level `p` is so already.
-        SUCCESSORS: the successors of a saturated set are. STEP: those under one edge at the relation's level, with
-        value `p` and child `a`, are put on the stack as edges.
+        SUCCESSORS: the successors of a saturated set are. FIRE: those under one edge, with value `p` and child `a`, by
+        all events that begin at the level `r`. STEP: those by one relation are put on the stack, as edges.
     """
     if a == 0:
         return np.int64(0)
     meta, before = d.meta, d.meta[INCOMPLETE]
     if mode == STEP:
         rule, table = d.relation_nodes[r], d.relation_edges
-        level = rule[0]
         k, end = first_at_least(table, rule[1], rule[2], p), rule[1] + rule[2]
         while k < end and table[k, 0] == p:
-            after = saturate(d, a, table[k, 2], level + 1, np.int64(SUCCESSORS))
+            after = saturate(d, a, table[k, 2], rule[0] + 1, np.int64(SUCCESSORS))
             if after:
                 push(d, table[k, 1] << 32 | after)
             k += 1
-        packed = looked_up(d, d.message_maps[level], p) if rule[4] else np.int64(0)
+        packed = looked_up(d, d.message_maps[rule[0]], p) if rule[4] else np.int64(0)
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             message = d.map_items[item]
             k, end = first_at_least(table, rule[3], rule[4], message), rule[3] + rule[4]
             while k < end and table[k, 0] == message:
                 if may_apply(d, table[k, 1], p):
-                    after = saturate(d, a, table[k, 2], level + 1, np.int64(SUCCESSORS))
+                    after = saturate(d, a, table[k, 2], rule[0] + 1, np.int64(SUCCESSORS))
                     target = applied(d, table[k, 1], p, after)
                     if target >= 0:
                         push(d, target << 32 | after)
                 k += 1
         for k in range(rule[5], rule[5] + rule[6]):
             if may_apply(d, table[k, 0], p):
-                after = saturate(d, a, table[k, 2], level + 1, np.int64(SUCCESSORS))
+                after = saturate(d, a, table[k, 2], rule[0] + 1, np.int64(SUCCESSORS))
                 target = applied(d, table[k, 0], p, after)
                 if target >= 0:
                     push(d, target << 32 | after)
         return np.int64(0)
+    if mode == FIRE:
+        key1, key2 = a << 32 | p, np.int64(FIRED) << 56 | r << 40 | d.event_version[r]
+        found = cached(d, key1, key2)
+        if found == UNKNOWN:
+            key2 = np.int64(FIRED) << 56 | r << 40 | learn(d, r, p, a)
+            base, group = meta[TOP], d.first_event[r]
+            while group >= 0:
+                if _may_step(d, d.event_root[group], p):
+                    saturate(d, a, d.event_root[group], p, np.int64(STEP))
+                group = d.next_event[group]
+            found = collect(d, r, base)
+            remember(d, key1, key2, found, before)
+        return found
     if mode == SUCCESSORS:
         if r <= 1:
             return a * r
@@ -184,11 +207,9 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
         key1, key2 = a << 32 | r, np.int64(SATURATED_PRODUCT) << 32 | q
         found = cached(d, key1, key2)
         if found == UNKNOWN:
-            if meta[STOP]:
-                meta[INCOMPLETE] += 1
+            if _is_stopped(meta):
                 return np.int64(0)
-            base = meta[TOP]
-            start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
+            base, start, n, skips = meta[TOP], d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
             for i in range(1 if skips else n):
                 e = a if skips else d.edges[start + i]
                 if q == d.relation_nodes[r, 0]:
@@ -209,11 +230,9 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
         key2 = np.int64(SATURATE) << 32 | q
         found = cached(d, a << 32, key2)
         if found == UNKNOWN:
-            if meta[STOP]:
-                meta[INCOMPLETE] += 1
+            if _is_stopped(meta):
                 return a
-            base = meta[TOP]
-            start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
+            base, start, n, skips = meta[TOP], d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
             for i in range(1 if skips else n):
                 e = a if skips else d.edges[start + i]
                 child = e & LOW if mode == CHILDREN_DONE else saturate(d, e & LOW, np.int64(0), q + 1, np.int64(WHOLE))
@@ -229,18 +248,10 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
                         i += 1
                         continue
                     fires = True
-                    d.stamps[i] = (e & LOW) << 32 | learn(d, q, e >> 32, e & LOW)
-                    group = d.first_event[q]
-                    while group >= 0:
-                        root = d.event_root[group]
-                        group = d.next_event[group]
-                        if not _may_step(d, root, e >> 32):
-                            continue
-                        saturate(d, e & LOW, root, e >> 32, np.int64(STEP))
-                        end = _take_in(d, base, end)
+                    d.stamps[i] = (e & LOW) << 32 | d.event_version[q]
+                    end = _take_in(d, base, end, q, saturate(d, e & LOW, q, e >> 32, np.int64(FIRE)))
                     i += 1
-            if meta[STOP]:
-                meta[INCOMPLETE] += 1
+            _is_stopped(meta)
             found = finish(d, q, base)
             remember(d, a << 32, key2, found, before)
             remember(d, found << 32, key2, found, before)

@@ -1,0 +1,106 @@
+"""Sets of states beside states one by one: distinct states, diagram nodes, time and memory.
+
+    python benchmarks/symbolic.py                                     # the shipped configurations `default`
+    python benchmarks/symbolic.py --only symbolic --model reconfig --config three-voters.cfg --set MaxRestarts=1
+    python benchmarks/symbolic.py --only symbolic --model two-phase-commit --managers 20
+
+Each search is a process of its own, limited to --seconds. Properties of the configuration are checked, deadlock is not.
+Compilation is left out: a small search goes before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.engines import ENGINES
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.symbolic.engine import SATURATION, SymbolicSearch
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import override, parse_setting
+
+MODELS = ("two-phase-commit", "lock-service", "prevote", "quorum", "reconfig", "recovery", "registration")
+ENGINES_COMPARED = ("symbolic", "tables")
+
+
+def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
+    """Search, and return what was measured."""
+    model = find_model(given.model)
+    _, config = find_config(model, given.config)
+    settings = list(given.set)
+    if given.managers:
+        settings.append("RM={" + ",".join(f"rm{number}" for number in range(1, given.managers + 1)) + "}")
+    bound = bind(model.protocol, override(config, [parse_setting(text, config) for text in settings]))
+    small = find_model("two-phase-commit")
+    search_small = bind(small.protocol, find_config(small, "smoke")[1])
+    order = SATURATION if engine == "symbolic" else "bfs"
+    ENGINES[engine].run(search_small.protocol, Options(search=order))
+    plain = {"symmetry": None, "reachable": (), "deadlock": False, "search": order, "time_limit": given.seconds}
+    options = replace(Options.of(bound), **plain)
+    began, nodes, made = time.monotonic(), 0, 0
+    if engine == "symbolic":
+        search = SymbolicSearch(bound.protocol, options)
+        result = search.run()
+        if search.space is not None:
+            made, nodes = search.space.store.nodes_made, search.nodes
+    else:
+        result = ENGINES[engine].run(bound.protocol, options)
+    return {
+        "states": result.distinct_states,
+        "limit": result.limit,
+        "nodes": nodes,
+        "made": made,
+        "seconds": time.monotonic() - began,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def line(name: str, engine: str, found: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    states = "-" if found["limit"] and engine == "symbolic" else f"{found['states']:,}"
+    return (
+        f"{name:<40} {engine:<9} {states:>28} {found['nodes']:>10,} {found['made']:>11,} {found['seconds']:>8.1f} s"
+        f" {found['megabytes']:>8,.0f} MiB{'  stopped: ' + found['limit'] if found['limit'] else ''}"
+    )
+
+
+def main() -> None:
+    """Search and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model")
+    parser.add_argument("--config", default="default")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--managers", type=int, help="resource managers of two-phase-commit")
+    parser.add_argument("--only", choices=ENGINES_COMPARED)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--child", choices=ENGINES_COMPARED, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        print(json.dumps(one(given, given.child)))
+        return
+    print(f"{'':<40} {'engine':<9} {'states':>28} {'nodes':>10} {'ever made':>11} {'time':>10} {'peak':>12}")
+    for model in (given.model,) if given.model else MODELS:
+        for engine in (given.only,) if given.only else ENGINES_COMPARED:
+            words = [*sys.argv[1:], "--model", model, "--child", engine]
+            command = [sys.executable, __file__, *words]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=given.seconds + 120)
+            except subprocess.TimeoutExpired:
+                print(f"{model:<40} {engine:<9} did not stop", flush=True)
+                continue
+            name = " ".join([model, given.config, *given.set, *([f"x{given.managers}"] if given.managers else [])])
+            if done.returncode:
+                print(f"{name:<40} {engine:<9} {done.stderr.strip().splitlines()[-1]}", flush=True)
+            else:
+                print(line(name, engine, json.loads(done.stdout)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
