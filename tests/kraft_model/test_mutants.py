@@ -26,7 +26,12 @@ LIMIT = 8_000
 """Distinct states within which each mutant is noticed."""
 
 EXPLANATIONS = Path(__file__).parents[2] / "docs" / "mutation"
-SAMPLES = [("registration", "smoke", 90), ("recovery", "smoke", 90), ("reconfig", "smoke-details", 90)]
+SAMPLES = [
+    ("registration", "smoke", 90),
+    ("recovery", "smoke", 90),
+    ("reconfig", "smoke-details", 90),
+    ("quorum", "smoke-answers", 80),
+]
 """Models, configurations, and the percents of a sample's mutants that are killed at least."""
 
 WHOLE = [("quorum", 90), ("recovery", 90), ("registration", 90), ("reconfig", 90), ("prevote", 90)]
