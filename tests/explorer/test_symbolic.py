@@ -15,6 +15,7 @@ from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.kernel.diagram import TICK, TOP, make
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec import Record, State, Step, Steps, become, internal
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.explorer.random_protocols import LADDER, Description, describe
@@ -149,3 +150,36 @@ def test_what_it_does_not_do_is_refused(asked: dict[str, object], named: str) ->
     options = replace(Options(search="saturation"), **asked)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=named):
         explore(bound("counts/two-voters").protocol, options)
+
+
+class Idler(Record):
+    id: int
+    woken: int = 0
+
+
+class Nothing(Record):
+    pass
+
+
+class Idling(Protocol):
+    """Two idlers that wake up twice; two of an idler's steps differ and change nothing."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Idler(1), Idler(2)], Nothing())
+
+    @internal
+    def idle(self, me: Idler) -> Steps:
+        yield become(me)
+        yield Step()
+
+    @internal
+    def wake(self, me: Idler) -> Steps:
+        if me.woken < 2:
+            yield become(me.but(woken=me.woken + 1))
+
+
+@pytest.mark.parametrize("order", SEARCHES)
+def test_steps_that_differ_and_do_the_same_are_counted_each(order: str) -> None:
+    ours, theirs = explore(Idling(), Options(search=order)), explore_by_reference(Idling(), Options())
+    assert found(ours, depth=False) == found(theirs, depth=False)
+    assert ours.actions == {"Idle": 36, "Wake": 12}
