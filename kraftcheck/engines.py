@@ -50,9 +50,7 @@ ENGINES = {
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
-    "symbolic": Engine(
-        "kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory",)
-    ),
+    "symbolic": Engine("kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory",)),
     "spark": Engine(
         "kraftcheck.explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")
     ),
@@ -118,7 +116,14 @@ def special_of(options: Options) -> list[str]:
     return special(field.name for field in fields(options) if getattr(options, field.name) != field.default)
 
 
-def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool = True) -> Result:
+def search(
+    engine: str,
+    protocol: Protocol,
+    options: Options,
+    *,
+    is_named: bool = True,
+    compiles: Callable[[], object] | None = None,
+) -> Result:
     """Run a search; the result says which engine did.
 
     The table engine's kernel is compiled when it is used for the first time on a machine, which takes some half a
@@ -133,16 +138,29 @@ def search(engine: str, protocol: Protocol, options: Options, *, is_named: bool 
         The protocol with its constants, and what the search is asked for.
     is_named
         Whether the user named the engine.
+    compiles
+        Called where the kernel is to be compiled now.
     """
-    reference = ENGINES["reference"]
-    can_try = options.search in reference.searches and set(special_of(options)) <= set(reference.options)
-    if engine == "tables" and not is_named and can_try:
+    if engine == "tables":
         from kraftcheck.explorer.tables.kernel.compiled import is_compiled
 
         if not is_compiled():
-            seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)
-            tried = reference.run(protocol, replace(options, time_limit=seconds))
-            if tried.limit != "time_limit" or seconds == options.time_limit:
-                tried.notes.append("the table engine is not compiled here yet: the reference engine searched")
-                return replace(tried, engine="reference")
+            tried = None if is_named else _tried(protocol, options)
+            if tried is not None:
+                return tried
+            if compiles is not None:
+                compiles()
     return replace(ENGINES[engine].run(protocol, options), engine=engine)
+
+
+def _tried(protocol: Protocol, options: Options) -> Result | None:
+    """Return what the reference engine finds, where it can do what is asked and does it soon."""
+    reference = ENGINES["reference"]
+    if options.search not in reference.searches or not set(special_of(options)) <= set(reference.options):
+        return None
+    seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)
+    tried = reference.run(protocol, replace(options, time_limit=seconds))
+    if tried.limit == "time_limit" and seconds != options.time_limit:
+        return None
+    tried.notes.append("the table engine is not compiled here yet: the reference engine searched")
+    return replace(tried, engine="reference")

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kraftcheck.engines import search
@@ -48,9 +49,7 @@ def run_job(
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
-            if not quiet and job.engine == "tables":
-                _tell_compiling()
-            result = work(options) if work else search(job.engine, job.protocol, options, is_named=job.is_named)
+            result = work(options) if work else _search(job, options, quiet=quiet)
         except Interrupted as interrupted:
             result = interrupted.result
         except KeyboardInterrupt:  # before the search began
@@ -58,12 +57,10 @@ def run_job(
     return replace(result, engine=result.engine or job.engine)
 
 
-def _tell_compiling() -> None:
-    """Say that the kernel will be compiled, where it is not yet."""
-    from kraftcheck.explorer.tables.kernel.compiled import is_compiled
-
-    if not is_compiled():
-        print("the kernel is compiled once on this machine, which takes about 30 s (kraftcheck warm)", file=sys.stderr)
+def _search(job: Job, options: Options, *, quiet: bool) -> Result:
+    told = "the kernel is compiled once on this machine, which takes about 30 s (kraftcheck warm)"
+    compiles = None if quiet else partial(print, told, file=sys.stderr)
+    return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
 
 
 def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
