@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,6 +15,7 @@ import jsonschema
 import pytest
 
 from kraftcheck import InputError, Verdict, load
+from kraftcheck.engines import search
 from kraftcheck.explorer.result import Violation
 from kraftcheck.reporting.as_json import SCHEMA, value_as_json
 from kraftcheck.spec import Map, ModelValue
@@ -324,3 +326,21 @@ def test_compiling_is_said(tmp_path: Path) -> None:
     )
     assert first.startswith("the kernel is compiled once on this machine")
     assert second == ""
+
+
+@pytest.mark.kernel
+def test_what_is_tried_while_the_kernel_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftcheck.explorer.tables.kernel.compiled.is_compiled", lambda: False)
+    said: list[str] = []
+    job = load("two-phase-commit", "smoke").job()
+
+    def engine(*, is_named: bool) -> str:
+        compiles = partial(said.append, "compiling")
+        found = search("tables", job.protocol, job.options, is_named=is_named, compiles=compiles)
+        assert found.distinct_states == 288
+        return found.engine
+
+    assert (engine(is_named=False), said) == ("reference", [])
+    assert (engine(is_named=True), said) == ("tables", ["compiling"])
+    monkeypatch.setattr("kraftcheck.engines.TRIAL_SECONDS", 1e-9)
+    assert (engine(is_named=False), said) == ("tables", ["compiling"] * 2)
