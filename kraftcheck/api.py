@@ -90,6 +90,8 @@ def check(
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
+    if isinstance(protocol, type):
+        raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class")
     options = _options(protocol, locals())
     name = choose(engine, search, special_of(options))
     result = run_search(name, protocol, options, is_named=engine is not None)

@@ -31,6 +31,10 @@ class ConstantError(InputError):
         self.problem = problem
 
 
+FORGOT_YIELD = "expected a generator (forgot `yield`?)"
+"""What is said where a method returns what it should yield."""
+
+
 class ActionError(ProtocolError):
     """An action that raises or breaks its contract. The message names the action and its input."""
 

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from operator import itemgetter
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform, get_type_hints
 
 Value = Any
 """A value: a recursive union that mypy cannot express. `kraftcheck.spec.kinds` checks it at run time."""
@@ -109,6 +109,15 @@ class Record:
                 raise TypeError(f"{type(self).__name__} has no field {name!r}; its fields are {', '.join(names)}")
         current = self.__dict__
         return type(self)(*[changes[name] if name in changes else current[name] for name in names])
+
+    if not TYPE_CHECKING:  # else type checkers would take any name for a field
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if name.startswith("_"):
+                raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+            known = ", ".join(field_names(kind))
+            raise AttributeError(f"{kind.__name__} has no field {name!r}; its fields are {known}")
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -42,7 +42,7 @@ class Predecessors:
 
     def _before(self, states: int, target: Vector) -> Vector:
         for root in (*self._space.groups.roots(), *self._space.pruned_roots()):
-            found = self._find(states, root, target, set())
+            found = self._find(states, root, 0, target, set())
             if found is not None:
                 vector = list(target)
                 for level, value in found:
@@ -50,39 +50,44 @@ class Predecessors:
                 return tuple(vector)
         raise AssertionError("no state of the level before leads to this one")
 
-    def _find(self, a: int, r: int, target: Vector, failed: set[tuple[int, int]]) -> list[tuple[int, int]] | None:
-        """Return what is another in a state of the set that leads to the target: level and value."""
-        if a == EMPTY or r == 0 or (a, r) in failed:
+    def _find(
+        self, a: int, r: int, at: int, target: Vector, failed: set[tuple[int, int, int]]
+    ) -> list[tuple[int, int]] | None:
+        """Return what is another, from a level on, in a state of the set that leads to the target: level and value."""
+        if a == EMPTY or r == 0 or (a, r, at) in failed:
             return None
         store, nodes = self._space.store, self._space.groups.nodes
-        level, edges = store.edges(a)
         if r == 1:
-            return [] if self._holds(a, target) else None
+            return [] if self._holds(a, at, target) else None
+        level, edges = store.edges(a)
         there, changes = nodes.node(r)
+        if any(target[at : min(level, there)]):  # a level that the set leaves out is 0 in it
+            return None
         if level < there:
             for value, child in edges:
                 if value == target[level]:
-                    found = self._find(child, r, target, failed)
+                    found = self._find(child, r, level + 1, target, failed)
                     if found is not None:
                         return found
         else:
             for value, child in edges if level == there else [(0, a)]:
                 for change, rest in changes:
                     if self._leads(there, change, value, target[there]):
-                        found = self._find(child, rest, target, failed)
+                        found = self._find(child, rest, there + 1, target, failed)
                         if found is not None:
                             return [(there, value), *found]
-        failed.add((a, r))
+        failed.add((a, r, at))
         return None
 
-    def _holds(self, a: int, target: Vector) -> bool:
-        """Whether a set has the rest of the target, from its own level on."""
+    def _holds(self, a: int, at: int, target: Vector) -> bool:
+        """Whether a set has the rest of the target, from a level on."""
         while a != UNIT:
             level, edges = self._space.store.edges(a)
-            a = dict(edges).get(target[level], EMPTY)
-            if a == EMPTY:
+            child = dict(edges).get(target[level], EMPTY)
+            if child == EMPTY or any(target[at:level]):
                 return False
-        return True
+            a, at = child, level + 1
+        return not any(target[at:])
 
     def _leads(self, level: int, change: Change, value: int, target: int) -> bool:
         if change.how == BY_VALUE:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kraftcheck.spec.errors import ActionError, ProtocolError
-from kraftcheck.spec.kinds import describe_type, mismatch
+from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, ProtocolError
+from kraftcheck.spec.kinds import describe_type, describe_value, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Record, Symbol, Value
+
+TOLD = ("me", "peer", "message", "before", "after")
+"""What an error says of a property's arguments."""
 
 
 def call_action(
@@ -37,11 +40,14 @@ def call_action(
     """
     leading = [item for item in (me, message) if item is not None]
     try:
-        steps = tuple(dict.fromkeys(action.function(protocol, *leading, *[context[name] for name in action.asks])))
+        made = action.function(protocol, *leading, *[context[name] for name in action.asks])
+        steps = tuple(dict.fromkeys(made)) if isinstance(made, Iterable) else None
     except ActionError:
         raise
     except Exception as error:
         raise ActionError(action, protocol, me, message, f"raised {type(error).__name__}: {error}") from error
+    if steps is None:
+        raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
     for step in steps:
         problem = _breach(protocol, me, message, step)
         if problem:
@@ -80,7 +86,8 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
         function = protocol.probes.get(prop.name, prop.function)
         result = function(protocol, *[arguments[name] for name in prop.asks])
     except Exception as error:
-        raise ProtocolError(f"property {prop.name} raised {type(error).__name__}: {error}") from error
+        told = "".join(f"\n  {name} = {arguments[name]!r}" for name in prop.asks if name in TOLD)
+        raise ProtocolError(f"property {prop.name} raised {type(error).__name__}: {error}{told}") from error
     if type(result) is not bool:
         code = prop.function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"

@@ -7,8 +7,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
-from kraftcheck.spec.errors import ConstantError, ProtocolError
-from kraftcheck.spec.kinds import mismatch
+from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError
+from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
@@ -247,7 +247,10 @@ class Protocol:
         ProtocolError
             If there is none, or a value does not match its declared type.
         """
-        found = list(dict.fromkeys(self.initial()))
+        given: object = self.initial()
+        if not isinstance(given, Iterable):
+            raise ProtocolError(f"{self._start()} returned {describe_value(given)}; {FORGOT_YIELD}")
+        found = list(dict.fromkeys(given))
         if not found:
             raise ProtocolError(f"{type(self).__name__} has no initial state")
         for state in found:

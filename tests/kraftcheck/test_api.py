@@ -11,8 +11,8 @@ import pytest
 
 import kraftcheck
 from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check, spec
+from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Progress
-from kraftcheck.explorer.tables import searches
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
@@ -91,7 +91,7 @@ def test_an_interrupted_check_raises_with_what_was_found() -> None:
         ({"symmetry": "x"}, "unknown symmetry x; TwoPhaseCommit has symmRM"),
         ({"view": "x"}, "unknown view x; TwoPhaseCommit has none"),
         ({"init": "x"}, "unknown start x; TwoPhaseCommit has Init"),
-        ({"search": "x"}, f"unknown search x; there is {', '.join(searches.names())}"),
+        ({"search": "x"}, f"unknown search x; there is {', '.join(searches())}"),
         ({"engine": "x"}, "unknown engine x; there is "),
     ],
 )
@@ -110,3 +110,8 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
         "31 s: 31,000 distinct states, 1,000 states/s, depth 5, frontier 1,234\n",
         "62 s: 62,000 distinct states, 1,000 states/s, depth 5, frontier 1,234\n",
     ]
+
+
+def test_a_class_is_no_protocol_with_its_constants() -> None:
+    with pytest.raises(InputError, match=r"expected a protocol with its constants, TwoPhaseCommit\(\.\.\.\), found"):
+        check(TwoPhaseCommit)  # type: ignore[arg-type]

@@ -185,8 +185,12 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         ),
         (
             HEAD + START + ACTION + FINE + "return me.m\n",
-            ":15: property Fine raised AttributeError: 'P' object has no attribute 'm'",
+            ":15: property Fine raised AttributeError: P has no field 'm'; its fields are id, n\n  me = P(id=1, n=0)",
         ),
+        (HEAD + START.replace("yield", "return"), ":8: initial of Mine returned "),
+        (HEAD + START + ACTION + "return become(me)\n", ":10: action Tick of Mine returned "),
+        (HEAD + START + ACTION + "become(me)\n", "expected a generator (forgot `yield`?)\n  me = P(id=1, n=0)"),
+        (HEAD + START + ACTION + "yield become(me.but(n=me.m))\n", "P has no field 'm'; its fields are id, n"),
         (
             HEAD + START + ACTION + FINE + "return 1\n",
             ":13: property Fine returned 1; expected True or False",
