@@ -253,7 +253,9 @@ def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.M
         r"; called most: Walk, \d+ times; it does not go to disk: give more, by --memory, or smaller bounds",
         told,
     ), told
-    again = explore(Remembers(), replace(options, memory=None, checkpoint=None, resume=tmp_path / "kept", max_depth=500))
+    again = explore(
+        Remembers(), replace(options, memory=None, checkpoint=None, resume=tmp_path / "kept", max_depth=500)
+    )
     assert again.distinct_states > result.distinct_states
     assert again.limit == "max_depth"
 

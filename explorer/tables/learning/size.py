@@ -35,18 +35,18 @@ class Learned(NamedTuple):
     ----------
     what
         What it is called.
-    count
+    number
         How many there are.
     nbytes
         Bytes that they take.
     """
 
     what: str
-    count: int
+    number: int
     nbytes: int
 
     def __str__(self) -> str:
-        return f"{self.count:,} {self.what} {text_of_size(self.nbytes)}"
+        return f"{self.number:,} {self.what} {text_of_size(self.nbytes)}"
 
 
 class Size:
@@ -107,7 +107,9 @@ def size_of(values: Iterable[Any]) -> int:
     seen: set[int] = set()
     found, waiting = 0, [value for value in values if value is not None]
     while waiting:
-        waiting = [one for one in waiting if id(one) not in seen and not isinstance(one, type | ModuleType | FunctionType)]
+        waiting = [
+            one for one in waiting if id(one) not in seen and not isinstance(one, type | ModuleType | FunctionType)
+        ]
         waiting = list({id(one): one for one in waiting}.values())
         seen.update(map(id, waiting))
         found += sum(map(sys.getsizeof, waiting))
