@@ -81,7 +81,7 @@ class BreadthFirst:
             pruned = store.difference(space.pruned(frontier), known)
             self._levels.append(frontier)
             expanded = reached
-            if 2 * store.nodes > len(store.arrays.nodes):
+            if store.is_crowded:
                 kept = [new, pruned, reached, beyond, expanded, *self._levels]
                 new, pruned, reached, beyond, expanded, *self._levels = store.collect_garbage(kept)
         self._books.note(reached, reached)

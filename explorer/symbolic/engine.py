@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from contextlib import nullcontext, suppress
@@ -111,7 +112,7 @@ class SymbolicSearch:
         layout, options = self._layout(), self.options
         while True:
             try:
-                self.space = None
+                self.space, self._next_look = None, math.inf
                 memory = options.memory or default_memory()
                 self.space = Space(
                     self.calls, layout, self.starts, memory, self.pause, options.action_constraints, options.max_nodes
@@ -128,6 +129,8 @@ class SymbolicSearch:
     def _search_space(self, space: Space) -> None:
         """Search with the variables that are known."""
         checks = StateChecks(space, self.semantics)
+        self.note(checks.within(self.options.constraints, space.start), EMPTY)
+        self._next_look = 0.0
         if self.options.search == Search.BFS:
             reached = BreadthFirst(self, space).run()
         else:
@@ -138,6 +141,8 @@ class SymbolicSearch:
             else:
                 reached, beyond = self._chained(space)
             self.note(reached, reached)
+            if space.store.is_crowded:
+                [reached, beyond] = space.store.collect_garbage([reached, beyond])
             self._show(space, self._violated(space, reached, space.store.union(beyond, space.pruned(reached))))
         for prop in self.options.reachable:
             stuck = without_way_out(space, checks, prop, space.store.roots["reached"], self.pause)
@@ -170,6 +175,8 @@ class SymbolicSearch:
                 allowed = checks.within(constraints, new)
                 reached = store.union(reached, allowed)
                 beyond = store.union(beyond, store.difference(new, allowed))
+                if store.is_crowded:
+                    reached, beyond, before = store.collect_garbage([reached, beyond, before])
             self.note(reached, EMPTY)
         return reached, beyond
 

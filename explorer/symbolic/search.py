@@ -126,7 +126,7 @@ class Space:
             [found, before] = store.collect_garbage([found, reached])
             reached = store.roots["part"] = self._whole(found, before)
             is_idle = reached == before and learned == self.learning.learned
-            if is_idle or store.nodes > len(store.arrays.nodes) // 2:
+            if is_idle or store.is_crowded:
                 raise NoRoom
 
     def _whole(self, found: int, reached: int) -> int:

@@ -260,6 +260,12 @@ class Store:
         return len(self.arrays.nodes)
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether half of the room for nodes or for their edges is taken: garbage had better be collected."""
+        arrays, meta = self.arrays, self.arrays.meta
+        return bool(2 * meta[codes.NODES] > len(arrays.nodes) or 2 * meta[codes.EDGES] > len(arrays.edges))
+
+    @property
     def nodes(self) -> int:
         """Nodes that there are now."""
         return int(self.arrays.meta[codes.NODES])

@@ -42,6 +42,6 @@ def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: 
             pause()
             found = store.predecessors(left, relation, out)
             out, left = store.union(out, found), store.difference(left, found)
-        if 2 * store.nodes > len(store.arrays.nodes):
+        if store.is_crowded:
             out, left, before = store.collect_garbage([out, left, before])
     return left

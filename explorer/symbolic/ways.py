@@ -49,7 +49,7 @@ class Ways:
             levels.append(frontier)
             new = store.difference(space.successors(frontier), known)
             pruned = store.difference(space.pruned(frontier), known)
-            if self._is_crowded():
+            if store.is_crowded:
                 new, pruned, known, *levels = store.collect_garbage([new, pruned, known, *levels])
 
     def any(self, names: Iterable[str]) -> Iterator[Way]:
@@ -68,7 +68,7 @@ class Ways:
                     known = store.union(known, new)
                     reached = store.union(reached, self._checks.within(self._constraints, new))
             yield from self._into(wanted, space.pruned(reached), [*stages, reached])
-            if self._is_crowded():
+            if store.is_crowded:
                 reached, known, *stages = store.collect_garbage([reached, known, *stages])
 
     def _into(self, wanted: list[str], states: int, sets: list[int]) -> Iterator[Way]:
@@ -79,6 +79,3 @@ class Ways:
             if there != EMPTY:
                 wanted.remove(name)
                 yield name, Predecessors(self._space).path(sets, store.one_of(there))
-
-    def _is_crowded(self) -> bool:
-        return 2 * self._space.store.nodes > len(self._space.store.arrays.nodes)
