@@ -95,10 +95,21 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
 def states_as_json(protocol: Protocol, trace: Sequence[TraceStep]) -> list[dict[str, Any]]:
     """Return the states of a behaviour, as in `violation_as_json`."""
     steps = zip((None, *trace), trace, strict=False)
-    return [_state(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
+    return [state_as_json(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
 
 
-def _state(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
+def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
+    """Return one state of a behaviour, as in `violation_as_json`.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    number
+        The state's number.
+    before, step
+        The step before and the one that leads to the state; the former is None for the first.
+    """
     state = step.state
     earlier = None if before is None else before.state
     found = [] if earlier is None else changes(protocol, earlier, state)

@@ -101,7 +101,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         The protocol with its constants.
     violations
         What to write, one after another; JSON holds one trace, the first. Where there is none, no file of an earlier
-        run is left that could be taken for one.
+        run is left that could be taken for one. A property without a name stands for none.
     path
         The file: ITF where it ends in `.itf.json`, TLC's JSON where it ends in `.json`, else TLC's text.
     """
@@ -131,7 +131,9 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             file.writelines(as_text(trace))
 
 
-def _problem(protocol: Protocol, name: str) -> str:
+def _problem(protocol: Protocol, name: str) -> str | None:
+    if not name:
+        return None
     if name == DEADLOCK:
         return "Deadlock reached."
     if name in protocol.properties and protocol.properties[name].over_steps:
