@@ -89,7 +89,8 @@ class Options:
     workers
         Threads, or None for the engine's default.
     memory
-        Bytes that states may take in memory; the rest goes to disk. None for a share of the machine's.
+        Bytes that states and what is learned of the protocol may take in memory; states beyond it go to disk. None for
+        a share of the machine's.
     checkpoint
         The folder to which checkpoints are saved, or None.
     checkpoint_every

@@ -73,7 +73,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
     "--engine": _value("NAME", "the engine (default: the first that can do what is asked)"),
     "--workers": _value("N", "threads", count),
-    "--memory": _value("SIZE", "for states, such as 4G; more goes to disk (default: 60 %% of the machine)", _size),
+    "--memory": _value("SIZE", "such as 4G; states beyond it go to disk (default: 60 %% of the machine)", _size),
     "--master": _value("URL", "spark://HOST:PORT, yarn, ... (default: this machine)"),
     "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),
     "--max-states": _value("N", "distinct states", count),
