@@ -76,6 +76,11 @@ class Explorer {
     this.trouble.textContent = visible(trouble);
   }
 
+  tellOf(note) {
+    this.note.hidden = note === "";
+    this.note.textContent = visible(note);
+  }
+
   /** Show the walk and the step that the address names. */
   async follow() {
     const named = /^#walk-(\d{1,9})(?:-step-(\d{1,9}))?$/.exec(location.hash);
@@ -87,7 +92,7 @@ class Explorer {
           const said = this.trouble.textContent;
           history.replaceState(null, "", "#");
           await this.follow();
-          this.say(said);
+          this.tellOf(said);
         }
         return;
       }
@@ -113,8 +118,7 @@ class Explorer {
       ...(isBroken ? [make("span", { class: "verdict violation" }, "VIOLATION"), " "] : []), trace.title,
       isBroken ? `: ${trace.end}` : "");
     const start = this.data.starts.find(({ node }) => node === this.node);
-    this.note.hidden = !start?.note;
-    this.note.textContent = visible(start?.note ?? "");
+    this.tellOf(start?.note ?? "");
     this.pane = new Pane(trace, {
       prefix: "", link: (step) => this.link(step), name: null, report: (_, push) => this.tell(push), before: this.pane,
     });
