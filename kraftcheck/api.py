@@ -66,26 +66,16 @@ def check(
         Names of one of the protocol's symmetries and views; `symmetry=True` is the symmetry of most sets.
     init
         Where to start: "Init", or the name of a scenario.
-    search
-        "bfs", "dfs" or "iddfs".
-    engine
-        The name of an engine; by default the first that can do what is asked.
-    workers
-        Threads; by default one for every processor.
-    memory
-        Bytes, or a size such as "4G", for states and what is learned; states beyond it go to disk.
-    keep_going
-        Whether to go on after a violation.
-    check_actions
-        Whether to test that actions are pure.
-    max_states, max_depth
-        Limits on the distinct states, and on the states along a path.
-    time_limit
-        Seconds.
-    checkpoint, checkpoint_every
-        A folder for checkpoints, and how many seconds are between two.
-    resume
-        The folder of a checkpoint to go on from.
+    search, engine
+        Their names; by default breadth first, and the first engine that can do what is asked.
+    workers, memory
+        Threads (by default one for every processor); bytes, or "4G", beyond which states go to disk.
+    keep_going, check_actions
+        Whether to go on after a violation, and whether to test that actions are pure.
+    max_states, max_depth, time_limit
+        Limits on the distinct states, on the states along a path, and on the seconds.
+    checkpoint, checkpoint_every, resume
+        A folder for checkpoints, the seconds between two, and the folder of one to go on from.
     report
         Called now and then with the progress.
 
@@ -97,8 +87,7 @@ def check(
     Raises
     ------
     InputError
-        For a name that the protocol does not have, or a value that an option cannot have, with the text of the command
-        line; or where the protocol breaks the language's contract.
+        For what a name or an option cannot be, with the command line's text, or a breach of the language's contract.
     Interrupted
         Where the user interrupts it; the exception has what was found until then.
 
