@@ -263,6 +263,11 @@ class Result:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def trace(self) -> tuple[TraceStep, ...]:
+        """The first counterexample: its states, each with how it was reached; empty where nothing is violated."""
+        return self.violations[0].trace if self.violations else ()
+
+    @property
     def only_traps(self) -> bool:
         """Whether all that is violated is what should stay reachable."""
         return bool(self.violations) and all(violation.trap is not None for violation in self.violations)
