@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import kraftcheck.spec
+from kraftcheck import check
 from tests.support.pages import Section, module_of, problems, sections
 
 DOCS = Path(__file__).parents[1] / "docs"
 LANGUAGE = sections(DOCS / "language.md")
 
 
-@pytest.mark.parametrize("section", LANGUAGE, ids=[section.title for section in LANGUAGE])
+EACH = pytest.mark.parametrize("section", LANGUAGE, ids=[section.title for section in LANGUAGE])
+
+
+@EACH
 def test_a_section_is_what_happens(section: Section, tmp_path: Path) -> None:
+    with module_of(section, tmp_path) as module:
+        vars(module)["check"] = partial(check, engine="reference")
+        assert problems(section, module) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.kernel
+@EACH
+def test_and_so_it_is_with_the_engine_that_is_taken(section: Section, tmp_path: Path) -> None:
     with module_of(section, tmp_path) as module:
         assert problems(section, module) == ""
 
