@@ -18,7 +18,13 @@ from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import report
 
-EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}
+EXIT_CODES = {
+    Verdict.OK: 0,
+    Verdict.DEADLOCK: 11,
+    Verdict.VIOLATION: 12,
+    Verdict.ASSERTION: 14,
+    Verdict.INCOMPLETE: 20,
+}
 EXIT_TRAP = 13
 EXIT_INTERRUPTED = 130
 
