@@ -91,7 +91,8 @@ class Options:
     workers
         Threads, or None for the engine's default.
     memory
-        Bytes that states may take in memory; the rest goes to disk. None for a share of the machine's.
+        Bytes that states and what is learned of the protocol may take in memory; states beyond it go to disk. None for
+        a share of the machine's.
     checkpoint
         The folder to which checkpoints are saved, or None.
     checkpoint_every
@@ -266,6 +267,11 @@ class Result:
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def trace(self) -> tuple[TraceStep, ...]:
+        """The first counterexample: its states, each with how it was reached; empty where nothing is violated."""
+        return self.violations[0].trace if self.violations else ()
 
     @property
     def only_traps(self) -> bool:

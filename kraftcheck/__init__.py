@@ -53,9 +53,10 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "kraftcheck.api": "check explain simulate",
+    "kraftcheck.api": "check explain simulate to_networkx write_report",
+    "kraftcheck.explorer.frames": "to_pandas",
     "kraftcheck.explorer.result": "Interrupted Progress Result Search TraceStep Verdict Violation",
-    "kraftcheck.loading": "Loaded load",
+    "kraftcheck.loading": "Loaded SearchOptions load",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
 """Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""

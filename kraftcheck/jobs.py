@@ -139,10 +139,21 @@ def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
     """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
     if asked is None or bound.symmetry is not None:
         return bound.symmetry if asked is not False else None
-    symmetries = bound.protocol.symmetries
-    if asked and not symmetries:
-        raise InputError(f"--symmetry: {bound.protocol.name()} has no symmetric sets")
-    return max(symmetries, key=lambda name: len(symmetries[name])) if asked else None
+    return widest_symmetry(bound.protocol) if asked else None
+
+
+def widest_symmetry(protocol: Protocol) -> str:
+    """Return the name of the symmetry that has most sets.
+
+    Raises
+    ------
+    InputError
+        Where the protocol has none.
+    """
+    symmetries = protocol.symmetries
+    if not symmetries:
+        raise InputError(f"--symmetry: {protocol.name()} has no symmetric sets")
+    return max(symmetries, key=lambda name: len(symmetries[name]))
 
 
 def lenient_job(
