@@ -126,6 +126,7 @@ def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
     return {
         "says": found.says,
         "false_of": {key: (value_as_json if key == "message" else text_of)(one) for key, one in found.false_of.items()},
+        "because": list(found.because),
         "place": None if found.place is None else {"file": found.place[0], "line": found.place[1]},
     }
 

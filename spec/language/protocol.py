@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
-from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError
+from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.network import BagWithMemory, Network
@@ -229,7 +229,12 @@ class Protocol:
     def projected(self, read: Projection, source: Value) -> Value:
         """Return a projection of one replica, or of one inbox."""
         under_way = read.of_inbox and not read.is_whole
-        return read.function(self, self.network.deliverable(source) if under_way else source)
+        given = self.network.deliverable(source) if under_way else source
+        try:
+            return read.function(self, given)
+        except Exception as error:
+            what = f"projection {read.name} of {type(self).__name__}"
+            raise RaisedError(self, what, read.function, "", {"of": given}, error) from error
 
     def hidden(self, view: str) -> Hidden:
         """Return what a view leaves out, by the view's name."""

@@ -36,6 +36,7 @@ function reason(trace) {
     make("strong", {}, trace.property),
     why.says ? make("p", {}, why.says) : null,
     of ? make("p", {}, `False of ${of}`) : null,
+    ...(why.because ?? []).map((part) => make("p", { class: "faint" }, part)),
     why.place ? make("p", { class: "faint" }, `${why.place.file}, line ${why.place.line}`) : null);
 }
 
