@@ -14,7 +14,7 @@ from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import line_to_blame
 from kraftcheck.traces.scenarios.text import Start
@@ -239,6 +239,8 @@ def blaming(model: Model) -> Iterator[None]:
     """
     try:
         yield
+    except RaisedError:  # says its place itself
+        raise
     except ProtocolError as error:
         place = _place(model, error.__cause__)
         if place is None or str(model.file) in str(error):

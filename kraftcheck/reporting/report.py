@@ -66,14 +66,14 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
     run["traces"] = [
-        {
-            **told,
-            **behaviour_as_data(job.protocol, told["states"], violation.trace),
-            "end": f"violates {violation.property}",
-        }
+        {**told, **behaviour_as_data(job.protocol, told["states"], violation.trace), "end": _end(violation)}
         for told, violation in traces
     ]
     return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.reachable)]}
+
+
+def _end(violation: Violation) -> str:
+    return f"an assert failed in {violation.property}" if violation.failed else f"violates {violation.property}"
 
 
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ function blame(property, why) {
     make("strong", {}, property),
     why.says ? make("p", {}, why.says) : null,
     of ? make("p", {}, `False of ${of}`) : null,
+    ...(why.because ?? []).map((part) => make("p", { class: "faint" }, part)),
     why.place ? make("p", { class: "faint" }, `${why.place.file}, line ${why.place.line}`) : null);
 }
 
