@@ -10,6 +10,7 @@ from kraftcheck.exploring.tree import Node, Tree
 from kraftcheck.jobs import blaming
 from kraftcheck.reporting.as_json import value_as_json, violation_as_json
 from kraftcheck.reporting.changes import changes, messages
+from kraftcheck.reporting.report import anywhere
 from kraftcheck.spec.diagnosis.why import ENABLED, Reason, diagnose
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
@@ -88,10 +89,9 @@ class Judge:
         """Return why a property is false in a node, as in a counterexample's JSON; None where it raises an error."""
         last = [one.step for one in node.way[-2:]]
         try:
-            found: dict[str, Any] = violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"]
+            return anywhere(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
         except InputError:
             return None
-        return found
 
     # Steps
 

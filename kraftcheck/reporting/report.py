@@ -237,10 +237,10 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
         before = now
     packed = [dict(flow) | {"message": values.number(flow["message"])} for flow in trace["flows"]]
     rest = {name: value for name, value in trace.items() if name != "states"}
-    return {**rest, "why": _anywhere(trace["why"]), "steps": steps, "flows": packed}
+    return {**rest, "why": anywhere(trace["why"]), "steps": steps, "flows": packed}
 
 
-def _anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
+def anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return why a property is false without the folders of the machine that says so."""
     if why is None or why["place"] is None:
         return why
