@@ -169,6 +169,7 @@ class SymbolicSearch:
         while reached != before:
             before = reached
             space.learn(reached)
+            store.forget_products()  # of what was new in the last round
             for root in space.groups.roots():
                 self.pause()
                 new = store.difference(store.difference(store.successors(reached, root), reached), beyond)

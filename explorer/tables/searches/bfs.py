@@ -25,6 +25,7 @@ from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import StateGraph, note_of
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 
@@ -163,7 +164,10 @@ class BreadthFirst:
         which = np.arange(count, dtype=np.int64)
         while len(which):
             asked = which
-            rows, which = expander.expand(rows, which)
+            try:
+                rows, which = expander.expand(rows, which)
+            except RaisedError as error:
+                raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
             self._take(self.visited.add(expander.found()))
             self.checker.take(expander.events(), partial(self._trace_to, rows))
             if self.checker.python is not None:
@@ -268,7 +272,7 @@ class BreadthFirst:
         self.books.tally()
         self.levels.flush()
         result = self.books.result
-        kept = [one for one in result.violations if one.trap is None]  # traps are found anew
+        kept = [one for one in result.violations if one.trap is None and one.failed is None]  # these are found anew
         return Snapshot(self.levels.extents, self._position, result.actions, result.seconds, kept)
 
     def _resume(self) -> None:
