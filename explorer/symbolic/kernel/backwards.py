@@ -15,12 +15,13 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     TOP,
     UNKNOWN,
     cached,
+    first_edge,
     level_of,
     looked_up,
     push,
     remember,
 )
-from kraftcheck.explorer.symbolic.kernel.operations import finish, first_at_least, intersection, union
+from kraftcheck.explorer.symbolic.kernel.operations import finish, intersection, union
 from kraftcheck.explorer.tables.kernel.native import inlined
 
 
@@ -65,23 +66,24 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
         if level < rule[0]:
             rest = predecessors(d, child, r, child_at(d, b, level, value))
         else:
-            k, end = first_at_least(table, rule[1], rule[2], value), rule[1] + rule[2]
-            while k < end and table[k, 0] == value:
-                rest = union(d, rest, predecessors(d, child, table[k, 2], child_at(d, b, level, table[k, 1])))
-                k += 1
-            packed = looked_up(d, d.message_maps[level], value) if rule[4] else np.int64(0)
+            k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
+            while k >= 0:
+                rest = union(d, rest, predecessors(d, child, table[k, 1], child_at(d, b, level, table[k, 0])))
+                k = table[k, 2]
+            packed = looked_up(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                message = d.map_items[item]
-                k, end = first_at_least(table, rule[3], rule[4], message), rule[3] + rule[4]
-                while k < end and table[k, 0] == message:
-                    target = looked_up(d, table[k, 1], value)
+                k = first_edge(d, r, np.int64(1), d.map_items[item])
+                while k >= 0:
+                    target = looked_up(d, table[k, 0], value)
                     if target >= 0:
-                        rest = union(d, rest, predecessors(d, child, table[k, 2], child_at(d, b, level, target)))
-                    k += 1
-            for k in range(rule[5], rule[5] + rule[6]):
+                        rest = union(d, rest, predecessors(d, child, table[k, 1], child_at(d, b, level, target)))
+                    k = table[k, 2]
+            k = rule[3]
+            while k >= 0:
                 target = looked_up(d, table[k, 0], value)
                 if target >= 0:
-                    rest = union(d, rest, predecessors(d, child, table[k, 2], child_at(d, b, level, target)))
+                    rest = union(d, rest, predecessors(d, child, table[k, 1], child_at(d, b, level, target)))
+                k = table[k, 2]
         if rest:
             push(d, value << 32 | rest)
     result = finish(d, level, base)
