@@ -12,7 +12,7 @@ from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Record, Symbol, Value
+from kraftcheck.spec.values import Record, Value, is_enum
 
 TOLD = ("me", "peer", "message", "before", "after")
 """What an error says of a property's arguments."""
@@ -163,7 +163,7 @@ def _effects_breach(protocol: Protocol, step: Step) -> str | None:
     for operation, message in step.sends:
         if not hasattr(message, "dest"):
             return f"sends {message!r}, which has no field dest"
-        outside = operation == "forget" or isinstance(message.dest, Symbol)  # a name for whom the model leaves out
+        outside = operation == "forget" or is_enum(type(message.dest))  # a name for whom the model leaves out
         kinds = () if outside else protocol.id_types
         if kinds and all(mismatch(message.dest, kind, "dest") for kind in kinds):
             wanted = " or ".join(map(describe_type, kinds))

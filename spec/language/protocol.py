@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Symbol, Value, field_types, ordered
+from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
 
 MISSING: Any = object()
 
@@ -99,7 +100,7 @@ class Protocol:
     network
         The network discipline.
     symbols
-        The `Symbol` classes whose members a `.cfg` may assign to themselves (`Leader = Leader`).
+        The `Symbol` classes, or other enums, whose members a `.cfg` may assign to themselves (`Leader = Leader`).
     symmetries
         From the name that SYMMETRY may use to the constants (attributes) whose members are interchangeable.
     views
@@ -118,7 +119,7 @@ class Protocol:
     """
 
     network: Network = BagWithMemory()
-    symbols: ClassVar[tuple[type[Symbol], ...]] = ()
+    symbols: ClassVar[tuple[type[enum.Enum], ...]] = ()
     symmetries: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     views: ClassVar[Mapping[str, frozenset[str]]] = {}
     specifications: ClassVar[Mapping[str, bool]] = {"Spec": False}

@@ -511,7 +511,7 @@ def acting(steps: Any) -> Any:
         (lambda me: become(me.but(count=True)), "me.count: expected a number, found TRUE"),
         (lambda me: become(me.but(seen=[1])), "me.seen: expected a sequence of numbers, found [1]"),
         (lambda me: become(me.but(seen=(1, n1))), "me.seen[2]: expected a number, found a model value, n1"),
-        (lambda me: become(me.but(mood=None)), "me.mood: expected a Mood, found None of type NoneType"),
+        (lambda me: become(me.but(mood=None)), "me.mood: expected a Mood, found None"),
         (lambda me: become(me.but(id=n2)), "as the next state of n1"),
         (lambda me: become(Watcher(n1)), "yielded Watcher(id=n1, count=0) as the next state of n1"),
         (lambda me: consume(me), "consumes a message, but none was delivered"),
