@@ -1,6 +1,6 @@
 """What the advice of docs/fast.md brings: each pair of protocols on that page, before and after.
 
-    python benchmarks/fast.py [--workers 4] [--jobs 6]
+    python benchmarks/fast.py [--workers 4] [--jobs 4]
 
 The protocols are those of the page itself. Each is searched twice; the second search is measured, so that nothing is
 compiled meanwhile.
@@ -35,7 +35,7 @@ def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--jobs", type=int, default=4)
     options = parser.parse_args()
     print("| before | after | states | calls of actions | seconds | faster a state |")
     print("|---|---|---|---|---|---|")
