@@ -107,6 +107,8 @@ class Options:
         Spark's settings, as pairs.
     reachable
         What should stay reachable from every state. It is known once all states are visited.
+    max_nodes
+        Limit on the nodes that diagrams may have at one time, or None.
     """
 
     search: str = Search.BFS
@@ -131,6 +133,7 @@ class Options:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     reachable: tuple[Property, ...] = ()
+    max_nodes: int | None = None
 
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:
@@ -237,7 +240,8 @@ class Result:
     complete
         Whether every reachable state was visited.
     limit
-        Which limit ended it ("max_states", "max_depth", "time_limit", "memory", "interrupted"), or None.
+        Which limit ended it ("max_states", "max_depth", "max_nodes", "time_limit", "memory",
+        "interrupted"), or None.
     seconds
         Time it took.
     workers
