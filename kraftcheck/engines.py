@@ -139,18 +139,43 @@ def search(
     is_named
         Whether the user named the engine.
     compiles
-        Called where the kernel is to be compiled now.
+        Called where something begins to be compiled.
     """
-    if engine == "tables":
-        from kraftcheck.explorer.tables.kernel.compiled import is_compiled
+    if engine == "tables" and not is_named and not _is_compiled():
+        tried = _tried(protocol, options)
+        if tried is not None:
+            return tried
+    if engine == "reference":
+        return replace(ENGINES[engine].run(protocol, options), engine=engine)
+    return replace(compiling(lambda: ENGINES[engine].run(protocol, options), compiles), engine=engine)
 
-        if not is_compiled():
-            tried = None if is_named else _tried(protocol, options)
-            if tried is not None:
-                return tried
-            if compiles is not None:
-                compiles()
-    return replace(ENGINES[engine].run(protocol, options), engine=engine)
+
+def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
+    """Run what uses a kernel; the time for which that is compiled is counted apart.
+
+    Parameters
+    ----------
+    run
+        What is to be run. It may not have been imported before.
+    compiles
+        Called where something begins to be compiled.
+    """
+    from kraftcheck.explorer.tables.compiling import cache_problem, noted
+
+    problem = cache_problem()
+    with noted(compiles) as noting:
+        result = run()
+    warnings = [*result.warnings, *([problem] if problem and noting.seconds else [])]
+    return replace(result, compile_seconds=noting.seconds, warnings=warnings)
+
+
+def _is_compiled() -> bool:
+    from kraftcheck.explorer.tables.compiling import cache_problem
+
+    cache_problem()
+    from kraftcheck.explorer.tables.kernel.compiled import is_compiled
+
+    return is_compiled()
 
 
 def _tried(protocol: Protocol, options: Options) -> Result | None:
