@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kraftcheck.explorer.result import TraceStep
+from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import encode
 
 Behaviour = tuple[TraceStep, ...]
 
@@ -34,7 +37,7 @@ def behaviour_along(
     path
         States, each of which leads to the next; or classes of states, such as orbits under symmetry.
     actions
-        The name of the action of each step; by default the first action that leads on is taken.
+        The name of the action of each step; by default the `least` step that leads on is taken.
     starts
         Where a path of classes may begin.
     class_of
@@ -43,12 +46,57 @@ def behaviour_along(
     first = path[0] if class_of is None else next(s for s in starts or () if class_of(s) == path[0])
     steps = [TraceStep(first)]
     for number, wanted in enumerate(path[1:]):
-        for transition in semantics.transitions(steps[-1].state):
-            if actions is not None and transition.action != actions[number]:
-                continue
-            if wanted == (transition.target if class_of is None else class_of(transition.target)):
-                steps.append(step_of(transition))
-                break
-        else:
+        fitting = [
+            taken
+            for taken in semantics.transitions(steps[-1].state)
+            if (actions is None or taken.action == actions[number])
+            and wanted == (taken.target if class_of is None else class_of(taken.target))
+        ]
+        if not fitting:
             raise AssertionError("the reference semantics has no step along this path")
+        steps.append(step_of(least(fitting)))
     return tuple(steps)
+
+
+def least(transitions: Iterable[Transition]) -> Transition:
+    """Return that of several transitions which comes first in canonical order, whatever order they are in."""
+
+    def order(taken: Transition) -> tuple[str, bytes]:
+        parts = (taken.actor, taken.message, taken.target)
+        return taken.action, b"".join(encode(() if part is None else part) for part in parts)
+
+    found = list(transitions)
+    return found[0] if len(found) == 1 else min(found, key=order)
+
+
+def raised_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
+    """Take every step out of a state and check where it leads; return the first error that a method raises.
+
+    Parameters
+    ----------
+    semantics
+        The meaning of the protocol.
+    properties
+        What is checked.
+    state
+        The state.
+
+    Returns
+    -------
+    RaisedError
+        With the step in which it was raised as its trace: none where that is before the step. None where all is well.
+    """
+    trace: Behaviour = ()
+    try:
+        for taken in semantics.transitions(state):
+            trace = (step_of(taken),)
+            for prop in properties:
+                if prop.over_steps:
+                    semantics.kept_by(prop, state, taken)
+                else:
+                    semantics.holds(prop, taken.target)
+            trace = ()
+    except RaisedError as error:
+        error.trace = trace
+        return error
+    return None

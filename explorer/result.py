@@ -8,6 +8,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
@@ -32,6 +33,7 @@ class Verdict(StrEnum):
     OK = "ok"
     VIOLATION = "violation"
     DEADLOCK = "deadlock"
+    ASSERTION = "assertion"
     INCOMPLETE = "incomplete"
 
 
@@ -188,7 +190,7 @@ class Trap(NamedTuple):
 
 @dataclass(frozen=True)
 class Violation:
-    """A property that does not hold, or a deadlock, with a behaviour that shows it.
+    """A property that does not hold, a deadlock, or an `assert` that failed, with a behaviour that shows it.
 
     Attributes
     ----------
@@ -198,11 +200,15 @@ class Violation:
         States from an initial one to the one that shows it.
     trap
         For what should stay reachable: the states that have no way out, of which the trace ends in a nearest one.
+    failed
+        Where `property` names an action or a property in which an `assert` failed: the error. The trace leads to the
+        state in which it was called.
     """
 
     property: str
     trace: tuple[TraceStep, ...]
     trap: Trap | None = None
+    failed: RaisedError | None = None
 
 
 DEADLOCK = "Deadlock"

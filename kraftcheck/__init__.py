@@ -44,6 +44,7 @@ State 3  Take by 2 on Token
     messages  - Token  -> 2
 <BLANKLINE>
 OneHolder  false of me = 1, peer = 2
+    false: not (me.has_token and peer.has_token)  (me.has_token = TRUE, peer.has_token = TRUE)
 """
 
 from __future__ import annotations

@@ -8,11 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.explorer.tables.searches import names as searches_of_tables
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, RaisedError, unknown
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.result import Options, Result
     from kraftcheck.spec.language.protocol import Protocol
+
+WAY_SECONDS = 60.0
+"""How long the table engine may look for the way to an error that another engine met."""
 
 TRIAL_SECONDS = 3.0
 """How long the reference engine may try a search before the kernel is compiled for it."""
@@ -149,6 +152,7 @@ def search(
         return replace(ENGINES[engine].run(protocol, options), engine=engine)
     return replace(compiling(lambda: ENGINES[engine].run(protocol, options), compiles), engine=engine)
 
+<<<<<<< HEAD
 
 def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run what uses a kernel; the time for which that is compiled is counted apart.
@@ -176,6 +180,35 @@ def _is_compiled() -> bool:
     from kraftcheck.explorer.tables.kernel.compiled import is_compiled
 
     return is_compiled()
+=======
+        if not is_compiled():
+            tried = None if is_named else _tried(protocol, options)
+            if tried is not None:
+                return tried
+            if compiles is not None:
+                compiles()
+    try:
+        return replace(ENGINES[engine].run(protocol, options), engine=engine)
+    except RaisedError as error:
+        if error.trace is not None:
+            raise
+        return replace(_way_to(error, protocol, options), engine=engine)
+
+
+def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
+    """Return what the table engine finds where another one met an error and does not know the way to it.
+
+    Raises
+    ------
+    RaisedError
+        The error, with the behaviour that leads there if that was found within a minute.
+    """
+    known = replace(options, search="bfs", time_limit=WAY_SECONDS, report=None, master=None, conf=())
+    found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
+    if found.violations and found.violations[0].failed:
+        return found
+    raise error
+>>>>>>> main
 
 
 def _tried(protocol: Protocol, options: Options) -> Result | None:

@@ -20,7 +20,13 @@ from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
 from kraftcheck.spec.language.protocol import Protocol
 
-EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}
+EXIT_CODES = {
+    Verdict.OK: 0,
+    Verdict.DEADLOCK: 11,
+    Verdict.VIOLATION: 12,
+    Verdict.ASSERTION: 14,
+    Verdict.INCOMPLETE: 20,
+}
 EXIT_TRAP = 13
 EXIT_INTERRUPTED = 130
 

@@ -102,7 +102,7 @@ def test_why_a_step_property_a_deadlock_and_a_trap_are_violated(run: Run, tmp_pa
     (trace,) = as_json(run, tmp_path, "check", ping, "--config", tmp_path / "steps.cfg", code=12)["traces"]
     assert trace["why"]["false_of"] == {"before": trace["states"][-1]["actor"]}
     (trace,) = as_json(run, tmp_path, "check", ends, code=11)["traces"]
-    assert trace["why"] == {"says": "every state has a successor", "false_of": {}, "place": None}
+    assert trace["why"] == {"says": "every state has a successor", "false_of": {}, "because": [], "place": None}
 
 
 def test_json_on_standard_output() -> None:
