@@ -1,4 +1,8 @@
-"""What mkdocs does besides: links to files of the repository that are no pages of the site become their names."""
+"""What mkdocs does besides.
+
+Pages that the contents in `mkdocs.yml` leave out come at their end. Links to files of the repository that are no pages
+of the site become their names.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,13 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 DOCS = Path(__file__).parent
 _LINK = re.compile(r"\[([^\]\n]+)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Add to the contents the pages that they leave out."""
+    listed = str(config.nav)
+    config.nav += [path.name for path in sorted(Path(config.docs_dir).glob("*.md")) if f"'{path.name}'" not in listed]
+    return config
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -148,11 +149,18 @@ def search(
         tried = _tried(protocol, options)
         if tried is not None:
             return tried
-    if engine == "reference":
-        return replace(ENGINES[engine].run(protocol, options), engine=engine)
-    return replace(compiling(lambda: ENGINES[engine].run(protocol, options), compiles), engine=engine)
+    run = partial(_run, engine, protocol, options)
+    return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
 
-<<<<<<< HEAD
+
+def _run(engine: str, protocol: Protocol, options: Options) -> Result:
+    try:
+        return ENGINES[engine].run(protocol, options)
+    except RaisedError as error:
+        if error.trace is not None:
+            raise
+        return _way_to(error, protocol, options)
+
 
 def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run what uses a kernel; the time for which that is compiled is counted apart.
@@ -180,19 +188,6 @@ def _is_compiled() -> bool:
     from kraftcheck.explorer.tables.kernel.compiled import is_compiled
 
     return is_compiled()
-=======
-        if not is_compiled():
-            tried = None if is_named else _tried(protocol, options)
-            if tried is not None:
-                return tried
-            if compiles is not None:
-                compiles()
-    try:
-        return replace(ENGINES[engine].run(protocol, options), engine=engine)
-    except RaisedError as error:
-        if error.trace is not None:
-            raise
-        return replace(_way_to(error, protocol, options), engine=engine)
 
 
 def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
@@ -208,7 +203,6 @@ def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
     if found.violations and found.violations[0].failed:
         return found
     raise error
->>>>>>> main
 
 
 def _tried(protocol: Protocol, options: Options) -> Result | None:

@@ -94,7 +94,7 @@ def test_a_broken_link_fails_and_one_to_a_file_of_the_repository_does_not(tmp_pa
     (tmp_path / "benchmarks" / "growth.py").write_text("")
     shutil.copy(ROOT / "docs" / "site_hooks.py", tmp_path / "docs")
     config = (ROOT / "mkdocs.yml").read_text()
-    (tmp_path / "mkdocs.yml").write_text(config[: config.index("nav:")])
+    (tmp_path / "mkdocs.yml").write_text(config[: config.index("\nnav:")] + "\nnav: [index.md]\n")
     page = tmp_path / "docs" / "page.md"
     (tmp_path / "README.md").write_text("# Start\n\n[Page](docs/page.md#more), [growth](benchmarks/growth.py)\n")
     (tmp_path / "docs" / "index.md").symlink_to("../README.md")

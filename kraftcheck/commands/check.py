@@ -1,8 +1,8 @@
 """Search a model's states for a violation.
 
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
-<<<<<<< HEAD
-not stay reachable; 20 nothing violated, but the search stopped at a limit; 2 bad input; 130 interrupted
+not stay reachable; 14 an assert failed; 20 nothing violated, but the search stopped at a limit; 2 bad input;
+130 interrupted
 
 for example:
     kraftcheck check reconfig --config smoke
@@ -10,10 +10,6 @@ for example:
     kraftcheck check my_protocol.py:MyProtocol --config small.cfg --max-states 100000
     kraftcheck check quorum --memory 4G --checkpoint kept --time-limit 3600
     kraftcheck check quorum --config smoke --github --junit smoke.xml --json smoke.json     # in CI
-=======
-not stay reachable; 14 an assert failed; 20 nothing violated, but the search stopped at a limit; 2 bad input;
-130 interrupted
->>>>>>> main
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
 """Walk at random through a model's states.
 
-<<<<<<< HEAD
-exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 20 nothing violated, but it stopped at a
-limit; 2 bad input; 130 interrupted
+exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 14 an assert failed; 20 nothing
+violated, but it stopped at a limit; 2 bad input; 130 interrupted
 
 for example:
     kraftcheck simulate reconfig --config smoke --runs 1000 --seed 1
     kraftcheck simulate quorum --runs 100 --depth 60 --out walks
-=======
-exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 14 an assert failed; 20 nothing
-violated, but it stopped at a limit; 2 bad input; 130 interrupted
->>>>>>> main
 """
 
 from __future__ import annotations
