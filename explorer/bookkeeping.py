@@ -130,7 +130,12 @@ class Bookkeeping:
         result, totals = self.result, self._total()
         result.distinct_states, result.generated_states = totals.distinct, totals.generated
         result.actions, result.handler_calls = totals.actions, totals.handler_calls
-        result.seconds = self.earlier + CLOCK.now() - self._began
+        result.seconds = self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the search has taken, with those before it was resumed."""
+        return self.earlier + CLOCK.now() - self._began
 
     def report(self, frontier: int) -> None:
         """Report the progress; `frontier` states are found and not yet expanded."""

@@ -109,6 +109,8 @@ class Options:
         Whether to show what Spark itself says while it starts and runs.
     reachable
         What should stay reachable from every state. It is known once all states are visited.
+    max_nodes
+        Limit on the nodes that diagrams may have at one time, or None.
     """
 
     search: str = Search.BFS
@@ -134,6 +136,7 @@ class Options:
     conf: tuple[tuple[str, str], ...] = ()
     verbose: bool = False
     reachable: tuple[Property, ...] = ()
+    max_nodes: int | None = None
 
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:
@@ -240,7 +243,8 @@ class Result:
     complete
         Whether every reachable state was visited.
     limit
-        Which limit ended it ("max_states", "max_depth", "time_limit", "memory", "interrupted"), or None.
+        Which limit ended it ("max_states", "max_depth", "max_nodes", "time_limit", "memory",
+        "interrupted"), or None.
     seconds
         Time it took, without that for compiling.
     compile_seconds

@@ -44,6 +44,7 @@ def check(
     check_actions: bool = False,
     max_states: int | None = None,
     max_depth: int | None = None,
+    max_nodes: int | None = None,
     time_limit: float | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
@@ -72,8 +73,8 @@ def check(
         Threads (by default one for every processor); bytes, or "4G", beyond which states go to disk.
     keep_going, check_actions
         Whether to go on after a violation, and whether to test that actions are pure.
-    max_states, max_depth, time_limit
-        Limits on the distinct states, on the states along a path, and on the seconds.
+    max_states, max_depth, max_nodes, time_limit
+        Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
     checkpoint, checkpoint_every, resume
         A folder for checkpoints, the seconds between two, and the folder of one to go on from.
     report

@@ -54,7 +54,9 @@ ENGINES = {
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
-    "symbolic": Engine("kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory",)),
+    "symbolic": Engine(
+        "kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory", "--max-nodes")
+    ),
     "spark": Engine(
         "kraftcheck.explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")
     ),

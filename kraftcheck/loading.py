@@ -41,6 +41,7 @@ class SearchOptions(TypedDict, total=False):
     memory: int | str
     max_states: int
     max_depth: int
+    max_nodes: int
     time_limit: float
     checkpoint: str | PathLike[str]
     checkpoint_every: float

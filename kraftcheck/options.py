@@ -79,6 +79,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),
     "--max-states": _value("N", "distinct states", count),
     "--max-depth": _value("N", "states along a path; 1: the initial ones alone", count),
+    "--max-nodes": _value("N", "nodes of the symbolic engine's diagrams at one time", count),
     "--time-limit": _value("SECONDS", read=_seconds),
     "--checkpoint": _value("DIR", "where to keep the search's state", Path),
     "--checkpoint-every": _value("SECONDS", f"how often it is written (default: {_EVERY:.0f})", _seconds),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from kraftcheck.explorer import reachability
 from kraftcheck.explorer.result import Options, Search
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -16,7 +19,13 @@ def require_able(protocol: Protocol, options: Options) -> None:
         The protocol, with its constants.
     options
         What is asked for.
+
+    Raises
+    ------
+    InputError
+        At the first.
     """
+    reachability.require_able(protocol, replace(options, search=Search.BFS))
     for reason in _reasons(options):
         raise InputError(f"{reason}; expected --engine tables")
 
@@ -27,9 +36,10 @@ def _reasons(options: Options) -> list[str]:
     if options.symmetry is not None:
         found.append(f"SYMMETRY {options.symmetry}: the engine symbolic counts every state: give --no-symmetry")
     if options.view is not None:
-        found.append(f"VIEW {options.view}: the engine symbolic has no views")
-    for prop in options.reachable:
-        found.append(f"{prop.name}: the engine symbolic cannot check what stays reachable")
+        found.append(
+            f"VIEW {options.view}: of the states that look the same only the first that is found counts, and the "
+            "engine symbolic finds them in no order"
+        )
     if options.search != Search.BFS:
         for name in ("max_states", "max_depth"):
             if getattr(options, name) is not None:

@@ -37,7 +37,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("what is checked"), *CHECKED, "--variant")
     add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
     add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
-    add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--time-limit")
+    add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--max-nodes", "--time-limit")
     resuming = parser.add_argument_group("stopping and going on")
     add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
