@@ -96,8 +96,7 @@ def check(
     --------
     >>> from kraftcheck import ModelValue, check
     >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-    >>> managers = frozenset(ModelValue(name) for name in ("rm1", "rm2", "rm3"))
-    >>> result = check(TwoPhaseCommit(resource_managers=managers))
+    >>> result = check(TwoPhaseCommit(resource_managers=frozenset(ModelValue(name) for name in ("rm1", "rm2", "rm3"))))
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
