@@ -23,4 +23,4 @@ class SearchClock:
 
 
 CLOCK = SearchClock()
-"""The clock of all searches of this process; `tables/compiling.py` stops it."""
+"""The clock of all searches of this process; `compiling.py` stops it."""

@@ -174,7 +174,7 @@ def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None =
     compiles
         Called where something begins to be compiled.
     """
-    from kraftcheck.explorer.tables.compiling import cache_problem, noted
+    from kraftcheck.explorer.compiling import cache_problem, noted
 
     problem = cache_problem()
     with noted(compiles) as noting:
@@ -184,7 +184,7 @@ def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None =
 
 
 def _is_compiled() -> bool:
-    from kraftcheck.explorer.tables.compiling import cache_problem
+    from kraftcheck.explorer.compiling import cache_problem
 
     cache_problem()
     from kraftcheck.explorer.tables.kernel.compiled import is_compiled

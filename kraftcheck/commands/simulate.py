@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(job: Job, arguments: argparse.Namespace) -> int:
-    from kraftcheck.explorer.tables.compiling import cache_problem
+    from kraftcheck.explorer.compiling import cache_problem
 
     cache_problem()
     from kraftcheck.explorer.tables.random_walks import Plan, simulate

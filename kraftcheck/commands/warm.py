@@ -22,7 +22,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    from kraftcheck.explorer.tables.compiling import cache_problem, compile_symbolic, compile_tables
+    from kraftcheck.explorer.compiling import cache_problem, compile_symbolic, compile_tables
 
     problem = cache_problem()
     print_warnings([problem] if problem else [])

@@ -19,8 +19,8 @@ import pytest
 from kraftcheck import InputError, Verdict, load
 from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.clock import CLOCK
+from kraftcheck.explorer.compiling import cache_problem, noted
 from kraftcheck.explorer.result import Result, Violation
-from kraftcheck.explorer.tables.compiling import cache_problem, noted
 from kraftcheck.reporting.as_json import SCHEMA, value_as_json
 from kraftcheck.spec import Map, ModelValue
 from tests.support.command_line import Run
@@ -375,7 +375,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
     problem = cache_problem.__wrapped__()
     assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
-    monkeypatch.setattr("kraftcheck.explorer.tables.compiling.cache_problem", lambda: problem)
+    monkeypatch.setattr("kraftcheck.explorer.compiling.cache_problem", lambda: problem)
     assert compiling(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
     assert compiling(Result).warnings == []
 

@@ -103,7 +103,7 @@ def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     [
         ("kraftcheck ch", {"check"}),
         ("kraftcheck check two", {"two-phase-commit"}),
-        ("kraftcheck check two-phase-commit --max", {"--max-states", "--max-depth"}),
+        ("kraftcheck check two-phase-commit --max-d", {"--max-depth"}),
         ("kraftcheck check reconfig --config fault.obs", {"fault.observer-stands"}),
         ("kraftcheck check lock-service --variant ", {"impatient-server"}),
         ("kraftcheck compare lock-service imp", {"impatient-server"}),
