@@ -40,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what the word under its cursor may become
+        from kraftcheck.completion import complete
+
+        complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     words = list(sys.argv[1:] if arguments is None else arguments)
     given = parser(next(iter(words), "")).parse_args(words)
     given.words = words
@@ -95,6 +99,15 @@ def _complain(message: str, json: Path | None = None, code: int = 2, **more: Any
     return code
 
 
+class _Help(argparse.HelpFormatter):
+    """Fills paragraphs to the width of the terminal, and leaves examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = text.strip("\n").split("\n\n")
+        fill = super()._fill_text
+        return "\n\n".join(one if one.startswith("for example:") else fill(one, width, indent) for one in blocks)
+
+
 class _Version(argparse.Action):
     """Tells the version, which is looked up only then."""
 
@@ -121,7 +134,9 @@ def parser(chosen: str) -> argparse.ArgumentParser:
     for file in sorted(Path(__file__).with_name("commands").glob("[!_]*.py")):
         first, _, rest = file.read_text("utf-8").split('"""')[1].partition("\n")
         what = first[0].lower() + first[1:].removesuffix(".")
-        command = commands.add_parser(file.stem, help=what, description=what, epilog=rest, allow_abbrev=False)
+        command = commands.add_parser(
+            file.stem, help=what, description=what, epilog=rest, allow_abbrev=False, formatter_class=_Help
+        )
         if file.stem == chosen:
             module = import_module(f"kraftcheck.commands.{chosen}")
             module.declare(command)

@@ -49,6 +49,7 @@ class SearchOptions(TypedDict, total=False):
     report: Callable[[Progress], None]
     master: str
     conf: Mapping[str, str]
+    verbose: bool
 
 
 class Loaded(NamedTuple):
