@@ -117,6 +117,15 @@ def test_errors_are_written_too(run: Run, tmp_path: Path) -> None:
     found = as_json(run, tmp_path, "check", "lock-service", "--config", "none-such", code=2)
     assert found["result"] == "error"
     assert "none-such" in found["error"]
+    for words, said in (
+        (("check", "lock-service", "--max-states", "0"), "argument --max-states: expected a number of at least 1, fo"),
+        (("simulate", "lock-service", "--runs"), "argument --runs: expected one argument"),
+        (("replay", "lock-service", tmp_path / "gone.out", "--variant", "x"), "unknown variant x"),
+        (("compare", "lock-service", "x"), "unknown variant x"),
+        (("crosscheck", "lock-service", "--dump", "gone.dot"), "the following arguments are required: --config"),
+        (("models", "lock-servise"), "unknown model lock-servise (perhaps lock-service?)"),
+    ):
+        assert as_json(run, tmp_path, *words, code=2)["error"].startswith(said)
 
 
 def test_values_in_json() -> None:
@@ -259,6 +268,8 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "1 failed, 2 passed, 2 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
+    (page,) = re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told)
+    assert '"result":"incomplete"' in Path(page).read_text()
     assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told
