@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.engines import choose, searches, special_of
+from kraftcheck.engines import choose, compiling, searches, special_of
 from kraftcheck.engines import search as run_search
 from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
 from kraftcheck.jobs import widest_symmetry
@@ -161,9 +161,13 @@ def simulate(
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
     options = _options(protocol, locals())
-    from kraftcheck.explorer.tables import random_walks as walks
 
-    return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
+    def walk() -> Result:
+        from kraftcheck.explorer.tables import random_walks as walks
+
+        return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
+
+    return compiling(walk)
 
 
 def explain(protocol: Protocol, violation: Violation) -> str:

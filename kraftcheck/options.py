@@ -93,6 +93,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),
+    "--verbose": _flag("show what Spark itself says while it starts and runs"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }
 CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--continue", "--check-actions")
