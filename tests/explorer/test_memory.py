@@ -244,7 +244,7 @@ class Remembers(Protocol):
 
 def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_LEARNED", 0)
-    options = Options(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=100_000)
+    options = Options(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=3_000)
     result = explore(Remembers(), options)
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "memory")
     (told,) = result.notes[:1]
@@ -254,7 +254,7 @@ def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.M
         told,
     ), told
     again = explore(
-        Remembers(), replace(options, memory=None, checkpoint=None, resume=tmp_path / "kept", max_depth=500)
+        Remembers(), replace(options, memory=None, checkpoint=None, resume=tmp_path / "kept", max_depth=1_000)
     )
     assert again.distinct_states > result.distinct_states
     assert again.limit == "max_depth"
