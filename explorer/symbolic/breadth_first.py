@@ -61,36 +61,36 @@ class BreadthFirst:
         self._levels: list[int] = []
 
     def run(self) -> int:
-        """Search, until nothing is new; return the states that are reached."""
-        store, space = self._space.store, self._space
-        new, pruned, reached, beyond, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
+        """Search, until nothing is new; return the states that are reached, as they are seen."""
+        store, space, view = self._space.store, self._space, self._space.view
+        new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
         while new != EMPTY or pruned != EMPTY:
-            self._books.pause()
             frontier = self._state_checks.within(self._books.options.constraints, new)
-            beyond = store.union(beyond, store.difference(new, frontier))
-            reached = store.union(reached, frontier)
+            known = store.union(known, view.of(new))
+            reached = store.union(reached, view.of(frontier))
             self._note(reached, frontier, expanded)
+            self._books.pause()
             self._check_states(store.union(new, pruned))
             if frontier == EMPTY:
                 break
             self._look_at_limits(reached)
             space.learn(frontier)
+            view.require_room(frontier)
             self._check_steps(frontier)
-            known = store.union(reached, beyond)
-            new = store.difference(space.successors(frontier), known)
-            pruned = store.difference(space.pruned(frontier), known)
+            new = view.without(space.successors(frontier), known)
+            pruned = view.without(space.pruned(frontier), known)
             self._levels.append(frontier)
             expanded = reached
             if store.is_crowded:
-                kept = [new, pruned, reached, beyond, expanded, *self._levels]
-                new, pruned, reached, beyond, expanded, *self._levels = store.collect_garbage(kept)
+                kept = [new, pruned, reached, known, expanded, *self._levels]
+                new, pruned, reached, known, expanded, *self._levels = store.collect_garbage(kept)
         self._books.note(reached, reached)
         return reached
 
     def _note(self, reached: int, frontier: int, expanded: int) -> None:
         self._books.note(reached, expanded)
         if frontier != EMPTY:
-            self._books.deeper(len(self._levels) + 1, self._space.store.count(frontier))
+            self._books.deeper(len(self._levels) + 1, self._space.store.count(self._space.view.of(frontier)))
 
     def _look_at_limits(self, reached: int) -> None:
         options = self._books.options

@@ -114,9 +114,8 @@ class SymbolicSearch:
             try:
                 self.space, self._next_look = None, math.inf
                 memory = options.memory or default_memory()
-                self.space = Space(
-                    self.calls, layout, self.starts, memory, self.pause, options.action_constraints, options.max_nodes
-                )
+                limits = (options.action_constraints, options.max_nodes, options.view)
+                self.space = Space(self.calls, layout, self.starts, memory, self.pause, *limits)
                 self._books.result.depth = 0
                 self._search_space(self.space)
                 return
@@ -129,7 +128,7 @@ class SymbolicSearch:
     def _search_space(self, space: Space) -> None:
         """Search with the variables that are known."""
         checks = StateChecks(space, self.semantics)
-        self.note(checks.within(self.options.constraints, space.start), EMPTY)
+        self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
         self._next_look = 0.0
         if self.options.search == Search.BFS:
             reached = BreadthFirst(self, space).run()
@@ -297,6 +296,8 @@ class SymbolicSearch:
         fired: Counter[str] = Counter()
         for (action, _), events in by_action.items():
             for relation in self.space.groups.nodes.relations(events):
+                if self.options.view is not None:
+                    store.enabled(expanded, relation)  # labels that were not applied to states as they are seen
                 fired[action] += store.count_steps(expanded, relation, self._counted * len(events))
         return dict(fired)
 

@@ -26,20 +26,23 @@ def require_able(protocol: Protocol, options: Options) -> None:
         At the first.
     """
     reachability.require_able(protocol, replace(options, search=Search.BFS))
-    for reason in _reasons(options):
+    for reason in _reasons(protocol, options):
         raise InputError(f"{reason}; expected --engine tables")
 
 
-def _reasons(options: Options) -> list[str]:
+def _reasons(protocol: Protocol, options: Options) -> list[str]:
     """Return why the engine cannot do what is asked."""
     found = []
     if options.symmetry is not None:
         found.append(f"SYMMETRY {options.symmetry}: the engine symbolic counts every state: give --no-symmetry")
-    if options.view is not None:
+    shared = protocol.hidden(options.view).shared if options.view is not None else frozenset()
+    if shared:
         found.append(
-            f"VIEW {options.view}: of the states that look the same only the first that is found counts, and the "
-            "engine symbolic finds them in no order"
+            f"VIEW {options.view} leaves out {', '.join(sorted(shared))}: it matters which of the states that look the "
+            "same is found first, and the engine symbolic finds them in no order"
         )
+    elif options.view is not None and options.search != Search.BFS:
+        found.append(f"VIEW {options.view}: --search {options.search} does not see it; expected --search bfs")
     if options.search != Search.BFS:
         for name in ("max_states", "max_depth"):
             if getattr(options, name) is not None:

@@ -11,6 +11,7 @@ from kraftcheck.explorer.symbolic.learning import Learning
 from kraftcheck.explorer.symbolic.relations import Groups
 from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom, Store
 from kraftcheck.explorer.symbolic.variables import Layout, Variables
+from kraftcheck.explorer.symbolic.views import View
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
@@ -34,11 +35,15 @@ class Space:
         Action constraints.
     most
         The most nodes that there may be at one time.
+    view
+        The name of a view, which leaves out bounds only, or None.
 
     Attributes
     ----------
     variables, store, labels, groups, learning
         What sets are made of.
+    view
+        Tells states apart.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class Space:
         tick: Callable[[], None],
         constraints: tuple[Property, ...] = (),
         most: int | None = None,
+        view: str | None = None,
     ) -> None:
         self._tick = tick
         calls.arrange(layout.replicas)
@@ -60,6 +66,7 @@ class Space:
         always = set.intersection(*[set(state.replicas) for state in starts])
         made = (self.variables, self.store, self.labels, self.groups)
         self.learning = Learning(calls, *made, always, constraints)
+        self.view = View(view, *made, self.learning)
         self.learning.begin()
         self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
 

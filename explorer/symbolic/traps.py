@@ -22,14 +22,14 @@ def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: 
     prop
         What should stay reachable.
     reached
-        All states that are within the constraints.
+        All states that are within the constraints, as they are seen.
     pause
         Called now and then; it may raise what ends the search.
     """
     store = space.store
     pruned = set(space.learning.pruned)
     events = {
-        taken.event: None
+        space.view.event(taken.event): None
         for taken in space.learning.taken
         if taken.action not in prop.without and taken.event not in pruned
     }

@@ -38,17 +38,17 @@ class Ways:
         self._pause = pause
 
     def shortest(self, names: Iterable[str]) -> Iterator[Way]:
-        """Yield a shortest way into each of some sets, with its name."""
+        """Yield a shortest way into each of some sets, as they are seen, with its name."""
         space, store, wanted = self._space, self._space.store, list(names)
         new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
         while wanted:
             self._pause()
             yield from self._into(wanted, store.union(new, pruned), levels)
             frontier = self._checks.within(self._constraints, new)
-            known = store.union(known, new)
+            known = store.union(known, space.view.of(new))
             levels.append(frontier)
-            new = store.difference(space.successors(frontier), known)
-            pruned = store.difference(space.pruned(frontier), known)
+            new = space.view.without(space.successors(frontier), known)
+            pruned = space.view.without(space.pruned(frontier), known)
             if store.is_crowded:
                 new, pruned, known, *levels = store.collect_garbage([new, pruned, known, *levels])
 
@@ -75,7 +75,7 @@ class Ways:
         """Yield a way into each wanted set that some states are in, through sets that lead to these."""
         store = self._space.store
         for name in list(wanted):
-            there = store.intersection(states, store.roots[name])
+            there = self._space.view.meet(states, store.roots[name])
             if there != EMPTY:
                 wanted.remove(name)
                 yield name, Predecessors(self._space).path(sets, store.one_of(there))

@@ -85,6 +85,36 @@ def test_many_random_protocols() -> None:
     assert agree(300, 1_000) == {"run": 300}
 
 
+@pytest.mark.slow
+def test_a_view_that_leaves_out_bounds() -> None:
+    """It is equal to the reference engine's, or refused where what is left of a bound matters."""
+    seen: Counter[str] = Counter()
+    for seed in range(90):
+        description = replace(describe(Random(seed)), symmetric=False, limits=(4, 4))
+        protocol = description.build()
+        options = replace(description.options(protocol), view="patient")
+        theirs = explore_by_reference(protocol, replace(options, max_states=MOST // 3 + 1))
+        if theirs.limit is None:
+            try:
+                ours = explore(protocol, options)
+                assert found(ours, depth=True) == found(theirs, depth=True), description
+                more = replace(options, view=None, max_states=theirs.distinct_states + 1)
+                seen["smaller" if explore_by_reference(protocol, more).limit else "equal"] += 1
+            except InputError as error:
+                seen["refused"] += "of which not enough is left in a state" in str(error)
+    assert all(seen[what] >= least for what, least in {"smaller": 2, "equal": 15, "refused": 5}.items()), seen
+
+
+@pytest.mark.parametrize(
+    ("view", "order", "named"),
+    [("less", "bfs", "VIEW less leaves out round: it matters"), ("patient", "saturation", "expected --search bfs")],
+)
+def test_a_view_that_cannot_be_seen_is_refused(view: str, order: str, named: str) -> None:
+    protocol = describe(Random(1)).build()
+    with pytest.raises(InputError, match=named):
+        explore(protocol, Options(view=view, search=order))
+
+
 @pytest.mark.parametrize("name", ["two-voters", "grow-one-to-two", "two-voters-restart"])
 @pytest.mark.parametrize("order", SEARCHES)
 def test_counts_of_tlc(name: str, order: str) -> None:
@@ -143,7 +173,6 @@ def test_counts_of_any_size() -> None:
     ("asked", "named"),
     [
         ({"symmetry": "symmHosts"}, "symmHosts"),
-        ({"view": "some"}, "some"),
         ({"max_states": 10}, "--max-states"),
         ({"max_depth": 10}, "--max-depth"),
     ],
