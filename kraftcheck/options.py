@@ -90,6 +90,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
     "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
     "--report": _value("FILE", "write a page to look at (.html), or Mermaid for a pull request (.md)", Path),
+    "--simplify": _flag("make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"),
+    "--simplify-time": _value("SECONDS", "how long that may take (default: 30)", _seconds, default=30.0),
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),
