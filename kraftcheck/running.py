@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Interrupted, Optio
 from kraftcheck.explorer.simplifying.cost import told as simplifying_told
 from kraftcheck.explorer.simplifying.simplifier import Simplifier
 from kraftcheck.jobs import Job
+from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import write_counterexamples, write_json
 from kraftcheck.reporting.lines import print_lines
@@ -232,7 +234,8 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
         from kraftcheck.reporting.ci import write_junit
 
         write_junit(job, result, arguments.junit, allow_incomplete=allowed)
-    print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls))
+    columns = shutil.get_terminal_size().columns if getattr(arguments, "layout", None) == COLUMNS else None
+    print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls, columns=columns))
     if getattr(arguments, "github", False):
         from kraftcheck.reporting.ci import github_annotations
 

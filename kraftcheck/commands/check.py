@@ -41,7 +41,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     resuming = parser.add_argument_group("stopping and going on")
     add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
-    add(files, "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
+    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
     add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete")
     files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
 

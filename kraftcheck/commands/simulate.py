@@ -55,7 +55,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
     add(parser.add_argument_group("where to stop"), "--max-states", "--time-limit")
     files = parser.add_argument_group("output")
-    add(files, "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
+    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
     files.add_argument("--out", type=Path, metavar="DIR", help="write each walk as TLC's -simulate does")
 
 
