@@ -24,7 +24,7 @@ from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.files import require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
-from kraftcheck.running import judged, run_job, tell
+from kraftcheck.running import judged, run_job, simplify, tell
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     resuming = parser.add_argument_group("stopping and going on")
     add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
-    add(files, "--report", "--json", "--trace", "--calls", "--quiet")
+    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
     add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete")
     files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
 
@@ -86,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             job.engine,
             lambda: _with_graph(job, arguments) if arguments.graph else run_job(job, quiet=arguments.quiet),
         )
+        result = simplify(job, result, arguments)
         code = tell(job, result, arguments, **more)
         print_lines(how_to_go_on(arguments.words, job.options, result))
         return code

@@ -256,7 +256,13 @@ def test_errors_say_what_the_command_line_says(words, options, run) -> None:
     assert outcome.err.endswith(f"error: {caught.value}\n")
 
 
-# docs/python.md
+# docs/api.md, docs/python.md
+
+
+def test_the_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: [\w.]+\.(\w+)$", PAGE.with_name("api.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == kraftcheck.__all__
+
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
