@@ -60,6 +60,8 @@ def _flag(what: str, action: Any = "store_true", **more: Any) -> dict[str, Any]:
     return {"help": what, "action": action, **more}
 
 
+COLUMNS = "columns"
+"""The value of `--view` with which each replica has a column."""
 _MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file.py:ClassName")
 _OPTIONS: dict[str, dict[str, Any]] = {
     "model": _MODEL,
@@ -79,6 +81,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),
     "--max-states": _value("N", "distinct states", count),
     "--max-depth": _value("N", "states along a path; 1: the initial ones alone", count),
+    "--max-nodes": _value("N", "nodes of the symbolic engine's diagrams at one time", count),
     "--time-limit": _value("SECONDS", read=_seconds),
     "--checkpoint": _value("DIR", "where to keep the search's state", Path),
     "--checkpoint-every": _value("SECONDS", f"how often it is written (default: {_EVERY:.0f})", _seconds),
@@ -89,9 +92,17 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
     "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
     "--report": _value("FILE", "write a page to look at (.html), or Mermaid for a pull request (.md)", Path),
+    "--view": {
+        "choices": ("steps", COLUMNS),
+        "dest": "layout",
+        "help": "how a counterexample is told: what each step changes, or with one column a replica (default: steps)",
+    },
+    "--simplify": _flag("make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"),
+    "--simplify-time": _value("SECONDS", "how long that may take (default: 30)", _seconds, default=30.0),
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),
+    "--verbose": _flag("show what Spark itself says while it starts and runs"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }
 CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--continue", "--check-actions")

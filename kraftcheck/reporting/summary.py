@@ -13,7 +13,8 @@ from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, action
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 
-LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit", MEMORY: "--memory"}
+_LIMITS = ("max_states", "max_depth", "max_nodes", "time_limit", MEMORY)
+LIMITS = {name: "--" + name.replace("_", "-") for name in _LIMITS}
 """Options that stop a search, by their names in `Result.limit`."""
 
 
@@ -39,7 +40,9 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     yield []
 
 
-def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bool = False) -> Iterator[Line]:
+def report(
+    protocol: Protocol, result: Result, *, quiet: bool = False, calls: bool = False, columns: int | None = None
+) -> Iterator[Line]:
     """Yield the lines of the report on a search.
 
     Parameters
@@ -52,9 +55,11 @@ def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bo
         Whether to leave out the table of actions.
     calls
         Whether the table says how often each action was called in Python.
+    columns
+        The width of a line, where a counterexample has a column for each replica.
     """
     for violation in result.violations:
-        yield from told(protocol, violation)
+        yield from told(protocol, violation, columns)
         yield []
     if not quiet:
         counts = {"fired" if result.runs is None else "taken": result.actions}

@@ -32,12 +32,16 @@ def rows() -> list[Row]:
 
 BRIEF = 300
 """The most states of a row that is a default test."""
+LONG = 100_000
+"""The most states of a row that CI has time for."""
 COUNTED_TWICE = ("paxos", "paxos-commit", "ewd998")
 """Models of which TLC counts some steps once for each way in which they are enabled."""
 
 
 def marked(row: Row) -> object:
-    marks = [pytest.mark.slow, pytest.mark.kernel] if row.distinct > BRIEF else []
+    marks = []
+    if row.distinct > BRIEF:
+        marks = [pytest.mark.kernel, pytest.mark.exhaustive if row.distinct > LONG else pytest.mark.slow]
     return pytest.param(row, id=f"{row.model}-{row.config}", marks=marks)
 
 
@@ -47,6 +51,13 @@ def test_the_numbers_are_tlcs(row: Row) -> None:
     assert (found.verdict, found.complete) == (Verdict.OK, True)
     assert (found.distinct_states, found.depth, found.generated_states) == (row.distinct, row.depth, row.ours)
     assert row.theirs == row.ours or (row.model in COUNTED_TWICE and row.theirs > row.ours)
+
+
+@pytest.mark.slow
+@pytest.mark.kernel
+def test_the_numbers_with_symmetry_are_tlcs() -> None:
+    found = load("paxos", config="default").check(engine="tables", symmetry=True)
+    assert (found.distinct_states, found.depth) == (443, 17)
 
 
 def test_every_example_has_a_row() -> None:
