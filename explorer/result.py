@@ -8,6 +8,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
@@ -104,6 +105,13 @@ class Options:
         Spark's settings, as pairs.
     reachable
         What should stay reachable from every state. It is known once all states are visited.
+    temporal
+        Temporal properties. What is known of them is known once all states are visited.
+    fairness
+        What temporal properties assume to be fair, besides what each declares.
+    strict_bounds
+        Whether, to temporal properties, an action for which a bound has nothing left is not enabled. None: as the
+        protocol says.
     """
 
     search: str = Search.BFS
@@ -128,6 +136,14 @@ class Options:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     reachable: tuple[Property, ...] = ()
+    temporal: tuple[Property, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
+    strict_bounds: bool | None = None
+
+    @property
+    def over_behaviours(self) -> tuple[Property, ...]:
+        """What is known once all states are visited."""
+        return (*self.reachable, *self.temporal)
 
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:
@@ -182,6 +198,24 @@ class Trap(NamedTuple):
     among: int
 
 
+class Loop(NamedTuple):
+    """How a behaviour goes on for ever.
+
+    Attributes
+    ----------
+    back_to
+        The number of the state that comes again, the first being 1: the last one's where it stutters.
+    again
+        The step that leads back, its state being that one; None where it stutters.
+    kept
+        How what is repeated meets each condition of fairness.
+    """
+
+    back_to: int
+    again: TraceStep | None = None
+    kept: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Violation:
     """A property that does not hold, or a deadlock, with a behaviour that shows it.
@@ -194,11 +228,19 @@ class Violation:
         States from an initial one to the one that shows it.
     trap
         For what should stay reachable: the states that have no way out, of which the trace ends in a nearest one.
+    loop
+        For a temporal property: how the trace goes on for ever.
     """
 
     property: str
     trace: tuple[TraceStep, ...]
     trap: Trap | None = None
+    loop: Loop | None = None
+
+    @property
+    def over_behaviours(self) -> bool:
+        """Whether it is about what follows for ever, not about a state or a step."""
+        return self.trap is not None or self.loop is not None
 
 
 DEADLOCK = "Deadlock"
@@ -262,9 +304,9 @@ class Result:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def only_traps(self) -> bool:
-        """Whether all that is violated is what should stay reachable."""
-        return bool(self.violations) and all(violation.trap is not None for violation in self.violations)
+    def only_of_behaviours(self) -> bool:
+        """Whether all that is violated is what should stay reachable, or a temporal property."""
+        return bool(self.violations) and all(violation.over_behaviours for violation in self.violations)
 
     @property
     def never_enabled(self) -> list[str]:

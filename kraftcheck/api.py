@@ -13,7 +13,7 @@ from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.property import REACHABLE
+from kraftcheck.spec.language.property import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
 
@@ -175,9 +175,9 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     asked = {field.name: parameters[field.name] for field in fields(Options) if field.name in parameters}
     everything = protocol.properties
     if asked["properties"] is None:
-        asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith("constraint")]
+        asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
     over_states, over_steps = (
-        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind != REACHABLE}
+        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind not in OF_BEHAVIOURS}
         for steps in (False, True)
     )
     for field, what, known in (
@@ -196,6 +196,6 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
                 raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
         if field.endswith(("properties", "constraints")):
             asked[field] = tuple(everything[name] for name in names)
-    goals = tuple(p for p in asked["properties"] if p.kind == REACHABLE)
-    asked["properties"] = tuple(p for p in asked["properties"] if p.kind != REACHABLE)
-    return Options(**asked, reachable=goals)
+    of_kind = {kind: tuple(p for p in asked["properties"] if p.kind == kind) for kind in OF_BEHAVIOURS}
+    asked["properties"] = tuple(p for p in asked["properties"] if p.kind not in OF_BEHAVIOURS)
+    return Options(**asked, reachable=of_kind[REACHABLE], temporal=of_kind[TEMPORAL])

@@ -31,6 +31,7 @@ from kraftcheck.spec import (
     constant,
     ordered,
     projection,
+    weak,
 )
 
 
@@ -62,8 +63,7 @@ class PrevoteBase(Protocol):
     symbols = SYMBOLS
     written_only = ("result", "resend")  # the specification has them, to tell messages apart
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
-    specifications = {"Spec": False, "LivenessSpec": True}
-    temporal = ("ValuesEventuallyAcked", "ReconfigurationNotStuck", "EventuallyLeaderElected", "NotStuckInProspective")
+    specifications = {"Spec": False, "LivenessSpec": (weak("Next"),)}
     accepted_constants = ("Voter", "Observer", "Voted")
 
     def check_constants(self) -> None:

@@ -36,6 +36,7 @@ from kraftcheck.kraft_model.reconfig.details import ReconfigDetails
 from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
 from kraftcheck.kraft_model.reconfig.followers import ReconfigFollowers
 from kraftcheck.kraft_model.reconfig.leader import ReconfigLeader
+from kraftcheck.kraft_model.reconfig.liveness import ReconfigLiveness
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
 from kraftcheck.kraft_model.reconfig.own_steps import ReconfigOwnSteps
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
@@ -49,6 +50,7 @@ class Reconfig(
     ReconfigContracts,
     ReconfigDetails,
     ReconfigProperties,
+    ReconfigLiveness,
     ReconfigMembership,
     ReconfigFollowers,
     ReconfigLeader,

@@ -11,7 +11,7 @@ from typing import Any
 
 from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.property import REACHABLE
+from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 
 STANDARD_OUTPUT = Path("-")
@@ -136,6 +136,6 @@ def _problem(protocol: Protocol, name: str) -> str:
         return "Deadlock reached."
     if name in protocol.properties and protocol.properties[name].over_steps:
         return f"Action property {name} is violated."
-    if name in protocol.properties and protocol.properties[name].kind == REACHABLE:
+    if name in protocol.properties and protocol.properties[name].kind in OF_BEHAVIOURS:
         return f"Temporal properties {name} were violated."
     return f"Invariant {name} is violated."

@@ -84,7 +84,7 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     """
     try:
         function = protocol.probes.get(prop.name, prop.function)
-        result = function(protocol, *[arguments[name] for name in prop.asks])
+        result = function(protocol, *[arguments[name] for name in prop.asks], **dict(prop.fixed))
     except Exception as error:
         told = "".join(f"\n  {name} = {arguments[name]!r}" for name in prop.asks if name in TOLD)
         raise ProtocolError(f"property {prop.name} raised {type(error).__name__}: {error}{told}") from error
@@ -92,7 +92,7 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
         code = prop.function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"
         raise ProtocolError(f"{place}: property {prop.name} returned {result!r}; expected True or False")
-    return result
+    return result is not prop.opposite
 
 
 def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:

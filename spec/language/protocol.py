@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, get_type_hints
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
@@ -105,9 +106,11 @@ class Protocol:
     views
         From the name that VIEW may use to the view, made by `hide`.
     specifications
-        From the name that SPECIFICATION may use to whether it asks for fairness.
-    temporal
-        Names of temporal properties of the specification that kraftcheck does not check.
+        From the name that SPECIFICATION may use to the fairness that it asks for: False or () for none. Where a
+        `.cfg` has no SPECIFICATION, or `FairSpec`, it is what the actions declare by `fair=`.
+    strict_bounds
+        Whether bounds are part of what is specified: an action for which nothing is left is then not enabled, as in TLC.
+        Else a behaviour that a bound alone keeps from going on is none that a temporal property speaks of.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set without effect.
     written_only
@@ -121,8 +124,8 @@ class Protocol:
     symbols: ClassVar[tuple[type[Symbol], ...]] = ()
     symmetries: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     views: ClassVar[Mapping[str, frozenset[str]]] = {}
-    specifications: ClassVar[Mapping[str, bool]] = {"Spec": False}
-    temporal: ClassVar[tuple[str, ...]] = ()
+    specifications: ClassVar[Mapping[str, bool | tuple[Fairness, ...]]] = {"Spec": False}
+    strict_bounds: ClassVar[bool] = False
     accepted_constants: ClassVar[tuple[str, ...]] = ()
     written_only: ClassVar[tuple[str, ...]] = ()
     configuration: ClassVar[str | None] = None

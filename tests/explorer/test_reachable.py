@@ -132,7 +132,7 @@ def test_the_states_that_have_no_way_out(explore, name: str, states: int, trace:
     if not states:
         assert (found.verdict, found.violations) == (Verdict.OK, [])
         return
-    assert (found.verdict, found.only_traps) == (Verdict.VIOLATION, True)
+    assert (found.verdict, found.only_of_behaviours) == (Verdict.VIOLATION, True)
     assert [(one.property, one.trap) for one in found.violations] == [(name, (states, 6))]
     assert places(found) == [trace]
 
