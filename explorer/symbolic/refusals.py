@@ -30,6 +30,8 @@ def _reasons(options: Options) -> list[str]:
         found.append(f"VIEW {options.view}: the engine symbolic has no views")
     for prop in options.reachable:
         found.append(f"{prop.name}: the engine symbolic cannot check what stays reachable")
+    for prop in options.temporal:
+        found.append(f"{prop.name}: the engine symbolic cannot check temporal properties")
     if options.search != Search.BFS:
         for name in ("max_states", "max_depth"):
             if getattr(options, name) is not None:

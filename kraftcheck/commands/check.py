@@ -98,7 +98,7 @@ def _resume(arguments: argparse.Namespace) -> None:
 def _vacuity(job: Job, result: Result, watched: list[Watch]) -> dict[str, Any]:
     """Note which properties nothing made worth checking; return what `--json` says of it."""
     violated = {violation.property for violation in result.violations}
-    followed = set() if result.complete else {prop.name for prop in job.options.reachable}
+    followed = set() if result.complete else {prop.name for prop in job.options.over_behaviours}
     watched = [one for one in watched if one.prop.name not in violated | followed]
     found = vacuous(job.protocol, watched)
     result.notes += [f"nothing made {one.property} worth checking: {one.reason}" for one in found]

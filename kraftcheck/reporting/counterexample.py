@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.explorer.result import DEADLOCK, TraceStep, Trap, Violation
+from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.reporting.why import why
@@ -50,6 +50,8 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
         before = step
+    if violation.loop is not None:
+        yield from _loop_lines(protocol, violation.trace[-1], violation.loop)
     yield from _why_lines(protocol, violation)
     if violation.trap is not None:
         yield []
@@ -57,6 +59,22 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
         without = protocol.properties[violation.property].without
         if without:
             yield [(FAINT, f"{_INDENT}no way out is {', '.join(without)}")]
+
+
+def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Line]:
+    """Yield how a behaviour goes on for ever, and why that is fair."""
+    yield []
+    if loop.again is None:
+        yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}")]
+    else:
+        heading = _heading(protocol, loop.back_to, loop.again)
+        yield [(HEAD, f"Back to state {loop.back_to}"), *heading[1:]]
+        found = changes(protocol, last.state, loop.again.state)
+        width = max((len(change.path) for change in found), default=0)
+        yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
+        yield from _message_lines(protocol, last, loop.again)
+    if loop.kept:
+        yield [(FAINT, f"{_INDENT}fair, since for ever: {'; '.join(loop.kept)}")]
 
 
 def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:

@@ -69,7 +69,7 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
         {**told, **_behaviour(job.protocol, told["states"], violation.trace), "end": f"violates {violation.property}"}
         for told, violation in traces
     ]
-    return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.reachable)]}
+    return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]}
 
 
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:

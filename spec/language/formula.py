@@ -62,7 +62,7 @@ class Atom(Formula):
         yield self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Held(Atom):
     """A predicate of states.
 
@@ -73,6 +73,17 @@ class Held(Atom):
     """
 
     prop: Property
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Held) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        prop = self.prop
+        return prop.function, prop.opposite, prop.only, prop.fixed
 
     def of(self, **values: Value) -> Held:
         """Return the predicate for values of the parameters that a formula gives it (`given=`)."""
