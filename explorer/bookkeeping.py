@@ -111,7 +111,7 @@ class Bookkeeping:
                 why = "the search visited not every state" if result.limit else "the search ended before"
                 result.notes.append(f"{', '.join(unknown)}: {what} not checked, since {why}")
         if result.violations:
-            safety = {violation.property for violation in result.violations if not violation.over_behaviours}
+            safety = {violation.property for violation in result.violations if not violation.is_of_behaviours()}
             result.verdict = Verdict.DEADLOCK if safety == {DEADLOCK} else Verdict.VIOLATION
             result.complete = result.complete and (self.options.keep_going or not safety)
         elif not result.complete:

@@ -221,7 +221,9 @@ class ReferenceSearch:
         if self.options.temporal:
             states, goals = list(self.states()), Goals(self.semantics, self.options)
             numbers = {identity: number for number, identity in enumerate(self.parents)}
-            graph = labelled(self.semantics, self.options, states, lambda state: numbers.get(self.identity(state)), goals)
+            graph = labelled(
+                self.semantics, self.options, states, lambda state: numbers.get(self.identity(state)), goals
+            )
             check_temporal(graph, self.semantics, self.options, self._books, states.__getitem__)
 
     def _check(self, source: State, transition: Transition | None) -> None:

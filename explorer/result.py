@@ -237,8 +237,7 @@ class Violation:
     trap: Trap | None = None
     loop: Loop | None = None
 
-    @property
-    def over_behaviours(self) -> bool:
+    def is_of_behaviours(self) -> bool:
         """Whether it is about what follows for ever, not about a state or a step."""
         return self.trap is not None or self.loop is not None
 
@@ -306,7 +305,7 @@ class Result:
     @property
     def only_of_behaviours(self) -> bool:
         """Whether all that is violated is what should stay reachable, or a temporal property."""
-        return bool(self.violations) and all(violation.over_behaviours for violation in self.violations)
+        return bool(self.violations) and all(violation.is_of_behaviours() for violation in self.violations)
 
     @property
     def never_enabled(self) -> list[str]:

@@ -145,9 +145,7 @@ def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
     return max(symmetries, key=lambda name: len(symmetries[name])) if asked else None
 
 
-def lenient_job(
-    model: Model, arguments: argparse.Namespace, *, whole_space: bool = False
-) -> tuple[Job, list[str]]:
+def lenient_job(model: Model, arguments: argparse.Namespace, *, whole_space: bool = False) -> tuple[Job, list[str]]:
     """Return what a command line asks for where traces or state sets are compared, with `bind_leniently`'s warnings."""
     config_name, content = _configuration(model, arguments.config, arguments)
     bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space)

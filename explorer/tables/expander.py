@@ -230,9 +230,7 @@ class Expander:
 
     def _run_kernel(self, parts: list[Indices], number: int) -> None:
         worker = self.pool[number]
-        expand_batch(
-            self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock
-        )
+        expand_batch(self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock)
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +12,7 @@ from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.tables.kernel import edges as kernel
 from kraftcheck.explorer.tables.locality import reason
 from kraftcheck.explorer.tables.state_graph import StateGraph
-from kraftcheck.explorer.temporal.graph import Labels, LabelledGraph, Marks, Numbers
+from kraftcheck.explorer.temporal.graph import LabelledGraph, Labels, Marks, Numbers
 from kraftcheck.spec.language.property import Property
 
 BYTES_A_STEP = 20  # its source, target and label, once as they are found and once in order
@@ -63,5 +66,5 @@ def labelled(graph: StateGraph, goals: Goals, notes: list[str]) -> LabelledGraph
     return LabelledGraph(graph.count, graph.starts, edges, book, beyond, blocked, holds)
 
 
-def _joined(pieces: list[NDArray[np.generic]], kind: type[np.generic]) -> NDArray[np.generic]:
+def _joined(pieces: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, kind), *pieces])

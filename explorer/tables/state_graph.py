@@ -1,4 +1,4 @@
-"""The states of a breadth-first search that is over, numbered in the order of the levels, and the steps between them."""
+"""The states of a breadth-first search that is over, numbered level by level, and the steps between them."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class StateGraph:
         )
 
     def _targets(self, edges: Edges, count: int) -> Numbers:
-        targets = np.minimum(edges.owners[:count], 0).astype(np.int32)
+        targets: Numbers = np.minimum(edges.owners[:count], 0).astype(np.int32)
         inside = np.flatnonzero(targets == 0)
         words = edges.words[inside]
         for p, mine in by_owner(edges.owners[inside]):

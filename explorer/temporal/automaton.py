@@ -1,8 +1,8 @@
 """From a formula to an automaton that accepts the behaviours of which it is true.
 
-The automaton is a generalised Büchi automaton whose transitions are labelled and accepting. A state is a set of formulas
-that the rest of a behaviour must satisfy; it is unfolded when it is reached. An *until* may be put off, but not for
-ever: for each there is a set of the transitions that do not put it off.
+It is a generalised Büchi automaton whose transitions are labelled and accepting. A state is a set of formulas that the
+rest of a behaviour must satisfy; it is unfolded when it is reached. An *until* may be put off, but not for ever: for
+each there is a set of the transitions that do not put it off.
 
 References
 ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -124,7 +125,11 @@ def _can_accept(automaton: Automaton) -> set[int]:
         reach |= np.outer(reach[:, middle], reach[middle])
     found: set[int] = set()
     for state in range(automaton.states):
-        inner = [m for m in automaton.moves if reach[m.target, m.source] and reach[state, m.source] and reach[m.source, state]]
+        inner = [
+            m
+            for m in automaton.moves
+            if reach[m.target, m.source] and reach[state, m.source] and reach[m.source, state]
+        ]
         accepted = 0
         for move in inner:
             accepted |= move.accepts
@@ -258,14 +263,14 @@ class Product:
         while way[-1] != start:
             way.append(int(self.arrays.rank[way[-1]]))
         way.reverse()
-        return [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in zip(way, way[1:], strict=False)]
+        return [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in itertools.pairwise(way)]
 
     def _forget(self, count: int) -> None:
         self.arrays.rank[self.arrays.order[:count]] = -1
 
     def _told(self, way: list[int], cycle: list[tuple[int, int]]) -> Lasso:
         states = self._automaton.states
-        into = [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in zip(way, way[1:], strict=False)]
+        into = [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in itertools.pairwise(way)]
         taken = self._moves(way[0] // states, into)
         again = self._moves(way[-1] // states, cycle)
         round_ = [way[-1] // states, *(move.target for move in again)]

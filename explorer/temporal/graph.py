@@ -156,4 +156,3 @@ class LabelledGraph:
         found = self.beyond.masks(self.count, bits)
         gather(self.first, self.target, self.label, bits, found)
         return found
-

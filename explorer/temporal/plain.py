@@ -93,5 +93,3 @@ def is_blocked(semantics: Semantics, state: State, choice: Choice) -> bool:
             return False
     target = semantics.taken(state, choice._replace(step=free))
     return target is not None and target.target != state
-
-

@@ -52,7 +52,9 @@ def check_temporal(
     strict = protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
     beyond = len(set(graph.beyond.states.tolist()))
     if beyond:
-        notes.append(f"{beyond:,} states have steps beyond a constraint; a behaviour that takes one breaks no temporal property")
+        notes.append(
+            f"{beyond:,} states have steps beyond a constraint; a behaviour that takes one breaks no temporal property"
+        )
     for prop in options.temporal:
         books.look_at_the_clock(0)
         found = check(prop.name, prop.formula(protocol), fairness_of(prop, options), graph, strict)

@@ -1,4 +1,4 @@
-"""The two temporal properties of `reconfig`, under the names that the TLA+ specification KRaftWithReconfig gives them."""
+"""The temporal properties of `reconfig`, under the names that the specification KRaftWithReconfig gives them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,18 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerId,
     ServerState,
 )
-from kraftcheck.spec import Formula, Map, ModelValue, Record, every, infinitely_often, ordered, predicate, projection, temporal
+from kraftcheck.spec import (
+    Formula,
+    Map,
+    ModelValue,
+    Record,
+    every,
+    infinitely_often,
+    ordered,
+    predicate,
+    projection,
+    temporal,
+)
 
 
 class Holding(Record):

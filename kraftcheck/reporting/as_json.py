@@ -83,8 +83,8 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
     -------
     dict
         `property`, `why` (see `Why`) and `states`: for each its number, the action that led to it, by whom and on which
-        message, the whole state, what changed, and the messages under way, sent and consumed; and for a temporal property
-        `loop`: how it goes on.
+        message, the whole state, what changed, and the messages under way, sent and consumed; and `loop`: how a
+        counterexample to a temporal property goes on, else null.
     """
     return {
         "property": violation.property,
@@ -95,7 +95,7 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
 
 
 def _loop(protocol: Protocol, loop: Loop) -> dict[str, Any]:
-    """Return how a behaviour goes on for ever: back to which state, by which step (none: it stutters), and why that is fair."""
+    """Return how a behaviour goes on: back to which state, by which step (null: it stutters), and why that is fair."""
     again = loop.again
     return {
         "back_to": loop.back_to,

@@ -45,7 +45,7 @@ def why(protocol: Protocol, violation: Violation) -> Why:
         return Why("every state has a successor", {}, None)
     said = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     code = prop.function.__code__
-    found = {} if violation.over_behaviours else _culprits(protocol, prop, violation)
+    found = {} if violation.is_of_behaviours() else _culprits(protocol, prop, violation)
     culprits = {name: value if name == "message" else getattr(value, "id", value) for name, value in found.items()}
     return Why(said, culprits, (code.co_filename, code.co_firstlineno))
 

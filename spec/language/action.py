@@ -45,9 +45,7 @@ def internal(function: F) -> F: ...
 
 
 @overload
-def internal(
-    *, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = ""
-) -> Callable[[F], F]: ...
+def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> Callable[[F], F]: ...
 
 
 def internal(
@@ -104,7 +102,9 @@ def _marked(
     kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None, fair: Fair, each: Each
 ) -> Callable[[F], F]:
     if fair not in ("", "weak", "strong") or (each and not fair):
-        raise ProtocolError(f'fair={fair!r}, each={each!r}: expected fair="weak" or fair="strong", and each= with it only')
+        raise ProtocolError(
+            f'fair={fair!r}, each={each!r}: expected fair="weak" or fair="strong", and each= with it only'
+        )
 
     def mark(function: F) -> F:
         for message in messages:

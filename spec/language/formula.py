@@ -1,7 +1,7 @@
 """Temporal formulas: what every behaviour must do, over predicates of states and of steps; and what is fair.
 
-A `@temporal` method returns a formula. Its atoms are predicates (`@predicate` methods), `enabled(...)` and `taken(...)`;
-`always`, `eventually` and what is made of them say when. The meaning is that of TLA+: behaviours are infinite, and may
+A `@temporal` method returns a formula. Its atoms are `@predicate` methods, `enabled(...)` and `taken(...)`; `always`,
+`eventually` and what is made of them say when. The meaning is that of TLA+: behaviours are infinite, and may
 stutter at any time unless fairness forbids it. There is no "next": nothing that a formula says changes by stuttering.
 
 References
@@ -59,6 +59,7 @@ class Atom(Formula):
     """What a state or a step decides by itself."""
 
     def atoms(self) -> Iterator[Atom]:
+        """Yield it."""
         yield self
 
 
@@ -161,7 +162,9 @@ def as_formula(claim: Claim) -> Formula:
     if isinstance(claim, Formula):
         return claim
     name = getattr(claim, "__qualname__", None) or repr(claim)
-    raise ProtocolError(f"{name} is no formula; expected a @predicate as self.name, enabled(...), taken(...), or those combined")
+    raise ProtocolError(
+        f"{name} is no formula; expected a @predicate as self.name, enabled(...), taken(...), or those combined"
+    )
 
 
 def always(claim: Claim) -> Formula:

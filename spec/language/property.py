@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, update_wrapper
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from kraftcheck.spec.errors import ProtocolError
@@ -178,7 +178,7 @@ class Predicate:
     """A `@predicate` method. Of a protocol, as `self.name`, it is a formula."""
 
     def __init__(self, method: Callable[..., Any], mark: PropertyMark) -> None:
-        update_wrapper(self, method)
+        self.__doc__ = method.__doc__
         self.method = method
         self.property_mark = mark
 
@@ -317,7 +317,9 @@ class Property:
         """
         if set(values) != set(self.given):
             wanted = ", ".join(self.given) or "none"
-            raise ProtocolError(f"{self.name}.of(...): expected values for {wanted}, found {', '.join(values) or 'none'}")
+            raise ProtocolError(
+                f"{self.name}.of(...): expected values for {wanted}, found {', '.join(values) or 'none'}"
+            )
         told = ", ".join(str(values[name]) for name in self.given)
         return replace(self, name=f"{self.name}({told})", fixed=tuple((name, values[name]) for name in self.given))
 
@@ -362,13 +364,13 @@ class Property:
     @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of its parameters after self."""
-        allowed = (*STEP, "shared") if self.over_steps else (*QUANTIFIED, "shared", "state")
+        allowed: tuple[str, ...] = (*STEP, "shared") if self.over_steps else (*QUANTIFIED, "shared", "state")
+        if self.kind == TEMPORAL:
+            allowed = ()
         if self.kind == "step_invariant":
             allowed = (*allowed, *ACT)
         if self.kind in (REACHABLE, PREDICATE):
             allowed = (*allowed, SPENT)
-        if self.kind == TEMPORAL:
-            allowed = ()
         names = tuple(n for n in parameters(self.function, (*allowed, *self.given), self.reads) if n not in self.given)
         if "peer" in names and "me" not in names:
             raise ProtocolError(f"property {self.name} asks for peer without me")
@@ -402,6 +404,4 @@ class PropertyMark:
         """Return the property that a method of this name is."""
         plain = function.method if isinstance(function, Predicate) else function
         name = self.name or camel_case(method)
-        return Property(
-            name, self.kind, plain, self.reads, self.without, self.needs, self.fairness, given=self.given
-        )
+        return Property(name, self.kind, plain, self.reads, self.without, self.needs, self.fairness, given=self.given)

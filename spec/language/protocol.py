@@ -109,7 +109,7 @@ class Protocol:
         From the name that SPECIFICATION may use to the fairness that it asks for: False or () for none. Where a
         `.cfg` has no SPECIFICATION, or `FairSpec`, it is what the actions declare by `fair=`.
     strict_bounds
-        Whether bounds are part of what is specified: an action for which nothing is left is then not enabled, as in TLC.
+        Whether bounds are part of the specification: an action for which nothing is left is not enabled, as in TLC.
         Else a behaviour that a bound alone keeps from going on is none that a temporal property speaks of.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set without effect.

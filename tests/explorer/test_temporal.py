@@ -150,7 +150,8 @@ def test_a_counterexample_is_a_shortest_lasso(explore: Any) -> None:
     protocol = walk(((0, "A", 1), (1, "A", 2), (2, "A", 3), (3, "B", 2)), p=frozenset({1}))
     found = checked(explore, protocol, infinitely_often(anywhere(protocol.p)), weak("Next"))
     (violation,) = found.violations
-    assert violation.loop is not None and violation.loop.again is not None
+    assert violation.loop is not None
+    assert violation.loop.again is not None
     assert ([step.state.replicas[1].at for step in violation.trace], violation.loop.back_to) == ([0, 1, 2, 3], 3)
     assert violation.loop.kept == ("WF(Next) is taken",)
     stuck = checked(explore, protocol, infinitely_often(anywhere(protocol.p)))
@@ -225,7 +226,8 @@ def test_a_view_makes_a_cycle_of_what_a_counter_tells_apart(explore: Any) -> Non
     apart = explore(protocol, options_of(protocol, fairness=weak_only))
     assert apart.verdict is Verdict.OK  # where nothing is left, a bound alone ends it
     (violation,) = explore(protocol, options_of(protocol, fairness=weak_only, view="again")).violations
-    assert violation.loop is not None and violation.loop.again is not None
+    assert violation.loop is not None
+    assert violation.loop.again is not None
     assert (len(violation.trace), violation.loop.back_to, violation.loop.again.action) == (2, 1, "Retry")
 
 
@@ -295,7 +297,7 @@ def atom(protocol: Walk, name: str) -> Formula:
 
 def drawn_walk(random: Random) -> Walk:
     places = range(random.choice((2, 3)))
-    every = [edge for edge in product(places, "AB", places)]
+    every = list(product(places, "AB", places))
     edges = tuple(random.sample(every, random.randint(1, 5)))
     p, q = (frozenset(place for place in places if random.random() < 0.5) for _ in "pq")
     return walk(edges, p, q)

@@ -1,4 +1,4 @@
-"""KRaftWithReconfig with the fairness and the temporal properties of `tests/data/tlc/liveness`; nobody claims that they hold."""
+"""The fairness and the temporal properties of `tests/data/tlc/liveness`; nobody claims that they hold."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def each(*actions: str) -> tuple[Fairness, ...]:
     return tuple(map(weak, actions))
 
 
-DELIVERS = each(
-    "HandleRequestVoteRequest", "HandleRequestVoteResponse", "BecomeLeader", "AcceptBeginQuorumRequest"
-)
+DELIVERS = each("HandleRequestVoteRequest", "HandleRequestVoteResponse", "BecomeLeader", "AcceptBeginQuorumRequest")
 FETCHES = each(
     "SendFetchRequest",
     "AcceptFetchRequestFromVoter",
@@ -56,7 +54,12 @@ STRONG = tuple(
 class MCLive(Reconfig):
     """The module MCLive."""
 
-    specifications = {**Reconfig.specifications, "SpecDelivers": DELIVERS, "SpecFetches": DELIVERS + FETCHES, "SpecStrong": STRONG}
+    specifications = {
+        **Reconfig.specifications,
+        "SpecDelivers": DELIVERS,
+        "SpecFetches": DELIVERS + FETCHES,
+        "SpecStrong": STRONG,
+    }
 
     @predicate
     def leads(self, me: Server) -> bool:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import inlined
 

@@ -107,9 +107,7 @@ def descend(
 
 
 @inlined
-def identify(
-    t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any
-) -> Any:
+def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
     """Pack what identifies a state; False where its images are not known."""
     if t.meta[M_PERMUTATIONS] == 1:
         pack(t, packing, states, at, column, words, 0)

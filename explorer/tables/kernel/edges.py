@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import bare, jit

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import BAD, BAD_STATE, BAD_STEP, PRUNED, STEP_BAD, STEP_PRUNED, STUCK
 from kraftcheck.explorer.tables.kernel.native import inlined
 

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve

@@ -254,7 +254,7 @@ class BreadthFirst:
         self.books.tally()
         self.levels.flush()
         result = self.books.result
-        kept = [one for one in result.violations if not one.over_behaviours]  # those are found anew
+        kept = [one for one in result.violations if not one.is_of_behaviours()]  # those are found anew
         return Snapshot(self.levels.extents, self._position, result.actions, result.seconds, kept)
 
     def _resume(self) -> None:

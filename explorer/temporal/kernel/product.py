@@ -188,9 +188,7 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
 
 
 @jit
-def judge(
-    p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, strong: Any, number: Any
-) -> Any:
+def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, strong: Any, number: Any) -> Any:
     """Mark the nodes of one component; return 1 if it is fair, and how many are to be tried again."""
     states = np.int64(len(p.move_first) - 1)
     rank, mark = p.rank, p.mark
@@ -215,7 +213,7 @@ def judge(
                     taken |= taken_by(p, s, edge)
     fair = moves_on and (acceptance & ~accepted) == 0 and (weak & always & ~taken) == 0
     left_out = strong & ever & ~taken
-    later = 0
+    later = np.int64(0)
     for k in range(begin, end):
         v = np.int64(nodes[k])
         if not fair:
@@ -285,7 +283,9 @@ def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> 
     count, done = np.int64(1), np.int64(0)
     order[0] = start
     rank[start] = start
-    source, found, by = np.int64(-1), np.int64(-2), np.int64(-1)
+    source: Any = np.int64(-1)
+    found: Any = np.int64(-2)
+    by: Any = np.int64(-1)
     while done < count and source < 0:
         v = np.int64(order[done])
         done += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from kraftcheck.explorer.result import Options, TraceStep, Violation
 from kraftcheck.explorer.temporal.lassos import LassoJudge
 from kraftcheck.spec.language.formula import NEXT, Fairness
@@ -16,7 +18,7 @@ def require_counterexample(protocol: Protocol, options: Options, violation: Viol
     assert loop is not None
     trace = [*violation.trace, *([loop.again] if loop.again else [])]
     assert trace[0].state in protocol.checked_initial()
-    for before, after in zip(trace, trace[1:], strict=False):
+    for before, after in itertools.pairwise(trace):
         assert step_between(semantics, before.state, after) is not None
     if loop.again:
         assert loop.again.state == trace[loop.back_to - 1].state
@@ -60,7 +62,7 @@ def require_fair(semantics: Semantics, fairness: Fairness, cycle: list[TraceStep
         ready.append(found)
     taken = {
         whom(fairness, step.actor, step.message)
-        for before, step in zip(cycle, cycle[1:], strict=False)
+        for before, step in itertools.pairwise(cycle)
         if before.state != step.state and (NEXT in fairness.actions or step.action in fairness.actions)
     }
     always = set.intersection(*ready) if fairness.kind == "weak" else set.union(*ready)
