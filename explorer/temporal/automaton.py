@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.language.formula import Atom, Both, Either, Formula, Not, Release, Truth, Until
+from kraftcheck.spec.language.formula import Atom, Both, Either, Formula, Not, Release, Truth, Until, pushed
 
 MOST_STATES = 256
 MOST_UNTILS = 60
@@ -101,7 +101,7 @@ def automaton_of(formula: Formula) -> Automaton:
     ProtocolError
         If it would have more than `MOST_STATES` states, or more than `MOST_UNTILS` untils.
     """
-    first: Obligations = frozenset([_pushed(formula, True)])
+    first: Obligations = frozenset([pushed(formula)])
     numbers, waiting = {first: 0}, [first]
     found: list[tuple[int, Branch, int]] = []
     for state in waiting:
@@ -144,31 +144,6 @@ def _merged(automaton: Automaton) -> Automaton:
             move._replace(source=number[move.source], target=number[move.target]) for move in automaton.moves
         )
         automaton = automaton._replace(states=len(by_moves), moves=tuple(moves))
-
-
-def _pushed(formula: Formula, positive: bool) -> Formula:
-    """Return a formula, or its negation, in which only atoms are negated."""
-    match formula:
-        case Truth(value):
-            return Truth(value is positive)
-        case Not(part):
-            return _pushed(part, not positive)
-        case Both(left, right) | Either(left, right):
-            both = isinstance(formula, Both) is positive
-            return _joined(both, _pushed(left, positive), _pushed(right, positive))
-        case Until(left, right) | Release(left, right):
-            kind = Until if isinstance(formula, Until) is positive else Release
-            return kind(_pushed(left, positive), _pushed(right, positive))
-    return formula if positive else Not(formula)
-
-
-def _joined(both: bool, left: Formula, right: Formula) -> Formula:
-    neutral, decisive = Truth(both), Truth(not both)
-    if decisive in (left, right):
-        return decisive
-    if left in (neutral, right):
-        return right
-    return left if right == neutral else (Both if both else Either)(left, right)
 
 
 def _branches(state: Obligations) -> list[Branch]:

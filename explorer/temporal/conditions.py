@@ -10,7 +10,7 @@ import numpy as np
 from kraftcheck.explorer.result import Options, Search
 from kraftcheck.explorer.temporal.graph import Label, Masks
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken
+from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, changed_by_stuttering
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -90,8 +90,15 @@ def require_able(protocol: Protocol, options: Options) -> None:
         return
     known = [NEXT, *protocol.actions, *protocol.network.own_actions()]
     for prop in options.temporal:
-        for atom in prop.formula(protocol).atoms():
-            if isinstance(atom, (Enabled, Taken)):
+        formula = prop.formula(protocol)
+        misplaced = changed_by_stuttering(formula)
+        if misplaced is not None:
+            raise InputError(
+                f"{prop.name}: {misplaced} stands where a stutter changes what is said; a step may be asked for"
+                " eventually(...), or ruled out always(...)"
+            )
+        for atom in formula.atoms():
+            if isinstance(atom, Enabled | Taken):
                 _require_known(prop.name, sorted(atom.actions), known, protocol)
         for one in prop.fairness:
             _require_known(f"{prop.name}, {one}", one.actions, known, protocol)

@@ -104,6 +104,9 @@ class Taken(Atom):
 
     actions: frozenset[str]
 
+    def __str__(self) -> str:
+        return f"taken({', '.join(sorted(self.actions))})"
+
 
 @dataclass(frozen=True)
 class Truth(Formula):
@@ -149,6 +152,56 @@ class Release(Formula):
 
     left: Formula
     right: Formula
+
+
+def pushed(formula: Formula, positive: bool = True) -> Formula:
+    """Return a formula, or its negation, in which only atoms are negated."""
+    match formula:
+        case Truth(value):
+            return Truth(value is positive)
+        case Not(part):
+            return pushed(part, not positive)
+        case Both(left, right) | Either(left, right):
+            both = isinstance(formula, Both) is positive
+            return _joined(both, pushed(left, positive), pushed(right, positive))
+        case Until(left, right) | Release(left, right):
+            kind = Until if isinstance(formula, Until) is positive else Release
+            return kind(pushed(left, positive), pushed(right, positive))
+    return formula if positive else Not(formula)
+
+
+def _joined(both: bool, left: Formula, right: Formula) -> Formula:
+    neutral, decisive = Truth(both), Truth(not both)
+    if decisive in (left, right):
+        return decisive
+    if left in (neutral, right):
+        return right
+    return left if right == neutral else (Both if both else Either)(left, right)
+
+
+def changed_by_stuttering(formula: Formula) -> Taken | None:
+    """Return a `taken(...)` that stands where stuttering would change what a formula says; None where there is none.
+
+    A step may be asked for at some time (`eventually`), and be ruled out at all times. That every step be one, or the
+    first, is what a stutter breaks.
+    """
+    return _misplaced(pushed(formula), None)
+
+
+def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
+    """Return a misplaced `taken(...)`: at this time it may be wanted (True), unwanted (False), or neither (None)."""
+    match formula:
+        case Taken():
+            return None if allowed is True else formula
+        case Not(Taken() as part):
+            return None if allowed is False else part
+        case Both(left, right) | Either(left, right):
+            return _misplaced(left, allowed) or _misplaced(right, allowed)
+        case Until(left, right):
+            return _misplaced(left, False) or _misplaced(right, True)
+        case Release(left, right):
+            return _misplaced(left, True) or _misplaced(right, False)
+    return None
 
 
 def as_formula(claim: Claim) -> Formula:
