@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kraftcheck.explorer.result import TraceStep
+from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
@@ -52,3 +54,36 @@ def behaviour_along(
         else:
             raise AssertionError("the reference semantics has no step along this path")
     return tuple(steps)
+
+
+def raised_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
+    """Take every step out of a state and check where it leads; return the first error that a method raises.
+
+    Parameters
+    ----------
+    semantics
+        The meaning of the protocol.
+    properties
+        What is checked.
+    state
+        The state.
+
+    Returns
+    -------
+    RaisedError
+        With the step in which it was raised as its trace: none where that is before the step. None where all is well.
+    """
+    trace: Behaviour = ()
+    try:
+        for taken in semantics.transitions(state):
+            trace = (step_of(taken),)
+            for prop in properties:
+                if prop.over_steps:
+                    semantics.kept_by(prop, state, taken)
+                else:
+                    semantics.holds(prop, taken.target)
+            trace = ()
+    except RaisedError as error:
+        error.trace = trace
+        return error
+    return None

@@ -19,6 +19,7 @@ from kraftcheck.explorer.result import (
     Verdict,
     Violation,
 )
+from kraftcheck.spec.errors import RaisedError
 
 
 class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
@@ -91,11 +92,17 @@ class Bookkeeping:
         ------
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
+        RaisedError
+            Where a method of the protocol raises or breaks its contract, unless an `assert` failed: that is a result.
         """
         try:
             search()
         except Stop:
             pass
+        except RaisedError as error:
+            if not error.is_assertion or error.trace is None:
+                raise
+            self.result.violations.insert(0, Violation(error.name, error.trace, failed=error))
         except KeyboardInterrupt:
             self.note_limit(INTERRUPTED)
             raise Interrupted(self._conclude(notes)) from None
@@ -112,8 +119,10 @@ class Bookkeeping:
                 result.notes.append(f"{', '.join(unknown)}: {what} not checked, since {why}")
         if result.violations:
             safety = {violation.property for violation in result.violations if not violation.is_of_behaviours()}
+            failed = result.violations[0].failed is not None
             result.verdict = Verdict.DEADLOCK if safety == {DEADLOCK} else Verdict.VIOLATION
-            result.complete = result.complete and (self.options.keep_going or not safety)
+            result.verdict = Verdict.ASSERTION if failed else result.verdict
+            result.complete = result.complete and not failed and (self.options.keep_going or not safety)
         elif not result.complete:
             result.verdict = Verdict.INCOMPLETE
         return result

@@ -18,13 +18,13 @@ from kraftcheck.spec.language.state import State
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments when it runs
 
-StateText = Callable[[State], str]
+Told = Callable[[State], object]
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 
 def explore_graph(
-    protocol: Protocol, options: Options, state_text: StateText | None = None
+    protocol: Protocol, options: Options, state_text: Told | None = None
 ) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited.
 
@@ -35,13 +35,13 @@ def explore_graph(
     options
         What to check and where to stop.
     state_text
-        What to write for a state in its node's attribute `state`; by default nodes have none.
+        What to note for a state in its node's attribute `state`; by default nodes have none.
     """
     search = ReferenceSearch(protocol, options)
     return search.run(), state_graph(search, state_text)
 
 
-def state_graph(search: ReferenceSearch, state_text: StateText | None = None) -> Graph:
+def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Graph:
     """Return the graph of the states that a search visited.
 
     Parameters

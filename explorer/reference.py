@@ -15,6 +15,7 @@ from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceS
 from kraftcheck.explorer.temporal import conditions
 from kraftcheck.explorer.temporal.plain import labelled
 from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
@@ -79,6 +80,7 @@ class ReferenceSearch:
         self._depths: dict[Value, int] = {}  # of states met, where a depth-first search is bounded
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
+        self._at: tuple[State, Transition | None] | None = None  # what is looked at
         self._books = Bookkeeping(options, self._totals)
         self.result.notes += notes
 
@@ -108,6 +110,9 @@ class ReferenceSearch:
                 self._find_traps()
                 self._check_temporal()
             self._books.report(0)
+        except RaisedError as error:
+            error.trace = self._trace(*self._at) if self._at else None
+            raise
         finally:
             if not breadth_first:
                 self.result.depth = None
@@ -157,8 +162,10 @@ class ReferenceSearch:
         Next: so a search that stops at a violation has met the same states, in the same order.
         """
         stuck = True
+        self._at = state, None
         for transition in sorted(self.semantics.transitions(state), key=lambda t: self._place[t.action]):
             stuck = False
+            self._at = state, transition
             self._generated += 1
             self._fired[transition.action] += 1
             for prop in self._step_properties:
@@ -229,6 +236,7 @@ class ReferenceSearch:
     def _check(self, source: State, transition: Transition | None) -> None:
         """Check the invariants in a state."""
         state = source if transition is None else transition.target
+        self._at = source, transition
         for prop in self._state_properties:
             if not self.semantics.holds(prop, state):
                 self._violation(prop.name, source, transition)
@@ -241,13 +249,14 @@ class ReferenceSearch:
         self.result.depth = max(self.result.depth or 0, depth)
 
     def _violation(self, name: str, source: State, transition: Transition | None) -> None:
-        if name in self._books.violated:
-            return
+        if name not in self._books.violated:
+            self._books.violation(name, self._trace(source, transition))
+
+    def _trace(self, source: State, transition: Transition | None) -> Behaviour:
+        """Return the behaviour to a state, and a step further where one is given."""
         if transition is not None:
-            trace = (*self.path_to(source), step_of(transition))
-        else:
-            trace = self.path_to(source) if name == DEADLOCK else (TraceStep(source),)
-        self._books.violation(name, trace)
+            return (*self.path_to(source), step_of(transition))
+        return self.path_to(source) if self.identity(source) in self.parents else (TraceStep(source),)
 
     def path_to(self, state: State) -> Behaviour:
         """Return the behaviour by which a visited state was found first (in a bounded search: nearest)."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
@@ -33,6 +34,7 @@ class Verdict(StrEnum):
     OK = "ok"
     VIOLATION = "violation"
     DEADLOCK = "deadlock"
+    ASSERTION = "assertion"
     INCOMPLETE = "incomplete"
 
 
@@ -90,7 +92,8 @@ class Options:
     workers
         Threads, or None for the engine's default.
     memory
-        Bytes that states may take in memory; the rest goes to disk. None for a share of the machine's.
+        Bytes that states and what is learned of the protocol may take in memory; states beyond it go to disk. None for
+        a share of the machine's.
     checkpoint
         The folder to which checkpoints are saved, or None.
     checkpoint_every
@@ -218,7 +221,7 @@ class Loop(NamedTuple):
 
 @dataclass(frozen=True)
 class Violation:
-    """A property that does not hold, or a deadlock, with a behaviour that shows it.
+    """A property that does not hold, a deadlock, or an `assert` that failed, with a behaviour that shows it.
 
     Attributes
     ----------
@@ -230,12 +233,16 @@ class Violation:
         For what should stay reachable: the states that have no way out, of which the trace ends in a nearest one.
     loop
         For a temporal property: how the trace goes on for ever.
+    failed
+        Where `property` names an action or a property in which an `assert` failed: the error. The trace leads to the
+        state in which it was called.
     """
 
     property: str
     trace: tuple[TraceStep, ...]
     trap: Trap | None = None
     loop: Loop | None = None
+    failed: RaisedError | None = None
 
     def is_of_behaviours(self) -> bool:
         """Whether it is about what follows for ever, not about a state or a step."""
@@ -301,6 +308,11 @@ class Result:
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def trace(self) -> tuple[TraceStep, ...]:
+        """The first counterexample: its states, each with how it was reached; empty where nothing is violated."""
+        return self.violations[0].trace if self.violations else ()
 
     @property
     def only_of_behaviours(self) -> bool:

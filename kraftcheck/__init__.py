@@ -44,6 +44,7 @@ State 3  Take by 2 on Token
     messages  - Token  -> 2
 <BLANKLINE>
 OneHolder  false of me = 1, peer = 2
+    false: not (me.has_token and peer.has_token)  (me.has_token = TRUE, peer.has_token = TRUE)
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "kraftcheck.api": "check explain simulate",
+    "kraftcheck.api": "check explain simulate to_networkx write_report",
+    "kraftcheck.explorer.frames": "to_pandas",
     "kraftcheck.explorer.result": "Interrupted Progress Result Search TraceStep Verdict Violation",
-    "kraftcheck.loading": "Loaded load",
+    "kraftcheck.loading": "Loaded SearchOptions load",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
 """Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""

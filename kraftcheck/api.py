@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kraftcheck.engines import choose, searches, special_of
 from kraftcheck.engines import search as run_search
 from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
+from kraftcheck.jobs import widest_symmetry
+from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
-from kraftcheck.spec.diagnosis.slips import slips
+from kraftcheck.running import judged
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.property import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
+
+if TYPE_CHECKING:
+    from kraftcheck.explorer.graph import Graph
 
 
 def check(
@@ -25,17 +33,21 @@ def check(
     constraints: Iterable[str] = (),
     action_constraints: Iterable[str] = (),
     deadlock: bool = True,
-    symmetry: str | None = None,
+    symmetry: str | bool | None = None,
     view: str | None = None,
     init: str = "Init",
     search: str = "bfs",
     engine: str | None = None,
     workers: int | None = None,
+    memory: int | str | None = None,
     keep_going: bool = False,
     check_actions: bool = False,
     max_states: int | None = None,
     max_depth: int | None = None,
     time_limit: float | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 300.0,
+    resume: str | PathLike[str] | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Search the reachable states of a protocol for a violation of its properties.
@@ -51,23 +63,19 @@ def check(
     deadlock
         Whether a state without any successor is an error.
     symmetry, view
-        Names of one of the protocol's symmetries and views.
+        Names of one of the protocol's symmetries and views; `symmetry=True` is the symmetry of most sets.
     init
         Where to start: "Init", or the name of a scenario.
-    search
-        "bfs", "dfs" or "iddfs".
-    engine
-        The name of an engine; by default the first that can do what is asked.
-    workers
-        Threads; by default one for every processor.
-    keep_going
-        Whether to go on after a violation.
-    check_actions
-        Whether to test that actions are pure.
-    max_states, max_depth
-        Limits on the distinct states, and on the states along a path.
-    time_limit
-        Seconds.
+    search, engine
+        Their names; by default breadth first, and the first engine that can do what is asked.
+    workers, memory
+        Threads (by default one for every processor); bytes, or "4G", beyond which states go to disk.
+    keep_going, check_actions
+        Whether to go on after a violation, and whether to test that actions are pure.
+    max_states, max_depth, time_limit
+        Limits on the distinct states, on the states along a path, and on the seconds.
+    checkpoint, checkpoint_every, resume
+        A folder for checkpoints, the seconds between two, and the folder of one to go on from.
     report
         Called now and then with the progress.
 
@@ -79,7 +87,9 @@ def check(
     Raises
     ------
     InputError
-        For a name that the protocol does not have, or where it breaks the language's contract.
+        For what a name or an option cannot be, with the command line's text, or a breach of the language's contract.
+    Interrupted
+        Where the user interrupts it; the exception has what was found until then.
 
     Examples
     --------
@@ -94,9 +104,8 @@ def check(
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class")
     options = _options(protocol, locals())
     name = choose(engine, search, special_of(options))
-    result = run_search(name, protocol, options, is_named=engine is not None)
-    result.warnings += slips(protocol, complete=result.complete)
-    return result
+    run = partial(run_search, name, protocol, options, is_named=engine is not None)
+    return judged(protocol, options, name, run)[0]
 
 
 def simulate(
@@ -170,9 +179,86 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     return plain(told(protocol, violation))
 
 
+def to_networkx(
+    protocol: Protocol,
+    *,
+    constraints: Iterable[str] = (),
+    action_constraints: Iterable[str] = (),
+    symmetry: str | bool | None = None,
+    view: str | None = None,
+    init: str = "Init",
+    max_states: int | None = None,
+    max_depth: int | None = None,
+) -> Graph:
+    """Return the state graph of a protocol.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    constraints, action_constraints, symmetry, view, init, max_states, max_depth
+        As for `check`.
+
+    Returns
+    -------
+    networkx.MultiDiGraph
+        Nodes are numbers, from 1 in the order of discovery, with `initial` and `state`. Edges are steps, with `action`
+        and, where a replica took it, `actor`.
+
+    Raises
+    ------
+    InputError
+        As for `check`.
+
+    Examples
+    --------
+    >>> from kraftcheck import ModelValue, to_networkx
+    >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+    >>> graph = to_networkx(TwoPhaseCommit(resource_managers=frozenset([ModelValue("rm1"), ModelValue("rm2")])))
+    >>> len(graph), [number for number, initial in graph.nodes(data="initial") if initial]
+    (56, [1])
+    """
+    options = replace(_options(protocol, {**locals(), "properties": ()}), deadlock=False)
+    from kraftcheck.explorer.graph import explore_graph
+
+    return explore_graph(protocol, options, lambda state: state)[1]
+
+
+def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) -> None:
+    """Write a result as one file to share, as `kraftcheck check --report` does.
+
+    Parameters
+    ----------
+    protocol
+        The protocol that was checked.
+    result
+        What `check` or `simulate` returned.
+    path
+        The file: a page where it ends in `.html`, Mermaid for a pull request where it ends in `.md`.
+
+    Raises
+    ------
+    InputError
+        For a file of another ending.
+    """
+    from kraftcheck.catalogue import Model
+    from kraftcheck.jobs import Job
+    from kraftcheck.reporting.files import require_report
+    from kraftcheck.reporting.report import run_as_data
+    from kraftcheck.reporting.report import write_report as write
+
+    require_report(Path(path))
+    model = Model(protocol.name(), type(protocol))
+    job = Job(model, "none", protocol, result.engine, True, _options(protocol, {"properties": None}))
+    write(Path(path), [run_as_data(job, result, {})])
+
+
 def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     """Return the options of a search that are among a function's parameters, with the properties that these name."""
-    asked = {field.name: parameters[field.name] for field in fields(Options) if field.name in parameters}
+    given = [field.name for field in fields(Options) if field.name in parameters]
+    asked = {name: parameters[name] if name == "report" else read(name, parameters[name]) for name in given}
+    if isinstance(asked.get("symmetry"), bool):
+        asked["symmetry"] = widest_symmetry(protocol) if asked["symmetry"] else None
     everything = protocol.properties
     if asked["properties"] is None:
         asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]

@@ -124,6 +124,31 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
     return model if variant_name is None else find_variant(model, variant_name)
 
 
+def model_of(protocol: type[Protocol], variant_name: str | None = None) -> Model:
+    """Return the model that a class of the user's is, or one of its variants.
+
+    Parameters
+    ----------
+    protocol
+        The class.
+    variant_name
+        The name of one of its variants, or None.
+
+    Raises
+    ------
+    InputError
+        If it is no protocol, or has no such variant.
+    """
+    if not (isinstance(protocol, type) and issubclass(protocol, Protocol)):
+        found = f"an instance of {type(protocol).__name__}" if isinstance(protocol, Protocol) else repr(protocol)
+        raise InputError(f"expected a model's name or a protocol's class, found {found}")
+    model = Model(protocol.__name__, protocol)
+    if protocol.__module__ not in shipped_models().values():
+        file = getattr(sys.modules.get(protocol.__module__), "__file__", None)
+        model = model._replace(file=None if file is None else Path(file))
+    return model if variant_name is None else find_variant(model, variant_name)
+
+
 def find_variant(model: Model, name: str) -> Model:
     """Return a model's variant that a user names.
 
@@ -179,8 +204,8 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         beside = model.file.with_suffix(".cfg")
         if beside.exists():
             return str(beside), read_config(beside)
-        if not known:
-            return "none", everything(model.protocol)
+    if choice is None and not known:
+        return "none", everything(model.protocol)
     name = choice or "default"
     if name in known:
         return name, read_config(known[name])

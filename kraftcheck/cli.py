@@ -15,6 +15,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kraftcheck.spec.errors import RaisedError
+
+ASSERTION = 14
+"""The exit code where an `assert` failed and no engine found the way to it."""
 
 SEARCHES = ("check", "simulate")
 """Commands whose `--json` tells an error too."""
@@ -36,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     given = parser(next(iter(words), "")).parse_args(words)
     given.words = words
-    from kraftcheck.spec.errors import InputError
+    from kraftcheck.spec.errors import InputError, RaisedError
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops what Ctrl-C stops, in the same way
@@ -46,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code: int = given.run(given)
         sys.stdout.flush()
         return code
+    except RaisedError as error:
+        return _told(error, json if words[0] in SEARCHES else None)
     except InputError as error:
         return _complain(str(error), json if words[0] in SEARCHES else None)
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -60,7 +69,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _complain(message: str, json: Path | None = None) -> int:
+def _told(error: RaisedError, json: Path | None) -> int:
+    """Tell an error in a protocol, after the behaviour that leads there; return the exit code."""
+    from kraftcheck.reporting.as_json import states_as_json
+    from kraftcheck.reporting.counterexample import behaviour_lines
+    from kraftcheck.reporting.lines import print_lines
+
+    found: dict[str, Any] = {}
+    if error.trace:
+        shown = sys.stderr if str(json) == "-" else sys.stdout
+        print_lines([*behaviour_lines(error.protocol, error.trace, f"The way to the error in {error.name}"), []], shown)
+        found = {"states": states_as_json(error.protocol, error.trace)}
+    return _complain(str(error), json, ASSERTION if error.is_assertion else 2, **found)
+
+
+def _complain(message: str, json: Path | None = None, code: int = 2, **more: Any) -> int:
     """Tell an error, in the file that `--json` names too; return the exit code."""
     print(f"kraftcheck: error: {message}", file=sys.stderr)
     if json is not None and "--json" not in message:
@@ -68,8 +91,8 @@ def _complain(message: str, json: Path | None = None) -> int:
         from kraftcheck.reporting.files import write_json
 
         with suppress(OSError):
-            write_json(json, {**tool(), "result": "error", "error": message, "exit_code": 2})
-    return 2
+            write_json(json, {**tool(), "result": "error", "error": message, "exit_code": code, **more})
+    return code
 
 
 class _Version(argparse.Action):

@@ -8,11 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.explorer.tables.searches import names as searches_of_tables
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, RaisedError, unknown
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.result import Options, Result
     from kraftcheck.spec.language.protocol import Protocol
+
+WAY_SECONDS = 60.0
+"""How long the table engine may look for the way to an error that another engine met."""
 
 TRIAL_SECONDS = 3.0
 """How long the reference engine may try a search before the kernel is compiled for it."""
@@ -150,7 +153,27 @@ def search(
                 return tried
             if compiles is not None:
                 compiles()
-    return replace(ENGINES[engine].run(protocol, options), engine=engine)
+    try:
+        return replace(ENGINES[engine].run(protocol, options), engine=engine)
+    except RaisedError as error:
+        if error.trace is not None:
+            raise
+        return replace(_way_to(error, protocol, options), engine=engine)
+
+
+def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
+    """Return what the table engine finds where another one met an error and does not know the way to it.
+
+    Raises
+    ------
+    RaisedError
+        The error, with the behaviour that leads there if that was found within a minute.
+    """
+    known = replace(options, search="bfs", time_limit=WAY_SECONDS, report=None, master=None, conf=())
+    found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
+    if found.violations and found.violations[0].failed:
+        return found
+    raise error
 
 
 def _tried(protocol: Protocol, options: Options) -> Result | None:

@@ -14,7 +14,7 @@ from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import line_to_blame
 from kraftcheck.traces.scenarios.text import Start
@@ -119,7 +119,8 @@ def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
     Returns
     -------
     tuple
-        The model, its variant chosen; and the configuration, `smoke` unless one is named.
+        The model, its variant chosen; and the configuration: unless one is named `smoke`, or where there is none such
+        what `check` takes.
 
     Raises
     ------
@@ -127,7 +128,7 @@ def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
         There is no such model, variant, configuration or constant.
     """
     model = find_model(start.model, start.variant or None)
-    _, config = find_config(model, start.config or "smoke")
+    _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))
     settings = dict(start.settings)
     if start.bounds:
         bounds = [constant.name for constant in model.protocol.constants.values() if constant.is_bound]
@@ -139,22 +140,37 @@ def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
     """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
     if asked is None or bound.symmetry is not None:
         return bound.symmetry if asked is not False else None
-    symmetries = bound.protocol.symmetries
-    if asked and not symmetries:
-        raise InputError(f"--symmetry: {bound.protocol.name()} has no symmetric sets")
-    return max(symmetries, key=lambda name: len(symmetries[name])) if asked else None
+    return widest_symmetry(bound.protocol) if asked else None
 
 
-def lenient_job(model: Model, arguments: argparse.Namespace, *, whole_space: bool = False) -> tuple[Job, list[str]]:
+def widest_symmetry(protocol: Protocol) -> str:
+    """Return the name of the symmetry that has most sets.
+
+    Raises
+    ------
+    InputError
+        Where the protocol has none.
+    """
+    symmetries = protocol.symmetries
+    if not symmetries:
+        raise InputError(f"--symmetry: {protocol.name()} has no symmetric sets")
+    return max(symmetries, key=lambda name: len(symmetries[name]))
+
+
+def lenient_job(
+    model: Model, arguments: argparse.Namespace, *, whole_space: bool = False, properties: bool = False
+) -> tuple[Job, list[str]]:
     """Return what a command line asks for where traces or state sets are compared, with `bind_leniently`'s warnings."""
     config_name, content = _configuration(model, arguments.config, arguments)
-    bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space)
-    options = Options.of(bound, deadlock=False, **given(arguments))
+    bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space, properties=properties)
+    if not properties:
+        bound = bound._replace(deadlock=False)
+    options = Options.of(bound, **given(arguments))
     return Job(model, config_name, bound.protocol, choose(None, options.search), False, options), warnings
 
 
 def bind_leniently(
-    protocol: type[Protocol], config: ModelConfig, *, whole_space: bool
+    protocol: type[Protocol], config: ModelConfig, *, whole_space: bool, properties: bool = False
 ) -> tuple[BoundConfig, list[str]]:
     """Bind a configuration to a protocol, without its properties: where traces or state sets are compared.
 
@@ -166,6 +182,8 @@ def bind_leniently(
         What the `.cfg` says.
     whole_space
         Whether all reachable states are asked for, so that what bounds the search matters too: constraints and VIEW.
+    properties
+        Whether to keep the properties that the protocol has.
 
     Returns
     -------
@@ -185,7 +203,11 @@ def bind_leniently(
         for named in (*config.invariants, *config.properties)
         if named.name not in known
     ]
-    config = replace(config, invariants=(), properties=(), alias=None, postcondition=None)
+    kept = protocol.properties if properties else {}
+    invariants, behaviours = (
+        tuple(named for named in names if named.name in kept) for names in (config.invariants, config.properties)
+    )
+    config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
     if config.specification is not None and protocol.specifications.get(config.specification.name):
         config = replace(config, specification=None)  # it asks for fairness, which no finite behaviour breaks
     if not whole_space:
@@ -217,6 +239,8 @@ def blaming(model: Model) -> Iterator[None]:
     """
     try:
         yield
+    except RaisedError:  # says its place itself
+        raise
     except ProtocolError as error:
         place = _place(model, error.__cause__)
         if place is None or str(model.file) in str(error):

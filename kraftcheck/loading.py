@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
-from kraftcheck.catalogue import Model, find_model
+from kraftcheck.catalogue import Model, find_model, model_of
 from kraftcheck.engines import search
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
-from kraftcheck.spec.diagnosis.slips import slips
+from kraftcheck.running import judged
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.protocol import Protocol
 
-_NOT_ASKED = {"properties", "reachable", "constraints", "action_constraints", "init", "view", "deadlock"}
+if TYPE_CHECKING:
+    from kraftcheck.explorer.graph import Graph
+
+
+class SearchOptions(TypedDict, total=False):
+    """Options of a search, by the names that they have on the command line, with `_` for `-`.
+
+    `keep_going` is `--continue`; `report` is called with the progress.
+    """
+
+    search: str
+    engine: str | None
+    deadlock: bool
+    symmetry: bool
+    keep_going: bool
+    check_actions: bool
+    workers: int
+    memory: int | str
+    max_states: int
+    max_depth: int
+    time_limit: float
+    checkpoint: str | PathLike[str]
+    checkpoint_every: float
+    resume: str | PathLike[str]
+    report: Callable[[Progress], None]
+    master: str
+    conf: Mapping[str, str]
 
 
 class Loaded(NamedTuple):
@@ -44,7 +72,7 @@ class Loaded(NamedTuple):
         """The protocol with its constants."""
         return self.job().protocol
 
-    def job(self, **options: Any) -> Job:
+    def job(self, **options: Unpack[SearchOptions]) -> Job:
         """Return the search that `check` would make.
 
         Raises
@@ -52,23 +80,26 @@ class Loaded(NamedTuple):
         InputError
             For an option that there is not, or a configuration that does not fit the model.
         """
-        known = ["engine", *(field.name for field in fields(Options) if field.name not in _NOT_ASKED)]
+        known = list(SearchOptions.__annotations__)
         for name in options:
             if name not in known:
                 raise InputError(unknown("option", name, known))
+        asked: dict[str, Any] = {
+            name: value if name == "report" else read(name, value) for name, value in options.items()
+        }
         settings = [f"{name}={value}" for name, value in self.constants.items()]
-        arguments = argparse.Namespace(**{"set": settings, "engine": None} | options)
+        arguments = argparse.Namespace(**{"set": settings, "engine": None} | asked)
         with blaming(self.model):
             return job_of(self.model, self.config, arguments)
 
-    def check(self, **options: Any) -> Result:
+    def check(self, **options: Unpack[SearchOptions]) -> Result:
         """Search the states, as `kraftcheck check` does.
 
         Parameters
         ----------
         options
             Those of the command line, with `_` for `-`: `max_states=1000`, `engine="reference"`, `symmetry=True`,
-            `checkpoint="folder"`, `memory=2**30` (bytes), `keep_going=True` (`--continue`).
+            `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
 
         Returns
         -------
@@ -81,15 +112,34 @@ class Loaded(NamedTuple):
             As `job`; or where the protocol breaks the language's contract.
         """
         job = self.job(**options)
+        run = partial(search, job.engine, job.protocol, job.options, is_named=job.is_named)
         with blaming(self.model):
-            result = search(job.engine, job.protocol, job.options, is_named=job.is_named)
-        return replace(result, warnings=result.warnings + slips(job.protocol, complete=result.complete))
+            return judged(job.protocol, job.options, job.engine, run)[0]
+
+    def to_networkx(self, **options: Unpack[SearchOptions]) -> Graph:
+        """Return the state graph, as `kraftcheck.to_networkx` does.
+
+        Parameters
+        ----------
+        options
+            As for `check`: `max_states=1000`.
+
+        Raises
+        ------
+        InputError
+            As `job`.
+        """
+        from kraftcheck.explorer.graph import explore_graph
+
+        job = self.job(**options)
+        asked = replace(job.options, properties=(), reachable=(), deadlock=False)
+        return explore_graph(job.protocol, asked, lambda state: state)[1]
 
     def explain(self, result: Result) -> str:
         """Return the counterexamples of a result, told step by step; "" where there is none."""
         return "\n\n".join(plain(told(self.protocol, violation)) for violation in result.violations)
 
-    def write_report(self, result: Result, path: str | PathLike[str], **options: Any) -> None:
+    def write_report(self, result: Result, path: str | PathLike[str], **options: Unpack[SearchOptions]) -> None:
         """Write a result as one file to share, as `--report` does.
 
         Parameters
@@ -114,7 +164,7 @@ class Loaded(NamedTuple):
 
 
 def load(
-    model: str,
+    model: str | type[Protocol],
     config: str | PathLike[str] | None = None,
     *,
     variant: str | None = None,
@@ -125,9 +175,10 @@ def load(
     Parameters
     ----------
     model
-        A name that `kraftcheck models` lists, or `path/to/file.py:ClassName`.
+        A name that `kraftcheck models` lists, `path/to/file.py:ClassName`, or a class of your own.
     config
-        The name of one of the model's configurations, or a `.cfg` file; by default its `default`.
+        The name of one of the model's configurations, or a `.cfg` file. By default `default`; for a class of your own
+        the `.cfg` beside its file, or without one all its properties.
     variant
         The name of a variant of the model.
     constants
@@ -145,6 +196,7 @@ def load(
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
-    loaded = Loaded(find_model(model, variant), None if config is None else fspath(config), dict(constants or {}))
+    found = find_model(model, variant) if isinstance(model, str) else model_of(model, variant)
+    loaded = Loaded(found, None if config is None else fspath(config), dict(constants or {}))
     loaded.job()
     return loaded

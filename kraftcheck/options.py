@@ -17,6 +17,7 @@ from typing import Any
 
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Options
+from kraftcheck.spec.errors import InputError
 
 _FIELDS = [field.name for field in fields(Options) if field.name != "report"]  # --report is a file, that is progress
 _EVERY = Options.checkpoint_every
@@ -73,7 +74,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
     "--engine": _value("NAME", "the engine (default: the first that can do what is asked)"),
     "--workers": _value("N", "threads", count),
-    "--memory": _value("SIZE", "for states, such as 4G; more goes to disk (default: 60 %% of the machine)", _size),
+    "--memory": _value("SIZE", "such as 4G; states beyond it go to disk (default: 60 %% of the machine)", _size),
     "--master": _value("URL", "spark://HOST:PORT, yarn, ... (default: this machine)"),
     "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),
     "--max-states": _value("N", "distinct states", count),
@@ -114,6 +115,31 @@ def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None
         if settings.get("dest", attribute(name)) in _FIELDS:
             settings = {"default": argparse.SUPPRESS} | settings
         parser.add_argument(name, **settings)
+
+
+def read(name: str, value: Any) -> Any:
+    """Return the value of an option that a script gives, as the command line reads it.
+
+    Parameters
+    ----------
+    name
+        The name of a field of `Options`.
+    value
+        Its value: of its type, or the text that the command line takes ("4G").
+
+    Raises
+    ------
+    InputError
+        With what the command line says of such a value.
+    """
+    option = "--" + name.replace("_", "-")
+    reader = _OPTIONS.get(option, {}).get("type")
+    if value is None or reader in (None, str, Path):
+        return value
+    try:
+        return reader(str(value)) if reader is not _setting else tuple(dict(value).items())
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        raise InputError(f"argument {option}: {error}") from None
 
 
 def attribute(option: str) -> str:

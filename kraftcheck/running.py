@@ -17,8 +17,17 @@ from kraftcheck.reporting.files import write_counterexamples, write_json
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import report
+from kraftcheck.spec.diagnosis.slips import slips
+from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
+from kraftcheck.spec.language.protocol import Protocol
 
-EXIT_CODES = {Verdict.OK: 0, Verdict.DEADLOCK: 11, Verdict.VIOLATION: 12, Verdict.INCOMPLETE: 20}
+EXIT_CODES = {
+    Verdict.OK: 0,
+    Verdict.DEADLOCK: 11,
+    Verdict.VIOLATION: 12,
+    Verdict.ASSERTION: 14,
+    Verdict.INCOMPLETE: 20,
+}
 EXIT_TRAP = 13
 EXIT_INTERRUPTED = 130
 
@@ -61,6 +70,50 @@ def _search(job: Job, options: Options, *, quiet: bool) -> Result:
     told = "the kernel is compiled once on this machine, which takes about 30 s (kraftcheck warm)"
     compiles = None if quiet else partial(print, told, file=sys.stderr)
     return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
+
+
+def judged(
+    protocol: Protocol, options: Options, engine: str, search: Callable[[], Result]
+) -> tuple[Result, dict[str, Any]]:
+    """Run a search, and note what looks wrong in the model itself.
+
+    Parameters
+    ----------
+    protocol, options, engine
+        What is searched, and by which engine.
+    search
+        Runs the search.
+
+    Returns
+    -------
+    tuple
+        Its result, with warnings of what looks like a slip and notes on properties that nothing made worth checking;
+        and what `--json` says besides.
+    """
+    # A search that goes on from a checkpoint, or elsewhere, does not evaluate all here.
+    seen = options.resume is None and engine != "spark"
+    watched = watch(protocol, (*options.properties, *options.reachable)) if seen else []
+    try:
+        result = search()
+    finally:
+        for one in watched:
+            protocol.probes.pop(one.prop.name, None)
+    result.warnings += slips(protocol, complete=result.complete)
+    return result, _vacuity(protocol, options, result, watched) if seen else {}
+
+
+def _vacuity(protocol: Protocol, options: Options, result: Result, watched: list[Watch]) -> dict[str, Any]:
+    """Note which properties nothing made worth checking; return what `--json` says of it."""
+    violated = {violation.property for violation in result.violations}
+    followed = set() if result.complete else {prop.name for prop in options.reachable}
+    watched = [one for one in watched if one.prop.name not in violated | followed]
+    found = vacuous(protocol, watched)
+    result.notes += [f"nothing made {one.property} worth checking: {one.reason}" for one in found]
+    never = {one.prop.name: [part._asdict() for part in one.never()] for one in watched}
+    return {
+        "vacuous": [one._asdict() for one in found],
+        "never_evaluated": {name: parts for name, parts in never.items() if parts},
+    }
 
 
 def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:

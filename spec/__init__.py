@@ -4,7 +4,7 @@ A protocol is a class: constants, records for what a replica knows and sends, an
 `kraftcheck.spec.examples.lock_service` is a complete one that fits on a page.
 """
 
-from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError
+from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError, RaisedError
 from kraftcheck.spec.language.action import Action, environment, internal, on
 from kraftcheck.spec.language.formula import (
     Fairness,
@@ -63,6 +63,7 @@ __all__ = [
     "Network",
     "Protocol",
     "ProtocolError",
+    "RaisedError",
     "Record",
     "State",
     "Step",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sized
+from enum import Enum
 from typing import Any, TypeVar
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, is_enum
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
@@ -29,7 +30,7 @@ class Lexicon:
     Parameters
     ----------
     classes
-        Subclasses of `Record` and `Symbol`.
+        Subclasses of `Record`, and enums.
     model_values
         Model values. Others cannot be decoded, since their place in the canonical order is not known.
 
@@ -41,7 +42,7 @@ class Lexicon:
 
     def __init__(self, classes: Iterable[type] = (), model_values: Iterable[ModelValue] = ()) -> None:
         self.records: dict[str, type[Record]] = {}
-        self.symbols: dict[str, type[Symbol]] = {}
+        self.symbols: dict[str, type[Enum]] = {}
         self.model_values: dict[str, ModelValue] = {}
         for cls in classes:
             self.add(cls)
@@ -80,7 +81,7 @@ class Lexicon:
         if type(value) is ModelValue:
             self.model_values.setdefault(value.name, value)
             return
-        if isinstance(value, Record | Symbol):
+        if isinstance(value, Record) or is_enum(type(value)):
             self.add(type(value))
         for part in _parts(value):
             self.note(part)
@@ -164,13 +165,19 @@ class _ByteReader:
             raise self.error(f"there is no model value {name!r}")
         return found
 
-    def symbol(self) -> Symbol:
+    def symbol(self) -> Enum:
+        return self.member(lambda member: str(member.value) if isinstance(member, Symbol) else None)
+
+    def enum_member(self) -> Enum:
+        return self.member(lambda member: None if isinstance(member, Symbol) else member.name)
+
+    def member(self, called: Callable[[Enum], str | None]) -> Enum:
         kind = self.text()
         cls, name = self.lexicon.symbols.get(kind), self.text()
         if cls is None:
             raise self.error(f"there are no symbols called {kind!r}")
         for member in cls:
-            if str(member.value) == name:
+            if called(member) == name:
                 return member
         raise self.error(f"{kind} has no member {name!r}")
 
@@ -223,6 +230,8 @@ _READERS: dict[bytes, Any] = {
     b"s": _ByteReader.text,
     b"m": _ByteReader.model_value,
     b"y": _ByteReader.symbol,
+    b"e": _ByteReader.enum_member,
+    b"N": lambda reader: None,
     b"r": _ByteReader.record,
     b"(": _ByteReader.sequence,
     b"{": _ByteReader.set,

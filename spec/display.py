@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
-from kraftcheck.spec.values import Map, Record, Value, ordered, shown_names
+from kraftcheck.spec.values import Map, Record, Value, name_of, ordered, shown_names
 
 
 def text_of(value: Value) -> str:
@@ -20,6 +21,8 @@ def text_of(value: Value) -> str:
         return "TRUE" if value else "FALSE"
     if kind is str:
         return f'"{value}"'
+    if isinstance(value, enum.Enum):
+        return name_of(value)
     if kind is frozenset:
         return "{" + ", ".join(map(text_of, ordered(value))) + "}"
     if kind is tuple:

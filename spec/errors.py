@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import linecache
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 
@@ -35,18 +39,96 @@ FORGOT_YIELD = "expected a generator (forgot `yield`?)"
 """What is said where a method returns what it should yield."""
 
 
-class ActionError(ProtocolError):
+class RaisedError(ProtocolError):
+    """A method of a protocol that raises or breaks its contract. The message has its line and its input.
+
+    Parameters
+    ----------
+    protocol
+        The protocol.
+    what
+        Which method it is: "property Fine".
+    function
+        The method.
+    problem
+        What is wrong, as a clause.
+    given
+        What it was called with, by name.
+    cause
+        What it raised, or None.
+    line
+        The line to name where it raised nothing; by default the first of the method.
+
+    Attributes
+    ----------
+    protocol
+        The protocol.
+    name
+        The name of the action or property.
+    given, cause
+        As given.
+    place
+        The file and the line.
+    is_assertion
+        Whether an `assert` failed.
+    trace
+        The behaviour that leads there, where an engine has found it.
+    """
+
+    def __init__(
+        self,
+        protocol: Any,
+        what: str,
+        function: Any,
+        problem: str,
+        given: Mapping[str, Any],
+        cause: BaseException | None = None,
+        line: int | None = None,
+    ) -> None:
+        code = function.__code__
+        self.place = (code.co_filename, line or code.co_firstlineno)
+        self.is_assertion = isinstance(cause, AssertionError)
+        if cause is not None:
+            self.place = _place(cause, code) or self.place
+            said = f": {cause}" if str(cause) else ""
+            problem = f"raised {type(cause).__name__}{said}"
+        told = "".join(f"\n  {name} = {value!r}" for name, value in given.items() if value is not None)
+        source = linecache.getline(*self.place).strip() if cause is not None else ""
+        told += f"\n  line {self.place[1]}: {source}" if source else ""
+        super().__init__(f"{self.place[0]}:{self.place[1]}: {what} {problem}{told}")
+        self.protocol = protocol
+        self.name = what.split()[1]
+        self.given = {name: value for name, value in given.items() if value is not None}
+        self.cause = cause
+        self.trace: tuple[Any, ...] | None = None
+
+
+def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
+    """Return where an error arose: the innermost place in the folder of the function that was called."""
+    folder = str(Path(code.co_filename).parent)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    inner = [frame for frame in frames if "site-packages" not in frame.filename[len(folder) :]]
+    return (inner[-1].filename, inner[-1].lineno or 0) if inner else None
+
+
+class ActionError(RaisedError):
     """An action that raises or breaks its contract. The message names the action and its input."""
 
-    def __init__(self, action: Any, protocol: Any, me: Any, message: Any, problem: str) -> None:
-        function = action.function
-        code = function.__code__
-        given = "".join(f"\n  {name} = {value!r}" for name, value in (("me", me), ("message", message)) if value)
-        super().__init__(
-            f"{code.co_filename}:{code.co_firstlineno}: "
-            f"action {action.name} of {type(protocol).__name__} {problem}{given}"
-        )
+    def __init__(
+        self,
+        action: Any,
+        protocol: Any,
+        me: Any,
+        message: Any,
+        problem: str = "",
+        *,
+        cause: BaseException | None = None,
+        line: int | None = None,
+    ) -> None:
+        what, given = f"action {action.name} of {type(protocol).__name__}", {"me": me, "message": message}
+        super().__init__(protocol, what, action.function, problem, given, cause, line)
         self.action = action.name
+        self.me = me
 
 
 def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain, repeat
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.display import cut
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
+from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_types, is_enum
 
+INSTEAD: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
@@ -27,6 +30,10 @@ def describe_type(kind: Any) -> str:
         return f"a map from {_plural(describe_type(arguments[0]))} to {_plural(describe_type(arguments[1]))}"
     if origin in (Union, types.UnionType):
         return " or ".join(describe_type(argument) for argument in arguments)
+    if origin is Literal:
+        return " or ".join(describe_value(choice) for choice in arguments)
+    if kind is type(None):
+        return "None"
     return f"a {kind.__name__}" if isinstance(kind, type) else "a value"
 
 
@@ -42,6 +49,10 @@ def describe_value(value: Value) -> str:
         return str(value).upper()
     if kind in SCALARS:
         return f"{SCALARS[kind]}, {shown}"
+    if value is None:
+        return "None"
+    if kind in INSTEAD:
+        return f"{shown}, a {kind.__name__}, which can change; write a {INSTEAD[kind]}"
     if kind is frozenset:
         return f"the set {{{', '.join(sorted(map(repr, value)))}}}"
     return f"{shown} of type {kind.__name__}"
@@ -55,8 +66,8 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     value
         The value.
     kind
-        A type as an annotation gives it: a scalar, a `Record`, a `Symbol` class, `frozenset[T]`, `tuple[T, ...]`,
-        `tuple[A, B]`, `Map[K, V]`, a union, or `Any`.
+        A type as an annotation gives it: a scalar, a `Record`, an enum, `frozenset[T]`, `tuple[T, ...]`,
+        `tuple[A, B]`, `Map[K, V]`, a union, `Optional[T]`, `Literal[...]`, or `Any`.
     path
         What the value is called, for the message.
 
@@ -118,6 +129,7 @@ def _checker(kind: Any) -> Check:
     if origin is None:
         return _plain_checker(kind)
     if origin in (Union, types.UnionType):
+        _refuse_mixture(kind, arguments)
         choices = [_checker(argument) for argument in arguments]
         return lambda value: any(check(value) for check in choices)
     if origin is frozenset:
@@ -128,7 +140,21 @@ def _checker(kind: Any) -> Check:
     if origin is Map:
         key, item = map(_checker, arguments)
         return lambda value: type(value) is Map and all(key(k) and item(v) for k, v in value.items())
+    if origin is Literal:
+        return lambda value: any(type(value) is type(choice) and value == choice for choice in arguments)
+    if origin in INSTEAD:
+        raise ProtocolError(f"a field of type {kind} can change; annotate it as a {INSTEAD[origin]}")
     return lambda value: type(value) is origin
+
+
+def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
+    """Refuse a union whose values can be equal in Python without being the same: `1 == Level.LOW` of an IntEnum."""
+    like = [(base, one) for one in arguments for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
+    for base in (int, str):
+        mixed = [one for found, one in like if found is base]
+        if len(mixed) > 1 and any(issubclass(one, enum.Enum) for one in mixed):
+            names = " and ".join(one.__name__ for one in mixed)
+            raise ProtocolError(f"{kind}: a value of {names} can be equal to another's; make the enum an enum.Enum")
 
 
 def _tuple_checker(arguments: tuple[Any, ...]) -> Check:
@@ -146,6 +172,8 @@ def _tuple_checker(arguments: tuple[Any, ...]) -> Check:
 def _plain_checker(kind: Any) -> Check:
     if not isinstance(kind, type):
         return lambda value: True
+    if kind in INSTEAD:
+        raise ProtocolError(f"a field of type {kind.__name__} can change; annotate it as a {INSTEAD[kind]}")
     if kind in SCALARS:
         return lambda value: type(value) is kind
     if issubclass(kind, Record):
@@ -178,4 +206,4 @@ def _is_value(value: Value) -> bool:
         return all(_is_value(key) and _is_value(item) for key, item in value.items())
     if type(value) in (tuple, frozenset):
         return all(map(_is_value, value))
-    return type(value) in SCALARS or isinstance(value, Symbol)
+    return value is None or type(value) in SCALARS or is_enum(type(value))

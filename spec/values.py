@@ -1,7 +1,7 @@
 """The values that states are made of, with one canonical order and one canonical encoding.
 
-A value is an int, a bool, a string, a model value, a symbol, a record, a tuple, a frozenset or a map of
-those; nothing else. All are immutable and hashable. Neither the canonical order nor the canonical encoding
+A value is an int, a bool, a string, None, a model value, a member of an enum, a record, a tuple, a frozenset or a map
+of those; nothing else. All are immutable and hashable. Neither the canonical order nor the canonical encoding
 depends on the process, on the order of discovery or on PYTHONHASHSEED.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from operator import itemgetter
@@ -21,6 +22,8 @@ K = TypeVar("K")
 V = TypeVar("V", covariant=True)
 A = TypeVar("A")
 T = TypeVar("T")
+
+_NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
 
 
 def cached(function: Callable[[A], T]) -> Callable[[A], T]:
@@ -73,6 +76,37 @@ class Symbol(enum.Enum):
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+def is_enum(kind: Any) -> bool:
+    """Whether a type is an enum whose members are values: a `Symbol`, or any `enum.Enum` that is no set of flags."""
+    return isinstance(kind, type) and issubclass(kind, enum.Enum) and not issubclass(kind, enum.Flag)
+
+
+@cached
+def enum_names(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
+    """Return the members of an enum by the names that texts, TLA+ and a `.cfg` know them by.
+
+    A member is called by its value where all values of the enum are names, such as `"white"`; else by its name.
+
+    >>> class Level(enum.Enum):
+    ...     LOW = enum.auto()
+    >>> enum_names(Level)
+    {'LOW': <Level.LOW: 1>}
+    """
+    if issubclass(kind, Symbol) or all(isinstance(one.value, str) and _NAME.fullmatch(one.value) for one in kind):
+        return {str(member.value): member for member in kind}
+    return {member.name: member for member in kind}
+
+
+@cached
+def _named_by(kind: type[enum.Enum]) -> dict[str, str]:
+    return {member.name: name for name, member in enum_names(kind).items()}
+
+
+def name_of(member: enum.Enum) -> str:
+    """Return the name that texts, TLA+ and a `.cfg` know a member of an enum by: see `enum_names`."""
+    return _named_by(type(member))[member.name]
 
 
 @dataclass_transform(frozen_default=True)
@@ -235,7 +269,8 @@ def order_key(value: Value) -> tuple[Any, ...]:
     """Return a key that sorts values in their canonical order.
 
     The order is TLC's where TLC has one: numbers by size, model values as the `.cfg` first names them,
-    sets and sequences by size and then by their elements. Values of different kinds are ordered by kind.
+    sets and sequences by size and then by their elements, members of an enum as it lists them. Values of different
+    kinds are ordered by kind, None first.
 
     Raises
     ------
@@ -251,8 +286,8 @@ def order_key(value: Value) -> tuple[Any, ...]:
         return (2, value)
     if kind is ModelValue:
         return (3, value.index, value.name)
-    if isinstance(value, Symbol):
-        return (4, kind.__qualname__, _symbol_index(kind, value))
+    if isinstance(value, enum.Enum) and is_enum(kind):
+        return (4, kind.__qualname__, _place(kind)[value.name])
     if kind is tuple:
         return (5, len(value), tuple(map(order_key, value)))
     if kind is frozenset:
@@ -261,11 +296,14 @@ def order_key(value: Value) -> tuple[Any, ...]:
         return (7, kind.__qualname__, tuple(map(order_key, field_values(value))))
     if isinstance(value, Map):
         return (8, len(value), tuple(sorted((order_key(k), order_key(v)) for k, v in value.items())))
+    if value is None:
+        return (-1,)
     raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
 
 
-def _symbol_index(kind: type[Symbol], value: Symbol) -> int:
-    return list(kind).index(value)
+@cached
+def _place(kind: type[enum.Enum]) -> dict[str, int]:
+    return {member.name: number for number, member in enumerate(kind)}
 
 
 def ordered(values: Iterable[T]) -> list[T]:
@@ -292,7 +330,7 @@ def encode(value: Value) -> bytes:
     Raises
     ------
     TypeError
-        If it is not a value: a list, a float, None.
+        If it is not a value: a list, a float.
     """
     kind = type(value)
     if kind is bool:
@@ -305,6 +343,10 @@ def encode(value: Value) -> bytes:
         return _text(b"m", value.name)
     if isinstance(value, Symbol):
         return _text(b"y", kind.__qualname__) + _text(b"", str(value.value))
+    if value is None:
+        return b"N"
+    if isinstance(value, enum.Enum) and is_enum(kind):
+        return _text(b"e", kind.__qualname__) + _text(b"", value.name)
     if kind is tuple:
         return b"(" + _length(len(value)) + b"".join(map(encode, value))
     if kind is frozenset:

@@ -132,6 +132,7 @@ class SymbolicSearch:
         while reached != before:
             before = reached
             space.learn(reached)
+            store.forget_products()  # of what was new in the last round
             for root in space.groups.roots():
                 new = store.difference(store.difference(store.successors(reached, root), reached), beyond)
                 allowed = checks.within(constraints, new)

@@ -112,7 +112,7 @@ class Learning:
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
         self._done: set[tuple[Any, ...]] = set()
         self._leaves: list[Leaf] = []
-        self._fresh: list[Event] = []
+        self._fresh: list[tuple[Event, int]] = []
         self._queue: list[Callable[[], None]] = []
         self._own: dict[tuple[Place, str], int] = {}
         self.learned = 0
@@ -241,7 +241,7 @@ class Learning:
             self._leaves.append(leaf)
             path = (*leaf.path, *[item for item in more.items() if item not in leaf.path])
             for step, is_allowed in zip(leaf.steps, allowed, strict=True):
-                self._add(action.name, place, me, message, path, step, is_allowed)
+                self._add(action.name, place, me, message, path, step, is_allowed, found)
 
     def _is_allowed(self, place: Place, me: Any, step: Step, ask: Callable[[Question], Any]) -> bool:
         """Whether the action constraints allow a step."""
@@ -307,13 +307,23 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(Taken(name, tuple(sorted(changes.items()))))
+                self._note(Taken(name, tuple(sorted(changes.items()))), level)
 
         return learn
 
     # Events
 
-    def _add(self, action: str, place: Place, me: Any, message: Any, path: Path, step: Step, is_allowed: bool) -> None:
+    def _add(
+        self,
+        action: str,
+        place: Place,
+        me: Any,
+        message: Any,
+        path: Path,
+        step: Step,
+        is_allowed: bool,
+        found: dict[Dim, Any],
+    ) -> None:
         variables, labels = self._variables, self._labels
         changes: dict[int, Change] = {}
         pairs: list[tuple[int, Any, Any]] = []
@@ -365,9 +375,13 @@ class Learning:
             label = Label(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
             changes[level] = Change(GENERAL, labels.label(label))
         self._bounds(changes, step)
+        if found:  # it begins no lower than what it was learned from
+            top = min(found)[0]
+            changes.setdefault(top, Change(GENERAL, labels.label(Label(top))))
         pairs += [(level, None, replica) for level, replica in written.items()]
         act = (me, message, step) if me is not None else None
-        self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), is_allowed)
+        last = max(found, default=(-1, 0))[0]
+        self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), last, is_allowed)
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
         """Add what a step needs and spends of bounds."""
@@ -376,6 +390,9 @@ class Learning:
             label = self._labels.label(Label(level, spends=step.spends.count(name)))
             changes[level] = Change(GENERAL, label)
 
-    def _note(self, taken: Taken, is_allowed: bool = True) -> None:
+    def _note(self, taken: Taken, last: int, is_allowed: bool = True) -> None:
         self.taken.append(taken)
-        (self._fresh if is_allowed else self.pruned).append(taken.event)
+        if is_allowed:
+            self._fresh.append((taken.event, last))
+        else:
+            self.pruned.append(taken.event)

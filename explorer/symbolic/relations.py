@@ -1,11 +1,13 @@
-"""Relations between states: events over labels, as diagrams that are shared where they end alike.
+"""Relations between states: events over labels, as diagrams that grow.
 
-An event says for some variables what happens to each; the others stay. Events over the same variables are a group. A
-group keeps its events as a few relations of growing size, so that adding some costs little.
+An event says for some variables what happens to each; the others stay. Events over the same variables are a group. Its
+relation is a tree by what happens to the variables from which the events are learned, and grows in place: so what is
+known of a part of it stays known when others are added. Where events end alike after that, their ends are shared.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -36,17 +38,17 @@ class Change(NamedTuple):
 
 
 Event = tuple[tuple[int, Change], ...]  # by level, in their order
-_Node = tuple[int, tuple[tuple[Change, int], ...]]
 
 
 class RelationNodes:
     """The nodes of all relations: 0 is no step, 1 the step that changes nothing more."""
 
     def __init__(self, store: Store) -> None:
-        self._arrays = store.arrays
-        self._known: dict[_Node, int] = {}
-        self._nodes: list[_Node] = [(0, ()), (0, ())]
-        self._edges = 0
+        self._store = store
+        self._known: dict[tuple[int, tuple[tuple[Change, int], ...]], int] = {}
+        self._levels = [0, 0]
+        self._edges: list[list[tuple[Change, int]]] = [[], []]
+        self._branches: dict[tuple[int, Change], int] = {}
 
     def relations(self, events: Iterable[Event]) -> list[int]:
         """Return the relations of events, one for each set of levels."""
@@ -67,47 +69,39 @@ class RelationNodes:
             if i == len(events) or events[i][depth][1] != events[first][depth][1]:
                 edges.append((events[first][depth][1], self._of(events[first:i], depth + 1)))
                 first = i
-        return self._node(level, tuple(edges))
+        key = (level, tuple(edges))
+        if key not in self._known:
+            self._known[key] = number = self.new(level)
+            for change, child in edges:
+                self.add(number, change, child)
+        return self._known[key]
 
-    def _node(self, level: int, edges: tuple[tuple[Change, int], ...]) -> int:
-        key = (level, edges)
-        found = self._known.get(key)
-        if found is not None:
-            return found
-        number, start, arrays = len(self._nodes), self._edges, self._arrays
+    def new(self, level: int) -> int:
+        """Return a new node, without edges."""
+        number, arrays = len(self._levels), self._store.arrays
         require(number, len(arrays.relation_nodes) - 1, "nodes of relations")
-        require(start + len(edges), len(arrays.relation_edges), "edges of relations")
-        counts = [0, 0, 0]
-        for change, _ in edges:
-            counts[change.how] += 1
-        rows = [(c.key, c.result, child) for c, child in edges]
-        arrays.relation_edges[start : start + len(rows)] = rows
-        arrays.relation_nodes[number] = (
-            level,
-            *(start, counts[BY_VALUE]),
-            *(start + counts[BY_VALUE], counts[BY_MESSAGE]),
-            *(start + counts[BY_VALUE] + counts[BY_MESSAGE], counts[GENERAL]),
-        )
-        self._edges += len(edges)
-        self._known[key] = number
-        self._nodes.append(key)
+        arrays.relation_nodes[number] = (level, 0, 0, -1)
+        self._levels.append(level)
+        self._edges.append([])
         return number
 
-    def node(self, number: int) -> _Node:
-        """Return a node's level, and its edges: what changes, and the node after."""
-        return self._nodes[number]
+    def add(self, number: int, change: Change, child: int) -> None:
+        """Give a node another edge."""
+        key, result = (0, change.key) if change.how == GENERAL else (change.key, change.result)
+        self._store.add_edge(number, change.how, key, result, child)
+        self._edges[number].append((change, child))
 
-    def union(self, a: int, b: int) -> int:
-        """Return the union of two relations over the same levels."""
-        if a == b or b == 0:
-            return a
-        if a == 0:
-            return b
-        (level, first), (_, second) = self._nodes[a], self._nodes[b]
-        merged = dict(first)
-        for change, child in second:
-            merged[change] = self.union(merged[change], child) if change in merged else child
-        return self._node(level, tuple(sorted(merged.items())))
+    def branch(self, number: int, change: Change, level: int) -> int:
+        """Return the node to which an edge of a growing relation leads, made if there is none."""
+        found = self._branches.get((number, change))
+        if found is None:
+            found = self._branches[number, change] = self.new(level)
+            self.add(number, change, found)
+        return found
+
+    def node(self, number: int) -> tuple[int, list[tuple[Change, int]]]:
+        """Return a node's level, and its edges: what changes, and the node after."""
+        return self._levels[number], self._edges[number]
 
 
 class Groups:
@@ -123,53 +117,52 @@ class Groups:
         self._arrays = store.arrays
         self.nodes = RelationNodes(store)
         self.events = 0
-        self._groups: dict[tuple[int, ...], list[int]] = {}
-        self._number = 0
+        self._groups: dict[tuple[int, ...], int] = {}
+        self._idle = False  # whether an event changes nothing, and needs nothing
+        self._ends: set[tuple[int, Change, int]] = set()
         self._tops = np.zeros(store.levels + 1, bool)
 
     def roots(self) -> list[int]:
         """Return all relations."""
-        return [int(root) for root in self._arrays.event_root[: self._number] if root]
+        return [*self._groups.values(), *[1] * self._idle]
 
-    def add(self, events: Iterable[Event]) -> None:
-        """Add events, none of which was added before."""
-        by_levels: dict[tuple[int, ...], list[Event]] = {}
-        for event in events:
-            by_levels.setdefault(tuple(level for level, _ in event), []).append(event)
-        for levels, some in by_levels.items():
-            self._add(levels, some)
+    def add(self, events: Iterable[tuple[Event, int]]) -> None:
+        """Add events, each with the last level of what it was learned from (-1: it was not)."""
+        alike: defaultdict[tuple[tuple[int, ...], Event], list[Event]] = defaultdict(list)
+        for event, last in events:
+            self.events += 1
+            if not event:
+                self._idle = True
+                continue
+            depth = max(sum(level <= last for level, _ in event), 1)
+            alike[tuple(level for level, _ in event), event[:depth]].append(event[depth:])
+        for (levels, begin), ends in alike.items():
+            self._add(levels, begin, self.nodes.of(ends))
 
-    def _add(self, levels: tuple[int, ...], events: list[Event]) -> None:
-        places = self._groups.setdefault(levels, [])
-        self.events += len(events)
-        root, place = self.nodes.of(events), len(events).bit_length() - 1
-        arrays = self._arrays
-        while True:
-            while len(places) <= place:
-                places.append(self._place(levels[0]))
-            there = int(arrays.event_root[places[place]])
-            if there == 0:
-                arrays.event_root[places[place]] = root
-                break
-            root = self.nodes.union(there, root)
-            arrays.event_root[places[place]] = 0
-            place += 1
-        arrays.event_version[levels[0]] += 1
+    def _add(self, levels: tuple[int, ...], begin: Event, end: int) -> None:
+        if levels not in self._groups:
+            self._groups[levels] = self._place(levels[0])
+        node = self._groups[levels]
+        for depth in range(len(begin) - 1):
+            node = self.nodes.branch(node, begin[depth][1], levels[depth + 1])
+        last = (node, begin[-1][1], end)
+        if last not in self._ends:
+            self._ends.add(last)
+            self.nodes.add(*last)
 
     def _place(self, level: int) -> int:
-        """Return a new place for a relation that begins at a level."""
-        number, arrays = self._number, self._arrays
+        """Return a new relation that begins at a level."""
+        number, arrays = len(self._groups), self._arrays
         require(number + 1, len(arrays.event_root), "groups of events")
-        self._number += 1
+        arrays.event_root[number] = root = self.nodes.new(level)
         arrays.next_event[number] = arrays.first_event[level]
         arrays.first_event[level] = number
         self.note_top(level)
-        return number
+        return root
 
     def note_top(self, level: int) -> None:
         """Note that an event or a watch begins at a level."""
         arrays = self._arrays
-        arrays.event_version[level] += 1
         if not self._tops[level]:
             self._tops[level] = True
             before = int(np.flatnonzero(self._tops[:level])[-1]) + 1 if self._tops[:level].any() else 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.collecting import collect_garbage, count, mark
-from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, make, put_lookup, rebuild_table
+from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, add_edge, make, put_lookup, rebuild_table
 from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, project, union
 from kraftcheck.explorer.symbolic.kernel.pairs import count_steps
 from kraftcheck.explorer.symbolic.kernel.saturation import WHOLE, learn, saturate
@@ -76,10 +76,10 @@ class Store:
         d.lookups[:FIRST] = -1
         d.meta[codes.LOOKUP_MASK] = FIRST - 1
         d.map_items = np.zeros(1 << 26, np.int64)
-        d.relation_nodes = np.zeros((1 << 24, 7), np.int64)
+        d.relation_nodes = np.zeros((1 << 24, 4), np.int64)
         d.relation_edges = np.zeros((1 << 26, 3), np.int64)
         d.first_event, d.first_watch = np.full(levels + 1, -1), np.full(levels + 1, -1)
-        d.event_version = np.zeros(levels + 1, np.int64)
+        d.watch_version = np.zeros(levels + 1, np.int64)
         d.next_top = np.full(levels + 2, levels)
         d.message_maps = np.zeros(levels + 1, np.int64)
         for name in ("next_event", "event_root", "next_watch", "watch_known", "dims_start", "dims_count"):
@@ -106,6 +106,16 @@ class Store:
     def look_up(self, label: int, value: int, result: int) -> None:
         """Note what a label makes of a value."""
         put_lookup(self.arrays, label << 32 | value, result)
+
+    def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
+        """Give a relation's node another edge: see `add_edge` of the kernel."""
+        limit = len(self.arrays.relation_edges)
+        require(int(self.arrays.meta[codes.RELATION_EDGES]) + 1, limit, "edges of relations")
+        add_edge(self.arrays, relation, how, key, result, child)
+
+    def forget_products(self) -> None:
+        """Forget what relations made of sets of which not everything had been learned."""
+        self.arrays.meta[codes.ROUND] += 1
 
     def add_items(self, items: Sequence[int]) -> int:
         """Note the classes of a value; return what a lookup leads to them with."""

@@ -64,6 +64,7 @@ class Watches:
         arrays.next_watch[number] = arrays.first_watch[level]
         arrays.first_watch[level] = number
         self._groups.note_top(level)
+        arrays.watch_version[level] += 1
         self.active.append(number)
         return number
 

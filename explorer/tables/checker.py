@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, raised_from, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
@@ -17,6 +17,7 @@ from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -117,8 +118,40 @@ class Checker:
         """Check the properties on the initial states."""
         for state in self.starts:
             for prop in self._options.properties:
-                if not prop.over_steps and not self.semantics.holds(prop, state):
+                if prop.over_steps:
+                    continue
+                try:
+                    holds = self.semantics.holds(prop, state)
+                except RaisedError as error:
+                    error.trace = (TraceStep(state),)
+                    raise
+                if not holds:
                     self.books.violation(prop.name, (TraceStep(state),))
+
+    # What raises
+
+    def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
+        """Return an error with the behaviour that leads there: the tables know of a call only what it read.
+
+        Parameters
+        ----------
+        error
+            What a method of the protocol raised.
+        rows
+            The states that were being expanded, the first of which it may be.
+        trace_to
+            Returns a behaviour to one of these, given by its place among them.
+        """
+        me = getattr(error, "me", None)
+        for index, row in enumerate(rows if error.trace is None else ()):
+            state = self._learner.decode_state(row)
+            if me is None or me in state.replicas.values():
+                found = raised_from(self.semantics, self._options.properties, state)
+                if found is not None:
+                    assert found.trace is not None
+                    found.trace = (*trace_to(index), *found.trace)
+                    return found
+        return error
 
     # Violations
 

@@ -257,6 +257,12 @@ class Expander:
                 worker.successors.put(rows, *self.packed(rows, new))
         self.packing = new
 
+    def give_back(self) -> None:
+        """Give the memory of the buffers back, which must be empty."""
+        for worker in self.pool:
+            assert not worker.successors.counts.any()
+            worker.successors = Successors()
+
     # What is noted on the way
 
     @property

@@ -16,6 +16,7 @@ from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.tables.locality import Parts, reason
 from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
@@ -109,9 +110,14 @@ class PythonChecks:
 
     def _admits(self, row: Any, trace_to: Callable[[Any], Behaviour]) -> bool:
         state = self._decode(row)
-        for name in self._violated(state):
+        try:
+            violated, within = self._violated(state), self._within(state)
+        except RaisedError as error:
+            error.trace = trace_to(row)
+            raise
+        for name in violated:
             self._books.violation(name, trace_to(row))
-        return self._within(state)
+        return within
 
     def check_pruned(
         self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]

@@ -34,7 +34,7 @@ from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.threads import default_workers
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
@@ -289,7 +289,13 @@ class RandomWalks:
         for worker in expander.pool:
             if worker.stats[S_CODE] == MANY_SUCCESSORS:
                 worker.make_room()
-        self.learner.resolve(expander.pool)
+        try:
+            self.learner.resolve(expander.pool)
+        except RaisedError as error:
+            going = np.flatnonzero(walks.status == GOING).tolist()
+            rows = [walks.rows(w, int(walks.length[w]))[-1] for w in going]
+            trace_to = partial(self._trace_so_far, walks, going)
+            raise self.checker.traced(error, rows, trace_to) from None
         if self._one_by_one:
             for w in np.flatnonzero(walks.length > before).tolist():
                 self._accept_or_refuse(walks, w)
@@ -359,6 +365,9 @@ class RandomWalks:
         self.checker.initial_count = self.made
         self.longest = max(self.longest, int(lengths.max()))
         self.visited.add(self.expander.load(walks.path[: count * walks.depth][on_the_way.ravel()]))
+
+    def _trace_so_far(self, walks: Walks, which: list[int], index: int) -> Behaviour:
+        return self.trace(walks, which[index], int(walks.length[which[index]]))
 
     def trace(self, walks: Walks, w: int, length: int) -> Behaviour:
         """Return the first states of a walk with what led to each."""

@@ -1,14 +1,15 @@
 """Search a model's states for a violation.
 
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
-not stay reachable; 20 nothing violated, but the search stopped at a limit; 2 bad input; 130 interrupted
+not stay reachable; 14 an assert failed; 20 nothing violated, but the search stopped at a limit; 2 bad input;
+130 interrupted
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.jobs import Job, job_of, named_model
@@ -16,9 +17,7 @@ from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.files import require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
-from kraftcheck.running import run_job, tell
-from kraftcheck.spec.diagnosis.slips import slips
-from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
+from kraftcheck.running import judged, run_job, tell
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,12 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
             graph_writer(arguments.graph)
         if not arguments.quiet:
             print_lines(header(job))
-        # A search that goes on from a checkpoint, or elsewhere, does not evaluate all here.
-        seen = job.options.resume is None and job.engine != "spark"
-        watched = watch(job.protocol, (*job.options.properties, *job.options.reachable)) if seen else []
-        result = _with_graph(job, arguments) if arguments.graph else run_job(job, quiet=arguments.quiet)
-        result.warnings += slips(job.protocol, complete=result.complete)
-        code = tell(job, result, arguments, **(_vacuity(job, result, watched) if seen else {}))
+        result, more = judged(
+            job.protocol,
+            job.options,
+            job.engine,
+            lambda: _with_graph(job, arguments) if arguments.graph else run_job(job, quiet=arguments.quiet),
+        )
+        code = tell(job, result, arguments, **more)
         print_lines(how_to_go_on(arguments.words, job.options, result))
         return code
 
@@ -93,20 +93,6 @@ def _resume(arguments: argparse.Namespace) -> None:
     if (Path(arguments.checkpoint) / MANIFEST).is_file():
         arguments.resume = arguments.checkpoint
         del arguments.checkpoint
-
-
-def _vacuity(job: Job, result: Result, watched: list[Watch]) -> dict[str, Any]:
-    """Note which properties nothing made worth checking; return what `--json` says of it."""
-    violated = {violation.property for violation in result.violations}
-    followed = set() if result.complete else {prop.name for prop in job.options.over_behaviours}
-    watched = [one for one in watched if one.prop.name not in violated | followed]
-    found = vacuous(job.protocol, watched)
-    result.notes += [f"nothing made {one.property} worth checking: {one.reason}" for one in found]
-    never = {one.prop.name: [part._asdict() for part in one.never()] for one in watched}
-    return {
-        "vacuous": [one._asdict() for one in found],
-        "never_evaluated": {name: parts for name, parts in never.items() if parts},
-    }
 
 
 def _with_graph(job: Job, arguments: argparse.Namespace) -> Result:

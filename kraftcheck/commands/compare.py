@@ -30,7 +30,7 @@ TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "ac
 NUMBERS = (3, 4, 5)
 """The columns of the table, and which of them are numbers."""
 
-SEVERITY = (EXIT_INTERRUPTED, 12, 11, 13, 20, 0)
+SEVERITY = (EXIT_INTERRUPTED, 14, 12, 11, 13, 20, 0)
 """Exit codes of single searches, the one that counts most first."""
 
 

@@ -1,7 +1,7 @@
 """Walk at random through a model's states.
 
-exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 20 nothing violated, but it stopped at a
-limit; 2 bad input; 130 interrupted
+exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 14 an assert failed; 20 nothing
+violated, but it stopped at a limit; 2 bad input; 130 interrupted
 """
 
 from __future__ import annotations

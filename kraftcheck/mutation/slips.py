@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.mutation.vocabulary import Vocabulary, other_member, other_name
 from kraftcheck.spec.diagnosis.source import called, negated
-from kraftcheck.spec.values import Symbol
+from kraftcheck.spec.values import is_enum
 
 GUARD = "guard dropped"
 CONDITION = "condition dropped"
@@ -168,7 +168,7 @@ class Slips:
         owner = node.value
         if isinstance(owner, ast.Name):
             cls = self._names.get(owner.id)
-            if isinstance(cls, type) and issubclass(cls, Symbol):
+            if cls is not None and is_enum(cls):
                 other = other_member(getattr(cls, node.attr)) if node.attr in cls.__members__ else None
                 if other is not None:
                     yield WRONG_CONSTANT, node, f"{owner.id}.{other.name}"

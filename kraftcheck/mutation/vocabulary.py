@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
-from kraftcheck.spec.values import Record, Symbol, field_types
+from kraftcheck.spec.values import Record, field_types
 
 Fields = dict[str, Any]
 """The types of a record's fields, by name."""
@@ -68,8 +69,8 @@ def _types(cls: type[Record]) -> Fields:
         return {}
 
 
-def other_member(symbol: Symbol) -> Symbol | None:
-    """Return the next member of a symbol's class, or None where there is no other."""
+def other_member(symbol: enum.Enum) -> enum.Enum | None:
+    """Return the next member of an enum, or None where there is no other."""
     members = list(type(symbol))
     other = members[(members.index(symbol) + 1) % len(members)]
     return None if other is symbol else other
@@ -78,7 +79,7 @@ def other_member(symbol: Symbol) -> Symbol | None:
 def other_name(name: str, names: dict[str, Any]) -> str | None:
     """Return the next of a module's names that stands for another symbol of the same class, or None."""
     symbol = names.get(name)
-    if not isinstance(symbol, Symbol):
+    if not isinstance(symbol, enum.Enum):
         return None
     alike = [known for known, value in names.items() if type(value) is type(symbol)]
     place = alike.index(name)

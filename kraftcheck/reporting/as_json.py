@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import resource
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from kraftcheck.reporting.summary import rate
 from kraftcheck.reporting.why import why
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, ordered
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_values, name_of, ordered
 
 SCHEMA = 1
 """The version of what `--json` writes. It grows when a field goes or means something else, not when one is added."""
@@ -109,10 +110,21 @@ def _loop(protocol: Protocol, loop: Loop) -> dict[str, Any]:
 def states_as_json(protocol: Protocol, trace: Sequence[TraceStep]) -> list[dict[str, Any]]:
     """Return the states of a behaviour, as in `violation_as_json`."""
     steps = zip((None, *trace), trace, strict=False)
-    return [_state(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
+    return [state_as_json(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
 
 
-def _state(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
+def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
+    """Return one state of a behaviour, as in `violation_as_json`.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    number
+        The state's number.
+    before, step
+        The step before and the one that leads to the state; the former is None for the first.
+    """
     state = step.state
     earlier = None if before is None else before.state
     found = [] if earlier is None else changes(protocol, earlier, state)
@@ -139,15 +151,18 @@ def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
     return {
         "says": found.says,
         "false_of": {key: (value_as_json if key == "message" else text_of)(one) for key, one in found.false_of.items()},
+        "because": list(found.because),
         "place": None if found.place is None else {"file": found.place[0], "line": found.place[1]},
     }
 
 
 def value_as_json(value: Value) -> Any:
-    """Return a value for JSON: names as strings, sets as lists in canonical order, records with `_type`."""
-    if isinstance(value, ModelValue | Symbol):
-        return str(value)
-    if isinstance(value, bool | int | str):
+    """Return a value for JSON: names as strings, None as null, sets as ordered lists, records with `_type`."""
+    if isinstance(value, ModelValue):
+        return value.name
+    if isinstance(value, enum.Enum):
+        return name_of(value)
+    if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, frozenset):
         return [value_as_json(item) for item in ordered(value)]

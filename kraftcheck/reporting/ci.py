@@ -40,6 +40,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool)
     broken = {violation.property: violation for violation in result.violations}
     tests = [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]
     tests += [DEADLOCK] if job.options.deadlock else []
+    tests += [name for name in broken if name not in tests]  # an action in which an assert failed
     skipped = [] if result.complete or allow_incomplete else [one for one in tests if one not in broken]
     counts = {"tests": len(tests), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
     suite = ElementTree.Element("testsuite", {"name": name, **{key: str(count) for key, count in counts.items()}})
@@ -47,7 +48,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool)
     for test in tests:
         case = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": test, "time": "0"})
         if test in broken:
-            what = f"{test} is violated in {len(broken[test].trace)} states"
+            what = f"{_what(broken[test])} in {len(broken[test].trace)} states"
             failure = ElementTree.SubElement(case, "failure", {"message": what, "type": test})
             failure.text = _NOT_IN_XML.sub("?", plain(told(job.protocol, broken[test])))
         elif test in skipped:
@@ -73,10 +74,13 @@ def github_annotations(job: Job, result: Result) -> Iterator[Line]:
     GitHub Docs, "Workflow commands for GitHub Actions".
     """
     for violation in result.violations:
-        title = f"{violation.property} is violated"
-        yield [(PLAIN, _annotation("error", _place(job, violation), title, _said(job, violation)))]
+        yield [(PLAIN, _annotation("error", _place(job, violation), _what(violation), _said(job, violation)))]
     said = [*result.warnings, *([plain([summary(result)])] if result.verdict is Verdict.INCOMPLETE else [])]
     yield from ([(PLAIN, _annotation("warning", {}, "kraftcheck", text))] for text in said)
+
+
+def _what(violation: Violation) -> str:
+    return f"an assert failed in {violation.property}" if violation.failed else f"{violation.property} is violated"
 
 
 def _said(job: Job, violation: Violation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import changes, initial, message_words, messages
@@ -34,8 +34,34 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     list of (style, text)
         One line, in pieces.
     """
-    trace = violation.trace
     what = "Deadlock" if violation.property == DEADLOCK else f"Counterexample to {violation.property}"
+    if violation.failed is not None:
+        what = f"An assert failed in {violation.property}"
+    yield from behaviour_lines(protocol, violation.trace, what)
+    if violation.loop is not None:
+        yield from _loop_lines(protocol, violation.trace[-1], violation.loop)
+    yield from _why_lines(protocol, violation)
+    if violation.trap is not None:
+        yield []
+        where = f"From state {len(violation.trace)} on {violation.property} cannot be reached"
+        yield [(HEAD, f"{where}: {way_out(violation.trap)}")]
+        without = protocol.properties[violation.property].without
+        if without:
+            yield [(FAINT, f"{_INDENT}no way out is {', '.join(without)}")]
+
+
+def behaviour_lines(protocol: Protocol, trace: Sequence[TraceStep], what: str) -> Iterator[Line]:
+    """Yield the lines that tell a behaviour.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    trace
+        The behaviour.
+    what
+        What it is.
+    """
     yield [(HEAD, f"{what}, {many(len(trace), 'state')}")]
     if any(step.state.inboxes for step in trace):
         yield [(FAINT, LEGEND)]
@@ -50,15 +76,6 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
         before = step
-    if violation.loop is not None:
-        yield from _loop_lines(protocol, violation.trace[-1], violation.loop)
-    yield from _why_lines(protocol, violation)
-    if violation.trap is not None:
-        yield []
-        yield [(HEAD, f"From state {len(trace)} on {violation.property} cannot be reached: {way_out(violation.trap)}")]
-        without = protocol.properties[violation.property].without
-        if without:
-            yield [(FAINT, f"{_INDENT}no way out is {', '.join(without)}")]
 
 
 def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Line]:
@@ -80,12 +97,14 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
 def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     """Yield what the property says, and of which replicas and message it is false."""
     found = why(protocol, violation)
-    if violation.property == DEADLOCK or not (found.says or found.false_of):
+    if violation.property == DEADLOCK or not (found.says or found.false_of or found.because):
         return
     of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
-    parts = [found.says, f"false of {of}" if of else ""]
+    parts = [found.says, f"{'of' if violation.failed else 'false of'} {of}" if of else ""]
     yield []
     yield [(HEAD, violation.property), (PLAIN, "  "), (PLAIN, "  ".join(filter(None, parts)))]
+    for part in found.because:
+        yield [(OLD, f"{_INDENT}{part}")]
 
 
 def way_out(trap: Trap) -> str:

@@ -101,7 +101,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         The protocol with its constants.
     violations
         What to write, one after another; JSON holds one trace, the first. Where there is none, no file of an earlier
-        run is left that could be taken for one.
+        run is left that could be taken for one. A property without a name stands for none.
     path
         The file: ITF where it ends in `.itf.json`, TLC's JSON where it ends in `.json`, else TLC's text.
     """
@@ -121,7 +121,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             TraceState(number, view.variables(step.state), step.action)
             for number, step in enumerate(violation.trace, start=1)
         ]
-        problem, loop = _problem(protocol, violation.property), violation.loop
+        problem, loop = _problem(protocol, violation), violation.loop
         ending = None
         if loop is not None:
             ending = Ending() if loop.again is None else Ending(loop.back_to, loop.again.action)
@@ -134,7 +134,12 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             file.writelines(as_text(trace))
 
 
-def _problem(protocol: Protocol, name: str) -> str:
+def _problem(protocol: Protocol, violation: Violation) -> str | None:
+    name = violation.property
+    if not name:
+        return None
+    if violation.failed is not None:
+        return f"An assert failed in {name}."
     if name == DEADLOCK:
         return "Deadlock reached."
     if name in protocol.properties and protocol.properties[name].over_steps:

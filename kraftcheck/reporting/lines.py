@@ -24,6 +24,7 @@ _RICH_STYLES = {
     Verdict.INCOMPLETE: "bold yellow",
     Verdict.VIOLATION: "bold red",
     Verdict.DEADLOCK: "bold red",
+    Verdict.ASSERTION: "bold red",
 }
 
 Part = tuple[str, str]

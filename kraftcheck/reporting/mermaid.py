@@ -65,6 +65,8 @@ def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
         yield _code(why["says"])
     if why and why["false_of"]:
         yield "False of " + _code(", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items()))
+    if why:
+        yield from (_code(part) for part in why.get("because", ()))
     if trace["end"]:
         yield f"It ends here: {_code(trace['end'])}"
     yield _LEGEND

@@ -28,7 +28,7 @@ SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "page.js")
 _UNSAFE = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *range(0xD800, 0xE000))}
 """What could end the element that holds the data or a line of it, and what UTF-8 cannot write."""
 _POLICY = (
-    "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'; "
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; {asks}base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
@@ -66,10 +66,14 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
     run["traces"] = [
-        {**told, **_behaviour(job.protocol, told["states"], violation.trace), "end": f"violates {violation.property}"}
+        {**told, **behaviour_as_data(job.protocol, told["states"], violation.trace), "end": _end(violation)}
         for told, violation in traces
     ]
     return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]}
+
+
+def _end(violation: Violation) -> str:
+    return f"an assert failed in {violation.property}" if violation.failed else f"violates {violation.property}"
 
 
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
@@ -96,7 +100,7 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
         told["end"] = f"violates {replay.violated}"
     elif walked and walked[-1].number < len(walked):
         told["end"] = f"back in state {walked[-1].number}"
-    told |= _behaviour(job.protocol, states_as_json(job.protocol, trace), trace)
+    told |= behaviour_as_data(job.protocol, states_as_json(job.protocol, trace), trace)
     return {
         "model": job.model.name,
         "variant": job.model.protocol.variant,
@@ -117,8 +121,18 @@ def _step(one: ReplayedState) -> TraceStep:
     return TraceStep(one.state) if taken is None else TraceStep(one.state, taken.action, taken.actor, taken.message)
 
 
-def _behaviour(protocol: Protocol, states: list[dict[str, Any]], trace: Sequence[TraceStep]) -> dict[str, Any]:
-    """Return the states of a behaviour with who takes each step, what became of each message, and the bounds."""
+def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: Sequence[TraceStep]) -> dict[str, Any]:
+    """Return a behaviour as a report has it: who takes each step, what became of each message, and the bounds.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    states
+        The states, each by `state_as_json`.
+    trace
+        The behaviour.
+    """
     own = protocol.network.own_actions()
     for state in states:
         state["by"] = "the network" if state["action"] in own else state["actor"] or "the environment"
@@ -148,14 +162,29 @@ def page(runs: Sequence[Mapping[str, Any]]) -> str:
         What was run, each by `run_as_data`. Nothing in it can become markup: it is JSON in an element of its own, with
         `<`, `>`, `&` and the line separators of JavaScript escaped, and the script makes text of it.
     """
+    return document(packed(runs), SCRIPTS)
+
+
+def document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "") -> str:
+    """Return a page with a script of ours and its data.
+
+    Parameters
+    ----------
+    data
+        What the script reads.
+    scripts
+        The files that make up the script, in this order.
+    asks
+        What else the page may ask for: directives of a Content-Security-Policy, each ended by a semicolon.
+    """
     style = (PAGE / "page.css").read_text("utf-8")
-    parts = "\n".join((PAGE / name).read_text("utf-8") for name in SCRIPTS)
+    parts = "\n".join((PAGE / name).read_text("utf-8") for name in scripts)
     script = f'\n(() => {{\n"use strict";\n{parts}}})();\n'
     texts = {
-        "policy": _POLICY.format(script=_hash(script), style=_hash(style)),
+        "policy": _POLICY.format(script=_hash(script), style=_hash(style), asks=asks),
         "style": style,
         "script": script,
-        "data": json.dumps(_packed(runs), ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE),
+        "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE),
     }
     template = (PAGE / "page.html").read_text("utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: texts[found[1]], template)
@@ -163,6 +192,10 @@ def page(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+PLAIN = ("number", "action", "actor", "by", "spent", "node", "breaks")
+"""What of a state is no value: the last two where it is one that `explore` visited."""
 
 
 # The data of the page: each value once, and of each state what is another than a step before
@@ -182,10 +215,11 @@ class _Values:
         return [json.loads(text) for text in self.numbers]
 
 
-def _packed(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def packed(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the data of a page: of what was run, by `run_as_data`, each value once."""
     values = _Values()
-    packed = [dict(run) | {"traces": [_packed_trace(trace, values) for trace in run["traces"]]} for run in runs]
-    return {**tool(), "runs": packed, "values": values.all()}
+    found = [dict(run) | {"traces": [_packed_trace(trace, values) for trace in run["traces"]]} for run in runs]
+    return {**tool(), "runs": found, "values": values.all()}
 
 
 def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
@@ -193,7 +227,7 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
     before: dict[str, int] = {}
     for state in trace["states"]:
         now = {name: values.number(value) for name, value in state["replicas"].items()}
-        step = {name: state[name] for name in ("number", "action", "actor", "by", "spent")}
+        step = {name: state[name] for name in PLAIN if name in state}
         step["on"] = None if state["on"] is None else values.number(state["on"])
         step["replicas"] = {name: number for name, number in now.items() if before.get(name) != number}
         step["gone"] = [name for name in before if name not in now]
@@ -203,10 +237,10 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
         before = now
     packed = [dict(flow) | {"message": values.number(flow["message"])} for flow in trace["flows"]]
     rest = {name: value for name, value in trace.items() if name != "states"}
-    return {**rest, "why": _anywhere(trace["why"]), "steps": steps, "flows": packed}
+    return {**rest, "why": anywhere(trace["why"]), "steps": steps, "flows": packed}
 
 
-def _anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
+def anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return why a property is false without the folders of the machine that says so."""
     if why is None or why["place"] is None:
         return why

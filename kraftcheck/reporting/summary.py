@@ -74,6 +74,7 @@ def summary(result: Result) -> Line:
         Verdict.OK: "nothing is violated",
         Verdict.INCOMPLETE: "nothing is violated so far",
         Verdict.DEADLOCK: "a state has no successor",
+        Verdict.ASSERTION: "an assert failed in " + ", ".join(one.property for one in result.violations[:1]),
         Verdict.VIOLATION: f"violated: {', '.join(violation.property for violation in result.violations)}",
     }[result.verdict]
     if result.runs is not None:

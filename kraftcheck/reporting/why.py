@@ -6,7 +6,10 @@ import inspect
 from typing import NamedTuple
 
 from kraftcheck.explorer.result import DEADLOCK, Violation
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.diagnosis.falsity import why_assertion, why_false
+from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.calling import act_of
+from kraftcheck.spec.language.property import QUANTIFIED, STEP, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Record, Value
@@ -22,12 +25,15 @@ class Why(NamedTuple):
     false_of
         By parameter of the property, the ids of the replicas, and the message, of which it is false.
     place
-        The property's file and line; None for a deadlock.
+        The property's file and line; None for a deadlock. Of an `assert` that failed, its line.
+    because
+        Which parts of what the property says were false, or which condition led to that, each with the values in it.
     """
 
     says: str
     false_of: dict[str, Value]
     place: tuple[str, int] | None
+    because: tuple[str, ...] = ()
 
 
 def why(protocol: Protocol, violation: Violation) -> Why:
@@ -40,29 +46,44 @@ def why(protocol: Protocol, violation: Violation) -> Why:
     violation
         The property and the behaviour.
     """
+    if violation.failed is not None:
+        return _failed(violation.failed)
     prop = protocol.properties.get(violation.property)
     if violation.property == DEADLOCK or prop is None:
         return Why("every state has a successor", {}, None)
     said = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     code = prop.function.__code__
-    found = {} if violation.is_of_behaviours() else _culprits(protocol, prop, violation)
-    culprits = {name: value if name == "message" else getattr(value, "id", value) for name, value in found.items()}
-    return Why(said, culprits, (code.co_filename, code.co_firstlineno))
+    known = {} if violation.is_of_behaviours() else _known(protocol, prop, violation)
+    shown = [name for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known]
+    culprits = {name: known[name] if name == "message" else getattr(known[name], "id", known[name]) for name in shown}
+    because = why_false(prop.function, protocol, *[known[name] for name in prop.asks]) if known else ()
+    return Why(said, culprits, (code.co_filename, code.co_firstlineno), because)
 
 
-def _culprits(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
+def _failed(error: RaisedError) -> Why:
+    """Return why an `assert` failed."""
+    cause = error.cause
+    says = f"AssertionError: {cause}" if str(cause) else "AssertionError"
+    given = {name: one if name == "message" else getattr(one, "id", one) for name, one in error.given.items()}
+    because = () if cause is None else why_assertion(cause, error.place)
+    return Why(f"{says} (line {error.place[1]})", given, error.place, because)
+
+
+def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
+    """Return what a property is false of, by parameter."""
     semantics, last = Semantics(protocol), violation.trace[-1]
     if not prop.over_steps:
-        return semantics.culprits(prop, last.state) or {}
+        return semantics.falsifying(prop, last.state) or {}
     before = violation.trace[-2].state
     for taken in semantics.transitions(before):
         if (taken.action, taken.target) != (last.action, last.state) or semantics.kept_by(prop, before, taken):
             continue
         if prop.of_actor:
-            return {"before": before.replicas[taken.actor]}
+            act = act_of(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
+            return {**act, "shared": before.shared}
         for key, after in last.state.replicas.items():
             old: Record | None = before.replicas.get(key)
             known = {"before": old, "after": after, "shared": before.shared}
             if old is not None and old != after and not semantics.verdict(prop, known):
-                return {"before": old}
+                return known
     return {}

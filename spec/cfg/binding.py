@@ -6,6 +6,7 @@ names the place, what was found and what was expected.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
@@ -18,7 +19,9 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.starts import start_names
-from kraftcheck.spec.values import ModelValue, Symbol, Value, transform
+from kraftcheck.spec.tla.records import Encoder
+from kraftcheck.spec.tla.types import Decoder, MismatchError
+from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, transform
 
 FAIR_SPEC = "FairSpec"
 """The specification whose fairness is what the actions declare."""
@@ -145,12 +148,12 @@ def _refuse(message: str, named: Assignment | Named) -> NoReturn:
 # Constants
 
 
-def _symbols(protocol: type[Protocol]) -> dict[str, list[Symbol]]:
+def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
     """Return the symbols of a protocol by their name in a `.cfg`, which several may share."""
-    found: dict[str, list[Symbol]] = {}
+    found: dict[str, list[enum.Enum]] = {}
     for kind in protocol.symbols:
         for symbol in kind:
-            found.setdefault(str(symbol), []).append(symbol)
+            found.setdefault(name_of(symbol), []).append(symbol)
     return found
 
 
@@ -162,20 +165,28 @@ def _members(value: Value) -> Iterator[Value]:
 
 
 def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
-    """Return a constant's value with symbols instead of the model values that its declared type takes for symbols."""
-    kinds = _symbol_types(get_type_hints(protocol).get(declared.attribute, Any))
-    named = {str(symbol): symbol for kind in kinds for symbol in kind}
+    """Return a constant's value: a `.cfg` has names for the enums and the None that its declared type has."""
+    hint = get_type_hints(protocol).get(declared.attribute, Any)
+    kinds = [kind for kind in _types_in(hint) if is_enum(kind)]
+    if any(issubclass(kind, int | str) for kind in kinds):
+        model_values: dict[str, Value] = {}
+        transform(value, lambda leaf: model_values.setdefault(leaf.name, leaf))
+        try:
+            return Decoder(Encoder((), {}), model_values, ()).of(hint)(value)
+        except MismatchError:
+            return value
+    named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_names(kind).items()}
+    if type(None) in _types_in(hint):
+        named.setdefault("None", None)
     return transform(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
 
 
-def _symbol_types(kind: Any) -> list[type[Symbol]]:
-    if isinstance(kind, type) and issubclass(kind, Symbol):
-        return [kind]
-    return [found for argument in get_args(kind) for found in _symbol_types(argument)]
+def _types_in(kind: Any) -> list[Any]:
+    return [kind, *(found for argument in get_args(kind) for found in _types_in(argument))]
 
 
 def _not_a_constant(
-    protocol: type[Protocol], assignment: Assignment, is_member: bool, symbols: dict[str, list[Symbol]]
+    protocol: type[Protocol], assignment: Assignment, is_member: bool, symbols: dict[str, list[enum.Enum]]
 ) -> str:
     name = assignment.name
     if name in symbols or is_member:

@@ -10,6 +10,7 @@ import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from kraftcheck.spec.diagnosis.source import parsed
@@ -17,7 +18,7 @@ from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import modules_of, source_of
-from kraftcheck.spec.values import Record, Symbol, field_names
+from kraftcheck.spec.values import Record, field_names, is_enum
 
 BY_EVERYONE = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
@@ -120,14 +121,21 @@ def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
         Whether every state was visited; else a replica that is not there yet may come.
     """
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
+    reads = [read for action in protocol.actions.values() for read in action.reads if read.of_inbox]
+    reads += [read for prop in protocol.properties.values() for read in prop.reads if read.of_inbox]
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.sent.items():
         where = f"{place_of(action.function)}: {action.name}"
-        if not issubclass(kind, handled):
+        if not issubclass(kind, handled) and not any(_names(read.function.__code__, kind.__name__) for read in reads):
             warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
-        elif (complete or isinstance(dest, Symbol)) and protocol.ids and dest not in protocol.ids:
+        elif (complete or is_enum(type(dest))) and protocol.ids and dest not in protocol.ids:
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is no replica in any state"] = None
     return list(warnings)
+
+
+def _names(code: CodeType, name: str) -> bool:
+    """Whether a function names a class; one that reads messages under way may take them without an action on them."""
+    return name in code.co_names or any(_names(one, name) for one in code.co_consts if isinstance(one, CodeType))
 
 
 def place_of(function: Callable[..., Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import linecache
 from collections.abc import Iterator
 from functools import lru_cache
@@ -12,12 +13,12 @@ from typing import Any
 
 from kraftcheck.spec.diagnosis.tracing import Names
 from kraftcheck.spec.display import cut, text_of
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol
+from kraftcheck.spec.values import Map, ModelValue, Record
 
 SHOWN = 80
 """The most characters of a value that are shown."""
 
-VALUES = (bool, int, str, ModelValue, tuple, frozenset, Symbol, Record, Map)
+VALUES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
 
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import GeneratorType
 from typing import Any
 
-from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, ProtocolError
+from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, RaisedError
 from kraftcheck.spec.kinds import describe_type, describe_value, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Record, Symbol, Value
+from kraftcheck.spec.values import Record, Value, is_enum
 
 TOLD = ("me", "peer", "message", "before", "after")
 """What an error says of a property's arguments."""
@@ -39,21 +40,29 @@ def call_action(
         If the action raises, yields something that is not a step, or writes a value that is not of its declared type.
     """
     leading = [item for item in (me, message) if item is not None]
+    steps: dict[Step, None] = {}
     try:
         made = action.function(protocol, *leading, *[context[name] for name in action.asks])
-        steps = tuple(dict.fromkeys(made)) if isinstance(made, Iterable) else None
+        if not isinstance(made, Iterable):
+            raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
+        for step in made:
+            problem = _breach(protocol, me, message, step)
+            if problem:
+                raise ActionError(action, protocol, me, message, problem, line=_line_of(made))
+            if step not in steps:
+                steps[step] = None
+                _note(protocol, action, step)
     except ActionError:
         raise
     except Exception as error:
-        raise ActionError(action, protocol, me, message, f"raised {type(error).__name__}: {error}") from error
-    if steps is None:
-        raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
-    for step in steps:
-        problem = _breach(protocol, me, message, step)
-        if problem:
-            raise ActionError(action, protocol, me, message, problem)
-        _note(protocol, action, step)
-    return steps
+        raise ActionError(action, protocol, me, message, cause=error) from error
+    return tuple(steps)
+
+
+def _line_of(made: object) -> int | None:
+    """Return the line at which a generator stands; None where it is none."""
+    frame = made.gi_frame if isinstance(made, GeneratorType) else None
+    return None if frame is None else frame.f_lineno
 
 
 def _note(protocol: Protocol, action: Action, step: Step) -> None:
@@ -79,20 +88,20 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
 
     Raises
     ------
-    ProtocolError
+    RaisedError
         If the method raises, or returns something that is not a bool.
     """
+    function, cause = protocol.probes.get(prop.name, prop.function), None
     try:
-        function = protocol.probes.get(prop.name, prop.function)
         result = function(protocol, *[arguments[name] for name in prop.asks], **dict(prop.fixed))
     except Exception as error:
-        told = "".join(f"\n  {name} = {arguments[name]!r}" for name in prop.asks if name in TOLD)
-        raise ProtocolError(f"property {prop.name} raised {type(error).__name__}: {error}{told}") from error
-    if type(result) is not bool:
-        code = prop.function.__code__
-        place = f"{code.co_filename}:{code.co_firstlineno}"
-        raise ProtocolError(f"{place}: property {prop.name} returned {result!r}; expected True or False")
-    return result is not prop.opposite
+        cause, result = error, None
+    if type(result) is bool:
+        return result is not prop.opposite
+    hint = "; forgot `return`?" if result is None else ""
+    problem = f"returned {result!r}; expected True or False{hint}"
+    given = {name: arguments[name] for name in prop.asks if name in TOLD}
+    raise RaisedError(protocol, f"property {prop.name}", prop.function, problem, given, cause) from cause
 
 
 def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
@@ -154,7 +163,7 @@ def _effects_breach(protocol: Protocol, step: Step) -> str | None:
     for operation, message in step.sends:
         if not hasattr(message, "dest"):
             return f"sends {message!r}, which has no field dest"
-        outside = operation == "forget" or isinstance(message.dest, Symbol)  # a name for whom the model leaves out
+        outside = operation == "forget" or is_enum(type(message.dest))  # a name for whom the model leaves out
         kinds = () if outside else protocol.id_types
         if kinds and all(mismatch(message.dest, kind, "dest") for kind in kinds):
             wanted = " or ".join(map(describe_type, kinds))

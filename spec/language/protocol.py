@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
-from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError
+from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.formula import Fairness
@@ -15,7 +16,7 @@ from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Symbol, Value, field_types, ordered
+from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
 
 MISSING: Any = object()
 
@@ -100,7 +101,7 @@ class Protocol:
     network
         The network discipline.
     symbols
-        The `Symbol` classes whose members a `.cfg` may assign to themselves (`Leader = Leader`).
+        The `Symbol` classes, or other enums, whose members a `.cfg` may assign to themselves (`Leader = Leader`).
     symmetries
         From the name that SYMMETRY may use to the constants (attributes) whose members are interchangeable.
     views
@@ -121,7 +122,7 @@ class Protocol:
     """
 
     network: Network = BagWithMemory()
-    symbols: ClassVar[tuple[type[Symbol], ...]] = ()
+    symbols: ClassVar[tuple[type[enum.Enum], ...]] = ()
     symmetries: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     views: ClassVar[Mapping[str, frozenset[str]]] = {}
     specifications: ClassVar[Mapping[str, bool | tuple[Fairness, ...]]] = {"Spec": False}
@@ -231,7 +232,12 @@ class Protocol:
     def projected(self, read: Projection, source: Value) -> Value:
         """Return a projection of one replica, or of one inbox."""
         under_way = read.of_inbox and not read.is_whole
-        return read.function(self, self.network.deliverable(source) if under_way else source)
+        given = self.network.deliverable(source) if under_way else source
+        try:
+            return read.function(self, given)
+        except Exception as error:
+            what = f"projection {read.name} of {type(self).__name__}"
+            raise RaisedError(self, what, read.function, "", {"of": given}, error) from error
 
     def hidden(self, view: str) -> Hidden:
         """Return what a view leaves out, by the view's name."""

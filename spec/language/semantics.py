@@ -361,10 +361,15 @@ class Semantics:
         return found
 
     def _holds(self, prop: Property, state: State) -> bool:
-        return self.culprits(prop, state) is None
+        return self.falsifying(prop, state) is None
 
     def culprits(self, prop: Property, state: State) -> dict[str, Value] | None:
         """Return the replicas and the message of which a state property is false, by parameter; None where it holds."""
+        known = self.falsifying(prop, state)
+        return None if known is None else {name: known[name] for name in QUANTIFIED if name in prop.asks}
+
+    def falsifying(self, prop: Property, state: State) -> dict[str, Value] | None:
+        """Return what a state property is false of, by parameter; None where it holds."""
         known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT: state.spent}
         for read in prop.reads:
             known[read.name] = self.project(read, state)
@@ -384,7 +389,7 @@ class Semantics:
                 for message in messages:
                     known.update(me=me, peer=peer, message=message)
                     if not self.verdict(prop, known):
-                        return {name: known[name] for name in QUANTIFIED if name in prop.asks}
+                        return known
         return None
 
     def view(self, read: Projection, source: Value) -> Value:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from kraftcheck.spec.decoding import Lexicon
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Record, Symbol, field_types
+from kraftcheck.spec.values import Record, Symbol, field_types, is_enum
 
 ClassName = tuple[str, str]
 """The module of a class and its qualified name."""
@@ -42,7 +42,7 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
     while named:
         cls = named.pop(0)
         name = (cls.__module__, cls.__qualname__)
-        if not issubclass(cls, Record | Symbol) or cls in (Record, Symbol) or name in found:
+        if not (issubclass(cls, Record) or is_enum(cls)) or cls in (Record, Symbol) or name in found:
             continue
         found[name] = cls
         if issubclass(cls, Record):

@@ -7,11 +7,12 @@ tlaplus repository.
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.tla.parsing import as_function, as_name
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, order_key
 
 T = TypeVar("T")
@@ -40,7 +41,8 @@ def format_value(
     Parameters
     ----------
     value
-        Any value. A `Record` is written as a TLA+ record, a `Symbol` as an identifier.
+        Any value. A `Record` is written as a TLA+ record, a `Symbol` as an identifier, None and members of enums as
+        `kraftcheck.spec.tla.parsing.as_name` says.
     width
         Columns that a line may take. TLC's are 80, whatever stands before the value on its first line.
     indent
@@ -137,6 +139,8 @@ class _Boxes:
             return _Box(value.name)
         if isinstance(value, Symbol):
             return _Box(str(value.value))
+        if value is None or isinstance(value, enum.Enum):
+            return self.box(as_name(value))
         if isinstance(value, Map):
             value = as_function(value)
         if type(value) is tuple:
@@ -158,6 +162,8 @@ def _order(value: Value) -> tuple[Any, ...]:
     kind = type(value)
     if kind is ModelValue or isinstance(value, Symbol):
         return (0, *order_key(value))
+    if value is None or isinstance(value, enum.Enum):
+        return _order(as_name(value))
     if kind is tuple:
         return (2, len(value), [_order(item) for item in value])
     if kind is frozenset:

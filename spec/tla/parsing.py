@@ -22,6 +22,7 @@ Map({'host': n1, 'log': (4, 5)})
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -32,7 +33,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map, ModelValue, Value, encode
+from kraftcheck.spec.values import Map, ModelValue, Value, encode, name_of
 
 DEEPEST = 200
 """The most levels of nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""
@@ -267,6 +268,22 @@ def as_function(pairs: Mapping[Value, Value]) -> Value:
     if all(type(key) is int for key in pairs) and pairs.keys() == set(range(1, len(pairs) + 1)):
         return tuple([pairs[number] for number in range(1, len(pairs) + 1)])
     return Map(pairs)
+
+
+def as_name(value: enum.Enum | None) -> Value:
+    """Return what stands for a member of an enum, or for None, in TLA+.
+
+    A model value of its name does, but a member that is a string or a number as well, as those of a `StrEnum` and an
+    `IntEnum` are, is just that.
+
+    >>> as_name(None)
+    None
+    """
+    if value is None:
+        return ModelValue("None")
+    if isinstance(value, int | str):
+        return value.value
+    return ModelValue(name_of(value))
 
 
 def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:

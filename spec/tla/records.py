@@ -14,6 +14,7 @@ A record becomes a TLA+ record whose field names are those of the class in camel
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -21,8 +22,8 @@ from typing import NamedTuple
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
-from kraftcheck.spec.tla.parsing import as_function
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types
+from kraftcheck.spec.tla.parsing import as_function, as_name
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_types
 
 SHOWN = 60
 """The most characters of a value that an error quotes."""
@@ -40,7 +41,7 @@ def camel(name: str) -> str:
 def quoted_value(value: Value) -> str:
     """Return a TLA+ value, or one read from JSON, as text for an error message."""
     try:
-        text = one_line(value)
+        text = "null" if value is None else one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
     return cut(text, SHOWN)
@@ -102,7 +103,7 @@ class Encoder:
         The model value that represents each symbol.
     """
 
-    def __init__(self, messages: Iterable[type[Record]], symbols: Mapping[Symbol, ModelValue]) -> None:
+    def __init__(self, messages: Iterable[type[Record]], symbols: Mapping[enum.Enum, ModelValue]) -> None:
         self._messages = frozenset(messages)
         self._symbols = symbols
         self._known: dict[Record, Value] = {}
@@ -124,9 +125,9 @@ class Encoder:
         kind = type(value)
         if kind in SCALARS:
             return value
-        if isinstance(value, Symbol):
-            found = self._symbols.get(value)
-            return ModelValue(str(value.value)) if found is None else found
+        if value is None or isinstance(value, enum.Enum):
+            found = None if value is None else self._symbols.get(value)
+            return as_name(value) if found is None else found
         if kind is tuple:
             return tuple([self.encode(item) for item in value])
         if kind is frozenset:

@@ -7,17 +7,18 @@ the first of them is taken.
 
 from __future__ import annotations
 
+import enum
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.display import one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
-from kraftcheck.spec.tla.parsing import TlaSyntaxError, parse_value
+from kraftcheck.spec.tla.parsing import TlaSyntaxError, as_name, parse_value
 from kraftcheck.spec.tla.records import Encoder, Shape, few, quoted_value, subclasses, tla_names
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_types
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_types, is_enum
 
 Decode = Callable[[Value], Value]
 MEMOISED = 200_000
@@ -121,8 +122,12 @@ class Decoder:
             return self._model_value
         if kind in SCALARS:
             return self._scalar(kind)
-        if isinstance(kind, type) and issubclass(kind, Symbol):
-            return self._symbol(kind)
+        if kind is type(None):
+            return self._name_in([None])
+        if is_enum(kind):
+            return self._name_in(list(kind))
+        if origin is Literal:
+            return self._name_in([*arguments])
         if isinstance(kind, type) and issubclass(kind, Record):
             return self._record((kind,))
         return self._anything
@@ -148,14 +153,25 @@ class Decoder:
             return value.name
         return value if self._untyped and isinstance(value, str) else None
 
-    def _symbol(self, kind: type[Symbol]) -> Decode:
-        members = {str(member.value): member for member in kind}
+    def _name_in(self, choices: list[Any]) -> Decode:
+        """Return the reader of one of some values: the members of an enum, None, the choices of a `Literal`."""
+        named: dict[Any, Value] = {}
+        plain: dict[tuple[type, Any], Value] = {}
+        for choice in choices:
+            stand_in = as_name(choice) if choice is None or isinstance(choice, enum.Enum) else choice
+            if isinstance(stand_in, ModelValue):
+                named[stand_in.name] = choice
+            else:
+                plain[type(stand_in), stand_in] = choice
+        known = one_of(sorted([*named, *[quoted_value(value) for _, value in plain]]))
 
         def decode(value: Value) -> Value:
+            if plain and (type(value), value) in plain:
+                return plain[type(value), value]
             name = self._name(value)
-            if name not in members:
-                raise MismatchError(quoted_value(value), one_of(sorted(members)), wrong_kind=name is None)
-            return members[name]
+            if name not in named:
+                raise MismatchError(quoted_value(value), known, wrong_kind=name is None or not named)
+            return named[name]
 
         return decode
 
@@ -191,7 +207,7 @@ class Decoder:
         read = self.of(kind)
 
         def decode(value: Value) -> Value:
-            pairs = self.pairs(value, text_keys=key_kind is not str)
+            pairs = self.pairs(value, text_keys=not is_text(key_kind))
             return Map([(self.argument(key_kind, key), _inside(_argument, key, read, item)) for key, item in pairs])
 
         return self._memoised(decode)
@@ -343,7 +359,7 @@ class Decoder:
         """Read a value of no declared type. Known names are read; nothing becomes a record."""
         name = self._name(value)
         if name is not None:
-            return self._names.get(name, value)
+            return self._names.get(name, None if name == "None" else value)
         if type(value) is frozenset:
             return frozenset(map(self._anything, value))
         if type(value) in (tuple, list):
@@ -351,6 +367,13 @@ class Decoder:
         if isinstance(value, Map | dict):
             return Map({self._anything(key): self._anything(item) for key, item in value.items()})
         return value
+
+
+def is_text(kind: Any) -> bool:
+    """Whether all values of a type are strings in TLA+."""
+    if get_origin(kind) is Literal:
+        return all(type(choice) is str for choice in get_args(kind))
+    return kind is str or (is_enum(kind) and issubclass(kind, str))
 
 
 def _inside(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -> Value:

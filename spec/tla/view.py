@@ -22,6 +22,7 @@ True
 
 from __future__ import annotations
 
+import enum
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -34,8 +35,8 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import modules_of
 from kraftcheck.spec.tla.parsing import as_function
 from kraftcheck.spec.tla.records import Encoder, camel, quoted_value, subclasses, tla_names
-from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_types, ordered, transform
+from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError, is_text
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_types, name_of, ordered, transform
 
 MESSAGES = "messages"
 KIND = "kind"
@@ -78,9 +79,9 @@ class StateView:
         messages = _messages(protocol)
         symbols = list(_symbols(protocol))
         model_values = _model_values(protocol, starts)
-        stand_ins = {s: ModelValue(str(s.value), len(model_values) + i) for i, s in enumerate(symbols)}
+        stand_ins = {s: ModelValue(name_of(s), len(model_values) + i) for i, s in enumerate(symbols)}
         self._encoder = Encoder(messages, stand_ins)
-        names = {**{str(symbol.value): symbol for symbol in reversed(symbols)}, **model_values}
+        names = {**{name_of(symbol): symbol for symbol in reversed(symbols)}, **model_values}
         records = [*messages, *[replica.cls for replica in self._replicas]]
         self._typed = Decoder(self._encoder, names, records)
         self._untyped = Decoder(self._encoder, names, records, untyped=True)
@@ -241,7 +242,7 @@ class StateView:
 
     def _ids_are_text(self) -> bool:
         """Whether the ids of replicas are strings, so that functions over replicas are records."""
-        return all(field_types(replica.cls)["id"] is str for replica in self._replicas)
+        return all(is_text(field_types(replica.cls)["id"]) for replica in self._replicas)
 
     def _unlike(self, key: Value, has: set[str]) -> ViewError:
         """Return the error for an argument that some variables of a class of replicas have, and others have not."""
@@ -372,6 +373,6 @@ def _model_values(protocol: Protocol, starts: Iterable[State]) -> dict[str, Mode
     return {value.name: value for value in ordered(found)}
 
 
-def _symbols(protocol: Protocol) -> Iterator[Symbol]:
+def _symbols(protocol: Protocol) -> Iterator[enum.Enum]:
     for kind in protocol.symbols:
         yield from kind

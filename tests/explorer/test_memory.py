@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck import Protocol, Record, State, Steps, become, internal
+from kraftcheck.explorer.result import Options, Search, Verdict
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.expander import BATCH
+from kraftcheck.explorer.tables.learning.size import Size, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.archive import Archive
 from kraftcheck.explorer.tables.states.memory import LEAST_BATCH, Budget, available_memory
@@ -25,12 +28,21 @@ from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.protocol import Protocol
 from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
 from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
 pytestmark = pytest.mark.kernel
+
+
+class Walker(Record):
+    id: int
+    at: int = 0
+    path: tuple[int, ...] = ()
+
+
+class Nothing(Record):
+    pass
 
 
 class Watched(BreadthFirst):
@@ -106,7 +118,7 @@ def test_a_tenth_of_what_ten_million_states_need() -> None:
     roomy = Watched(protocol, options, 2)
     whole = roomy.run()
     assert (whole.distinct_states, whole.generated_states, whole.depth) == (distinct, generated, depth)
-    memory = (roomy.most_visited + 4 * roomy.expander.width * distinct) // 10
+    memory = (roomy.most_visited + 4 * roomy.expander.width * distinct) // 10 + learned_by(roomy)
     search = Watched(protocol, replace(options, memory=memory), 2)
     assert found(search.run()) == found(whole)
     assert search.most_visited <= memory // 2
@@ -195,3 +207,61 @@ def test_budgets() -> None:
     everything = Budget.of(None)
     assert 1 << 24 < everything.visited < available_memory()
     assert everything.rows <= 1 << 28
+
+
+# What is learned
+
+
+def learned_by(search: BreadthFirst) -> int:
+    return sum(one.nbytes for one in Size(search.expander.learner).kinds())
+
+
+@pytest.mark.slow
+def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol, options = bound("counts/two-voters-restart").protocol, Options(deadlock=False)
+    roomy = Watched(protocol, options, 1, batch=300)
+    whole = roomy.run()
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_SHARE", 64)
+    memory = 64 * learned_by(roomy) // 63 + (1 << 14)
+    search = Watched(protocol, replace(options, memory=memory), 1, batch=300)
+    assert found(search.run()) == found(whole)
+    assert search.visited.archive is not None
+    assert search.memory.budget.visited < Budget.of(memory).visited // 2
+    assert learned_by(search) + search.levels.nbytes <= memory
+
+
+class Remembers(Protocol):
+    """Learns a great deal: each of its states is one of its replica's that no other state has."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Walker(1)], Nothing())
+
+    @internal
+    def walk(self, me: Walker) -> Steps:
+        yield become(me.but(at=me.at + 1, path=(*me.path, me.at)))
+
+
+def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_LEARNED", 0)
+    options = Options(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=100_000)
+    result = explore(Remembers(), options)
+    assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "memory")
+    (told,) = result.notes[:1]
+    assert re.match(
+        r"what is learned of the model takes 3 MiB, and --memory allows 3 MiB: \d+ replica states \d MiB, .*"
+        r"; called most: Walk, \d+ times; it does not go to disk: give more, by --memory, or smaller bounds",
+        told,
+    ), told
+    again = explore(
+        Remembers(), replace(options, memory=None, checkpoint=None, resume=tmp_path / "kept", max_depth=500)
+    )
+    assert again.distinct_states > result.distinct_states
+    assert again.limit == "max_depth"
+
+
+def test_how_much_a_value_takes() -> None:
+    shared = tuple(range(1000, 2000))
+    one = size_of([Walker(1, path=shared)])
+    assert one > 1000 * 36
+    assert size_of([Walker(1, path=shared), Walker(2, path=shared)]) < one + 1000

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import ast
+import re
+import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kraftcheck
-from kraftcheck import InputError, Interrupted, ModelValue, Verdict, check, spec
+from kraftcheck import (
+    Bag,
+    InputError,
+    Interrupted,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Steps,
+    Verdict,
+    become,
+    bound,
+    check,
+    internal,
+    invariant,
+    load,
+    spec,
+    to_networkx,
+    to_pandas,
+    write_report,
+)
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Progress
 from kraftcheck.reporting.progress import Meter
@@ -115,3 +138,151 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
 def test_a_class_is_no_protocol_with_its_constants() -> None:
     with pytest.raises(InputError, match=r"expected a protocol with its constants, TwoPhaseCommit\(\.\.\.\), found"):
         check(TwoPhaseCommit)  # type: ignore[arg-type]
+
+
+# What the command line can do
+
+
+class Worker(Record):
+    id: int
+    jobs: int = 0
+
+
+class Nothing(Record):
+    pass
+
+
+class Factory(Protocol):
+    """Two workers take jobs."""
+
+    network = Bag()
+    jobs: int = bound("MaxJobs", default=2)
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Worker(1), Worker(2)], Nothing())
+
+    @internal
+    def take(self, me: Worker) -> Steps:
+        yield become(me.but(jobs=me.jobs + 1)).spend("jobs")
+
+    @invariant
+    def few_jobs(self, me: Worker) -> bool:
+        return me.jobs < 3
+
+
+def test_a_class_of_ones_own_with_a_cfg(tmp_path: Path) -> None:
+    config = tmp_path / "three.cfg"
+    config.write_text("CONSTANT MaxJobs = 3\nINVARIANT FewJobs\nCHECK_DEADLOCK FALSE\n")
+    loaded = load(Factory, config)
+    result = loaded.check(engine="reference")
+    assert [violation.property for violation in result.violations] == ["FewJobs"]
+    assert loaded.explain(result).startswith("Counterexample to FewJobs, 4 states\n")
+    assert load(Factory, config, constants={"MaxJobs": 2}).check(engine="reference").verdict is Verdict.OK
+    assert load(Factory).check(engine="reference").verdict is Verdict.DEADLOCK
+    assert load(Factory).check(engine="reference", deadlock=False).verdict is Verdict.OK
+    with pytest.raises(InputError, match="expected a model's name or a protocol's class, found an instance of Factory"):
+        load(Factory())  # type: ignore[arg-type]
+    config.write_text("CONSTANT MaxJob = 3\n")
+    with pytest.raises(InputError, match=r"three.cfg:1:10: unknown constant MaxJob \(perhaps MaxJobs\?\)"):
+        load(Factory, config)
+
+
+def test_memory_checkpoints_and_symmetry(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    limited = check(THREE, symmetry=True, memory="64M", checkpoint=kept, max_states=40, engine="tables")
+    assert (limited.distinct_states, limited.limit) == (40, "max_states")
+    result = check(THREE, symmetry=True, resume=kept)
+    assert (result.distinct_states, result.complete) == (80, True)
+    assert load("two-phase-commit", "smoke").check(memory=1 << 26, symmetry=True).distinct_states == 80
+
+
+def test_the_trace_of_a_result_and_its_report(tmp_path: Path) -> None:
+    protocol = Factory(jobs=3)
+    result = check(protocol, deadlock=False, engine="reference")
+    assert [step.action for step in result.trace] == [None, "Take", "Take", "Take"]
+    assert check(Factory(), deadlock=False, engine="reference").trace == ()
+    for name, content in (("report.html", '"property":"FewJobs"'), ("report.md", "sequenceDiagram")):
+        write_report(protocol, result, tmp_path / name)
+        assert content in (tmp_path / name).read_text()
+    with pytest.raises(InputError, match=r"--report report.pdf: expected a file that ends in .html or .md"):
+        write_report(protocol, result, "report.pdf")
+
+
+def test_a_trace_as_a_table_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = check(Factory(jobs=3), deadlock=False, engine="reference")
+    table = to_pandas(result)
+    assert list(table.columns) == ["action", "actor", "message", "1.jobs", "2.jobs", "jobs"]
+    assert table.loc[4, ["action", "1.jobs", "2.jobs", "jobs"]].tolist() == ["Take", 3, 0, 3]
+    assert to_pandas(result.violations[0]).equals(table)
+    assert len(to_pandas(check(Factory(), deadlock=False, engine="reference"))) == 0
+    monkeypatch.setattr("kraftcheck.explorer.frames.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"to_pandas needs the package pandas: pip install 'kraftcheck\[pandas\]'"):
+        to_pandas(result)
+
+
+def test_the_state_graph_in_networkx() -> None:
+    graph = to_networkx(Factory(jobs=3))
+    assert (len(graph), graph.number_of_edges()) == (10, 12)
+    assert graph.nodes[1]["state"].replicas[1] == Worker(1)
+    assert [edge["action"] for _, _, edge in graph.edges(1, data=True)] == ["Take", "Take"]
+    assert len(to_networkx(Factory(jobs=3), max_depth=2)) == 3
+    assert len(load("two-phase-commit", "smoke").to_networkx(symmetry=True)) == 80
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["--max-states", "0"], {"max_states": 0}),
+        (["--workers", "two"], {"workers": "two"}),
+        (["--memory", "much"], {"memory": "much"}),
+        (["--time-limit", "-1"], {"time_limit": -1}),
+        (["--engine", "x"], {"engine": "x"}),
+        (["--search", "dfs", "--memory", "1G"], {"search": "dfs", "memory": 1 << 30}),
+        (["--checkpoint-every", "5"], {"checkpoint_every": 5}),
+        (["--resume", "nowhere"], {"resume": "nowhere"}),
+        (["--engine", "reference", "--workers", "2"], {"engine": "reference", "workers": 2}),
+    ],
+)
+def test_errors_say_what_the_command_line_says(words, options, run) -> None:
+    with pytest.raises(InputError) as caught:
+        load("two-phase-commit", "smoke").check(**options)
+    outcome = run("check", "two-phase-commit", "--config", "smoke", *words)
+    assert outcome.code == 2
+    assert outcome.err.endswith(f"error: {caught.value}\n")
+
+
+# docs/python.md
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+
+
+def program() -> str:
+    return "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+
+
+@pytest.mark.slow
+def test_the_page_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (config,) = re.findall(r"```cfg\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    Path("two-jobs.cfg").write_text(config)
+    Path("page.py").write_text(program())
+    runpy.run_path("page.py", run_name="page")
+    printed = capsys.readouterr().out
+    for said in re.findall(r"print\(.*\)  # (.*)$", program(), re.MULTILINE):
+        assert f"{said}\n" in printed
+    assert {"result.html", "few-jobs.md", "kept"} <= {file.name for file in tmp_path.iterdir()}
+
+
+@pytest.mark.slow
+def test_the_page_is_right_for_a_strict_type_checker(tmp_path: Path) -> None:
+    wrong = '\nload("lock-service").check(max_state=1)\ncheck(Factory(), memory=1.5)\nreveal_type(result.trace)\n'
+    (tmp_path / "page.py").write_text(program() + wrong)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml", str(tmp_path / "page.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PAGE.parents[1])
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert len(errors) == 2, done.stdout
+    assert 'Unexpected keyword argument "max_state"' in errors[0]
+    assert 'Argument "memory" to "check" has incompatible type "float"' in errors[1]
+    assert 'Revealed type is "tuple[kraftcheck.explorer.result.TraceStep, ...]"' in done.stdout

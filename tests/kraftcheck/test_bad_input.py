@@ -173,15 +173,15 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         (HEAD + START.replace("yield", "return; yield"), "Mine has no initial state"),
         (HEAD + START.replace("[P(1)]", "[P(1, 'x')]"), "initial state of Mine: "),
         (HEAD + START.replace("S())", "S(), 1, 2)"), ":9: TypeError: "),
-        (HEAD + START + ACTION + "yield me\n", ":10: action Tick of Mine yielded P(id=1, n=0), which is not a step"),
-        (HEAD + START + ACTION + "yield become(me.but(n=1 / 0))\n", ":10: action Tick of Mine raised ZeroDiv"),
+        (HEAD + START + ACTION + "yield me\n", ":12: action Tick of Mine yielded P(id=1, n=0), which is not a step"),
+        (HEAD + START + ACTION + "yield become(me.but(n=1 / 0))\n", ":12: action Tick of Mine raised ZeroDiv"),
         (
             HEAD + START + ACTION + "yield become(me.but(n='one'))\n",
-            ":10: action Tick of Mine me.n: expected a number, found a string, 'one'",
+            ":12: action Tick of Mine me.n: expected a number, found a string, 'one'",
         ),
         (
             HEAD + START + ACTION + "yield become(me).spend('ticks')\n",
-            ":10: action Tick of Mine spends 'ticks', which is not a bound; bounds are none",
+            ":12: action Tick of Mine spends 'ticks', which is not a bound; bounds are none",
         ),
         (
             HEAD + START + ACTION + FINE + "return me.m\n",

@@ -98,7 +98,7 @@ def test_why_a_step_property_a_deadlock_and_a_trap_are_violated(run: Run, tmp_pa
     (trace,) = as_json(run, tmp_path, "check", ping, "--config", tmp_path / "steps.cfg", code=12)["traces"]
     assert trace["why"]["false_of"] == {"before": trace["states"][-1]["actor"]}
     (trace,) = as_json(run, tmp_path, "check", ends, code=11)["traces"]
-    assert trace["why"] == {"says": "every state has a successor", "false_of": {}, "place": None}
+    assert trace["why"] == {"says": "every state has a successor", "false_of": {}, "because": [], "place": None}
 
 
 def test_json_on_standard_output() -> None:
@@ -271,14 +271,35 @@ def _is_installed() -> bool:
 PAGE = (ROOT / "docs" / "ci.md").read_text()
 
 
+def shell_steps(job: str) -> list[str]:
+    """Return what the steps of a job of GitHub Actions run."""
+    return re.findall(r"^ *- (?:name: .*\n *)?run: (?!\|)(.*)$", job, re.MULTILINE)
+
+
 @pytest.mark.kernel
-def test_the_steps_of_the_github_example(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    steps = re.findall(r"- run: kraftcheck (.*)", PAGE)
-    assert len(steps) == 2
-    for step in (*steps, steps[-1]):
-        assert run(*step.split()).code == 0
-    assert {"smoke.xml", "smoke.json"} <= {file.name for file in tmp_path.iterdir()}
+@pytest.mark.slow
+def test_the_steps_of_the_github_example_in_a_shell_as_github_runs_them(tmp_path: Path) -> None:
+    (job,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    install, *steps = shell_steps(job)
+    assert install.startswith("pip install kraftcheck")
+    assert len(steps) == 3
+    program = tmp_path / "bin" / "kraftcheck"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kraftcheck "$@"\n')
+    program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "GITHUB_ACTIONS": "true"}
+
+    def github(step: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    for step in (*steps, steps[-1]):  # the last one again, as the job after would
+        done = github(step)
+        assert done.returncode == 0, done
+    assert {"smoke.xml", "smoke.json", "state"} <= {file.name for file in tmp_path.iterdir()}
+    broken = github(steps[1].replace("lock-service", "lock-service --variant impatient-server"))
+    assert broken.returncode == 12
+    assert "::error file=" in broken.stdout
 
 
 @pytest.mark.slow

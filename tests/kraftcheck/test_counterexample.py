@@ -196,7 +196,8 @@ def test_environment_delivery_and_messages_that_stay() -> None:
         "    messages  * Note  -> n1  number=2\n"
         "                Note  -> n1  number=1\n"
         "\n"
-        "NeverBoth  false of me = n1"
+        "NeverBoth  false of me = n1\n"
+        "    false: len(me.heard) < 2  (len(me.heard) = 2)"
     )
 
 
@@ -204,7 +205,11 @@ def test_what_the_network_does_by_itself_and_what_is_spent() -> None:
     assert told("NeverLost").endswith(
         "State 2  LoseMessage by the network on Note\n"
         "    spent MaxLosses  0 -> 1 of 1\n"
-        "    messages  - Note  -> n1  number=1"
+        "    messages  - Note  -> n1  number=1\n"
+        "\n"
+        "NeverLost\n"
+        "    false: bool(state.inboxes)  (state.inboxes = {})\n"
+        "    false: not state.spent['losses']  (state.spent['losses'] = 1)"
     )
 
 
@@ -307,7 +312,8 @@ def test_messages_that_stay_are_counted_and_the_reason_is_told() -> None:
         "    messages  - Note  -> n1  number=0\n"
         "                4 others still under way\n"
         "\n"
-        "Silent  Nobody hears anything.  false of me = n1"
+        "Silent  Nobody hears anything.  false of me = n1\n"
+        "    false: not me.heard  (me.heard = [0])"
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kraftcheck
-from kraftcheck import check, simulate
+from kraftcheck import SearchOptions, check, simulate
 from kraftcheck.cli import parser
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import Options
@@ -49,6 +49,11 @@ def test_an_option_that_is_not_given_is_left_to_its_default(command) -> None:
     words = [word for option in words for word in (option, required[option])]
     positional = ["x" for action in found._actions if not action.option_strings]
     assert given(found.parse_args([*positional, *words])) == {}
+
+
+def test_a_script_has_the_options_of_check() -> None:
+    configured = {"properties", "reachable", "constraints", "action_constraints", "view", "init"}
+    assert set(SearchOptions.__annotations__) == {"engine", *FIELDS} - configured
 
 
 def test_engines_have_options_of_check() -> None:

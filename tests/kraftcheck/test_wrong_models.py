@@ -99,12 +99,12 @@ def test_a_right_model_has_no_warnings(tmp_path: Path, capsys: pytest.CaptureFix
         ),
         (
             [("    dest: int\n    hops", "    dest: object\n    hops"), ("dest=3 - me.id", 'dest="2"')],
-            "    @internal",
+            "            yield become",
             "action PassOn of Ring sends Token(dest='2', hops=0) to '2'; expected the id of a replica, a number",
         ),
         (
             [("yield become(me.but(has_token=False))", "yield become(me).write(me.but(has_token=False))")],
-            "    @internal",
+            "            yield become",
             "action PassOn of Ring writes the replica 1 twice in one step",
         ),
         ([("@on(Token)", "@on")], "    @on", "Ring.take: @on needs the type of the message: @on(RequestVote)"),
@@ -112,7 +112,7 @@ def test_a_right_model_has_no_warnings(tmp_path: Path, capsys: pytest.CaptureFix
         ([("@on(Token)", "@on()")], "    @on", "@on needs the type of the message: @on(RequestVote)"),
         (
             [('.spend("rounds")', '.spend("round")')],
-            "    @internal",
+            "            yield become",
             "action PassOn of Ring spends 'round', which is not a bound; bounds are rounds, spare",
         ),
     ],

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from kraftcheck.catalogue import find_model
-from tests.support.kraft_model.scenarios import ScenarioError, read_blocks, run_scenario
+from kraftcheck.reporting.scenarios import run_scenario
+from kraftcheck.traces.scenarios.text import ScenarioError, read_blocks
 
+REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=[path.stem for path in SCENARIOS])
 def test_it_happens_as_the_text_says(path: Path) -> None:
-    for block, told in run_scenario(path):
+    for block, told in run_scenario(path, rewrite=REWRITE):
         assert told == block.told, f"{path.name}, line {block.line}: {block.commands}"
 
 
@@ -133,7 +136,7 @@ def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> No
         bare = bare.replace("\n".join(["----", *block.told]), "----", 1)
     path = scenario(tmp_path, bare)
     run_scenario(path, rewrite=True)
-    found = [told for _, told in run_scenario(path, rewrite=False)]
+    found = [told for _, told in run_scenario(path)]
     assert path.read_text() == text
     assert found == [block.told for block in blocks]
 
@@ -163,7 +166,7 @@ def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> No
 )
 def test_a_scenario_that_cannot_be_run_says_where_and_why(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        run_scenario(scenario(tmp_path, text), rewrite=False)
+        run_scenario(scenario(tmp_path, text))
     assert str(caught.value).startswith("lock.txt, line ")
     assert message in str(caught.value)
 
@@ -171,5 +174,5 @@ def test_a_scenario_that_cannot_be_run_says_where_and_why(tmp_path: Path, text: 
 def test_bounds_may_be_set_all_at_once(tmp_path: Path) -> None:
     text = "start lock-service {}\nbriefly Ask by c1\nLoseMessage by server\n----\n"
     with pytest.raises(ScenarioError, match="no such step"):
-        run_scenario(scenario(tmp_path, text.format("bounds=1 MaxLosses=0")), rewrite=False)
-    assert run_scenario(scenario(tmp_path, text.format("bounds=1")), rewrite=False)
+        run_scenario(scenario(tmp_path, text.format("bounds=1 MaxLosses=0")))
+    assert run_scenario(scenario(tmp_path, text.format("bounds=1")))

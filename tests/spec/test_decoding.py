@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ class Colour(Symbol):
     GREEN = "Green"
 
 
+class Word(enum.StrEnum):
+    YES = "1"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    BOTTOM = 1
+
+
 class Point(Record):
     x: Any
     y: Any = 0
@@ -38,9 +48,12 @@ class Nothing(Record):
 
 
 MODEL_VALUES = tuple(ModelValue(name, number) for number, name in enumerate(("n2", "n1", "ü")))
-LEXICON = Lexicon((Colour, Point, Nothing), MODEL_VALUES)
+LEXICON = Lexicon((Colour, Word, Level, Point, Nothing), MODEL_VALUES)
 SCALARS = st.one_of(
-    st.integers(), st.booleans(), st.text(), st.sampled_from(MODEL_VALUES), st.sampled_from(Colour), st.just(Nothing())
+    st.integers(),
+    st.booleans(),
+    st.text(),
+    st.sampled_from((*MODEL_VALUES, *Colour, *Word, *Level, None, Nothing())),
 )
 
 
@@ -100,6 +113,8 @@ def test_changed_encodings_are_canonical_or_refused(value: Value, data: st.DataO
         (encode(ModelValue("n9")), "byte 7 of an encoded value: there is no model value 'n9'"),
         (b"y\0\0\0\x05Shade\0\0\0\0", "byte 14 of an encoded value: there are no symbols called 'Shade'"),
         (b"y\0\0\0\x06Colour\0\0\0\x04Blue", "byte 19 of an encoded value: Colour has no member 'Blue'"),
+        (b"e\0\0\0\x05Level\0\0\0\x06BOTTOM", "byte 20 of an encoded value: Level has no member 'BOTTOM'"),
+        (b"e\0\0\0\x06Colour\0\0\0\x03RED", "byte 18 of an encoded value: Colour has no member 'RED'"),
         (b"r\0\0\0\x04Line", "byte 9 of an encoded value: there is no record class called 'Line'"),
         (b"r\0\0\0\x05Point\0\0\0\x01T", "byte 14 of an encoded value: expected the 2 fields of Point: x, y"),
         (b"{\0\0\0\x02TF", "byte 7 of an encoded value: expected elements in the order of their encodings, each once"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -487,9 +487,9 @@ def breach(method: Any, messages: tuple[Record, ...] = ()) -> str:
     assert isinstance(raised.value, InputError)
     assert raised.value.action == "Act"
     text = str(raised.value)
-    place = f"{Path(__file__)}:{method.__code__.co_firstlineno}: action Act of Broken "
-    assert text.startswith(place)
-    return text.removeprefix(place)
+    place = re.match(rf"{re.escape(__file__)}:\d+: action Act of Broken ", text)
+    assert place is not None, text
+    return re.sub(r"\n  line \d+: .*", "", text[place.end() :])
 
 
 def acting(steps: Any) -> Any:
@@ -509,9 +509,9 @@ def acting(steps: Any) -> Any:
         (lambda me: me, "yielded Node(id=n1, count=0, mood=calm, seen=()), which is not a step"),
         (lambda me: become(me.but(count="x")), "me.count: expected a number, found a string, 'x'"),
         (lambda me: become(me.but(count=True)), "me.count: expected a number, found TRUE"),
-        (lambda me: become(me.but(seen=[1])), "raised TypeError: unhashable type: 'list'"),
+        (lambda me: become(me.but(seen=[1])), "me.seen: expected a sequence of numbers, found [1]"),
         (lambda me: become(me.but(seen=(1, n1))), "me.seen[2]: expected a number, found a model value, n1"),
-        (lambda me: become(me.but(mood=None)), "me.mood: expected a Mood, found None of type NoneType"),
+        (lambda me: become(me.but(mood=None)), "me.mood: expected a Mood, found None"),
         (lambda me: become(me.but(id=n2)), "as the next state of n1"),
         (lambda me: become(Watcher(n1)), "yielded Watcher(id=n1, count=0) as the next state of n1"),
         (lambda me: consume(me), "consumes a message, but none was delivered"),
@@ -588,7 +588,7 @@ def test_protocols_that_make_no_sense() -> None:
     assert "asks for 'nonsense'; it can ask for me, shared or declare a projection with reads=" in refused(asks=asks)
     assert "asks for 'nonsense'" in refused(asks_too=asks_too)
     assert refused(peer_alone=peer_alone) == "property PeerAlone asks for peer without me"
-    assert refused(not_a_truth=not_a_truth).endswith(": property NotATruth returned 0; expected True or False")
+    assert ": property NotATruth returned 0; expected True or False\n" in refused(not_a_truth=not_a_truth)
     assert "property Raises raised AttributeError" in refused(raises=raises)
     assert "cannot resolve the annotation of 'me'" in refused(unresolved=internal(unresolved))
     assert refused(initial=lambda self: iter(())) == "Refused has no initial state"

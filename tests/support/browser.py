@@ -36,6 +36,13 @@ def missing() -> str | None:
 class Watched:
     """A page in a browser, with what must not happen noted: errors, requests, dialogs.
 
+    Parameters
+    ----------
+    page
+        Playwright's page.
+    home
+        The beginning of the addresses that may be asked for.
+
     Attributes
     ----------
     page
@@ -44,8 +51,9 @@ class Watched:
         What happened.
     """
 
-    def __init__(self, page: Any) -> None:
+    def __init__(self, page: Any, home: str = "file:") -> None:
         self.page = page
+        self._home = home
         self._session: Any = None
         self.troubles: list[str] = []
         page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
@@ -59,7 +67,8 @@ class Watched:
         dialog.dismiss()
 
     def _request(self, request: Any) -> None:
-        if not request.is_navigation_request() or not request.url.startswith("file:"):
+        is_own = request.is_navigation_request() or self._home.startswith("http:")
+        if not is_own or not request.url.startswith(self._home):
             self.troubles.append(f"request: {request.url}")
 
     def open(self, file: Path, fragment: str = "") -> None:

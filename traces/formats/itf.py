@@ -6,12 +6,13 @@ format leaves to each tool: the action that led to a state, and which strings st
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from kraftcheck.spec.tla.formatting import in_tlc_order
-from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.tla.parsing import as_function, as_name
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.parsing.documents import Json, JsonError, JsonFormat, placed
 from kraftcheck.traces.parsing.lines import Source
@@ -196,6 +197,8 @@ class _ItfWriter:
             name = value if kind is ModelValue else ModelValue(str(value.value))
             self.names.setdefault(name.name, name)
             return name.name
+        if value is None or isinstance(value, enum.Enum):
+            return self.json(as_name(value))
         if kind is tuple:
             return [self.json(item) for item in value]
         if kind is frozenset:

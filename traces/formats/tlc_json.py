@@ -5,9 +5,11 @@ Source: what the current TLC writes, and ``tlc2/value/impl/CounterExample.java``
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 
 from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
+from kraftcheck.spec.tla.parsing import as_name
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.parsing.counterexample import LOCATION, read_record
 from kraftcheck.traces.parsing.documents import Json, JsonFormat
@@ -72,6 +74,8 @@ def _action(name: str | None, location: Location | None) -> dict[str, Json]:
 def _json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
         return one_line(value)
+    if value is None or isinstance(value, enum.Enum):
+        return _json(as_name(value))
     if isinstance(value, tuple | frozenset):
         return [_json(item) for item in (value if isinstance(value, tuple) else in_tlc_order(value))]
     if isinstance(value, Record):

@@ -4,4 +4,5 @@
 |---|---|
 | `text` | the blocks of a file, and the words of a command |
 | `stage` | the model and the present state: which steps a command asks for |
+| `asking` | the commands that lead along a walk |
 """

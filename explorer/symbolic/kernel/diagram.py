@@ -37,7 +37,9 @@ from kraftcheck.explorer.tables.kernel.native import inlined
     ITEMS,
     NEXT_TICK,
     REMEMBERED,
-) = range(14)
+    RELATION_EDGES,
+    ROUND,
+) = range(16)
 META_SIZE = 24
 
 # What Python is called for.
@@ -50,6 +52,7 @@ LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met
 TICK_NODES = 1 << 17  # new nodes between two looks at the clock
 UNKNOWN = np.int64(-3)
+EDGES_OF = np.int64(1 << 28)  # what is looked up from here on are edges of relations, by node
 MOST_NODES = (1 << 31) - 1
 
 
@@ -62,16 +65,16 @@ class Diagram(Arrays):
     table = array(np.int32)  # hash table of nodes
     cache = array(np.int64, 3)  # two words of key, result
     scratch = array(np.int64)  # edges that are being put together, as a stack
-    stamps = array(np.int64)  # by place on the stack: the child and the version of events that were fired on it
+    stamps = array(np.int64)  # by place on the stack: the child on which events were fired
 
     lookups = array(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
     map_items = array(np.int64)  # classes to which a map leads
-    relation_nodes = array(np.int64, 7)  # level; start and number of edges by value, by class, general
-    relation_edges = array(np.int64, 3)  # value or class or label; next value or label; child
-    first_event = array(np.int64)  # by level: the first group of events at the top
+    relation_nodes = array(np.int64, 4)  # level; whether there are edges by value, by class; the first general one
+    relation_edges = array(np.int64, 3)  # next value or label; child; the next edge for the same value or class
+    first_event = array(np.int64)  # by level: the first group of events that begins there
     next_event = array(np.int64)
     event_root = array(np.int64)  # by group: its relation
-    event_version = array(np.int64)  # by level: how often its groups changed
+    watch_version = array(np.int64)  # by level: how often its watches changed
     next_top = array(np.int64)  # by level: the first level from it on at which an event or a watch begins
     first_watch = array(np.int64)  # by level: the first projection that is watched
     next_watch = array(np.int64)
@@ -231,7 +234,8 @@ def put_lookup(d: Any, key: Any, value: Any) -> None:
         for i in range(size):
             if old[i, 0] != -1:
                 _enter(d, old[i, 0], old[i, 1])
-    meta[LOOKUPS] += 1
+    if known_lookup(d, key >> 32, key & LOW) == UNKNOWN:
+        meta[LOOKUPS] += 1
     _enter(d, key, value)
 
 
@@ -256,6 +260,42 @@ def known_lookup(d: Any, label: Any, value: Any) -> Any:
             return d.lookups[i, 1]
         i = (i + 1) & mask
     return UNKNOWN
+
+
+@inlined
+def first_edge(d: Any, r: Any, how: Any, key: Any) -> Any:
+    """Return the first edge of a relation for a value (how: 0) or a class (1); negative where there is none."""
+    return known_lookup(d, EDGES_OF + (r << 1 | how), key)
+
+
+@jit
+def add_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> None:
+    """Give a relation's node another edge. What goes through the node's edges meanwhile does not see it.
+
+    Parameters
+    ----------
+    d
+        The store.
+    r
+        The node.
+    how
+        0: for a value, 1: for a class of messages, 2: for any value.
+    key
+        The value or the class; general: nothing.
+    result, child
+        The next value or the label, and the node after.
+    """
+    rule, number = d.relation_nodes[r], d.meta[RELATION_EDGES]
+    d.meta[RELATION_EDGES] = number + 1
+    d.relation_edges[number, 0] = result
+    d.relation_edges[number, 1] = child
+    if how == 2:
+        d.relation_edges[number, 2] = rule[3]
+        rule[3] = number
+    else:
+        rule[1 + how] = 1
+        d.relation_edges[number, 2] = first_edge(d, r, how, key)
+        put_lookup(d, (EDGES_OF + (r << 1 | how)) << 32 | key, number)
 
 
 @inlined

@@ -15,11 +15,13 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     LOW,
     PRODUCT,
     PROJECT,
+    ROUND,
     STOP,
     TOP,
     UNION,
     UNKNOWN,
     cached,
+    first_edge,
     known_lookup,
     level_of,
     looked_up,
@@ -245,19 +247,6 @@ def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
 
 
 @inlined
-def first_at_least(edges: Any, start: Any, n: Any, value: Any) -> Any:
-    """Return the first of n relation edges, sorted by value, whose value is at least this one."""
-    low, high = start, start + n
-    while low < high:
-        middle = (low + high) >> 1
-        if edges[middle, 0] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@inlined
 def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
     """Return what a label makes of a value under a child that is not empty; -1 where it is refused."""
     if child == 0:
@@ -273,12 +262,15 @@ def may_apply(d: Any, label: Any, value: Any) -> Any:
 
 @jit
 def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
-    """Return the successors of a set under a relation; with `keep`, the states of the set that have one."""
+    """Return the successors of a set under a relation; with `keep`, the states of the set that have one.
+
+    What is cached holds for a relation to which events are added as long as none of them applies to the set.
+    """
     if a == 0 or r == 0:
         return np.int64(0)
     if r == 1:
         return a
-    key1, key2 = a << 32 | r, np.int64(DOMAIN if keep else PRODUCT) << 32
+    key1, key2 = a << 32 | r, np.int64(DOMAIN if keep else PRODUCT) << 32 | d.meta[ROUND]
     found = cached(d, key1, key2)
     if found != UNKNOWN:
         return found
@@ -301,31 +293,31 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
             value, child = e >> 32, e & LOW
+            k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
+            while k >= 0:
+                after = product(d, child, table[k, 1], keep)
+                if after:
+                    push(d, (value if keep else table[k, 0]) << 32 | after)
+                k = table[k, 2]
             if rule[2]:
-                k = first_at_least(table, rule[1], rule[2], value)
-                while k < rule[1] + rule[2] and table[k, 0] == value:
-                    after = product(d, child, table[k, 2], keep)
-                    if after:
-                        push(d, (value if keep else table[k, 1]) << 32 | after)
-                    k += 1
-            if rule[4]:
                 packed = looked_up(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                    message = d.map_items[item]
-                    k = first_at_least(table, rule[3], rule[4], message)
-                    while k < rule[3] + rule[4] and table[k, 0] == message:
-                        if may_apply(d, table[k, 1], value):
-                            after = product(d, child, table[k, 2], keep)
-                            target = applied(d, table[k, 1], value, after)
+                    k = first_edge(d, r, np.int64(1), d.map_items[item])
+                    while k >= 0:
+                        if may_apply(d, table[k, 0], value):
+                            after = product(d, child, table[k, 1], keep)
+                            target = applied(d, table[k, 0], value, after)
                             if target >= 0:
                                 push(d, (value if keep else target) << 32 | after)
-                        k += 1
-            for k in range(rule[5], rule[5] + rule[6]):
+                        k = table[k, 2]
+            k = rule[3]
+            while k >= 0:
                 if may_apply(d, table[k, 0], value):
-                    after = product(d, child, table[k, 2], keep)
+                    after = product(d, child, table[k, 1], keep)
                     target = applied(d, table[k, 0], value, after)
                     if target >= 0:
                         push(d, (value if keep else target) << 32 | after)
+                k = table[k, 2]
         result = collect(d, level, base)
     remember(d, key1, key2, result, before)
     return result

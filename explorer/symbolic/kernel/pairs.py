@@ -13,12 +13,12 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     PAIRS,
     UNKNOWN,
     cached,
+    first_edge,
     known_lookup,
     level_of,
     looked_up,
     remember,
 )
-from kraftcheck.explorer.symbolic.kernel.operations import first_at_least
 
 
 @jit
@@ -55,20 +55,21 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
             value, child = e >> 32, e & LOW
-            k, end = first_at_least(table, rule[1], rule[2], value), rule[1] + rule[2]
-            while k < end and table[k, 0] == value:
-                result = (result + count_steps(d, child, table[k, 2], which, modulus)) % modulus
-                k += 1
-            packed = looked_up(d, d.message_maps[level], value) if rule[4] else np.int64(0)
+            k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
+            while k >= 0:
+                result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
+                k = table[k, 2]
+            packed = looked_up(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                message = d.map_items[item]
-                k, end = first_at_least(table, rule[3], rule[4], message), rule[3] + rule[4]
-                while k < end and table[k, 0] == message:
-                    if known_lookup(d, table[k, 1], value) >= 0:
-                        result = (result + count_steps(d, child, table[k, 2], which, modulus)) % modulus
-                    k += 1
-            for k in range(rule[5], rule[5] + rule[6]):
+                k = first_edge(d, r, np.int64(1), d.map_items[item])
+                while k >= 0:
+                    if known_lookup(d, table[k, 0], value) >= 0:
+                        result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
+                    k = table[k, 2]
+            k = rule[3]
+            while k >= 0:
                 if known_lookup(d, table[k, 0], value) >= 0:
-                    result = (result + count_steps(d, child, table[k, 2], which, modulus)) % modulus
+                    result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
+                k = table[k, 2]
     remember(d, key1, key2, result, d.meta[INCOMPLETE])
     return result

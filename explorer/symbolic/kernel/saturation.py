@@ -2,8 +2,8 @@
 
 A set is saturated from a level on once no event that begins there or below leads out of it. What is learned on the way
 is learned of the node that needs it: a *watch* is a projection of which every new vector is given to Python, which adds
-events. An event is enabled only under the vectors from which it was learned, so nothing that was saturated before is
-missed by it.
+events. An event is enabled only under the vectors from which it was learned, and begins no lower than their watch. So
+nothing that was saturated before is missed by it, and what relations made of saturated sets stays true when they grow.
 
 References
 ----------
@@ -31,6 +31,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     TOP,
     UNKNOWN,
     cached,
+    first_edge,
     level_of,
     looked_up,
     push,
@@ -41,7 +42,6 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     collect,
     difference,
     finish,
-    first_at_least,
     may_apply,
     project,
     push_classes,
@@ -91,19 +91,25 @@ def _take_in(d: Any, base: Any, end: Any, level: Any, a: Any) -> Any:
     return end
 
 
+@inlined
+def _is_stopped(meta: Any) -> Any:
+    """Whether what is under way is to come back as a part of its result; note that it does."""
+    if meta[STOP]:
+        meta[INCOMPLETE] += 1
+        return True
+    return False
+
+
 @jit
 def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
     """Give Python what is new in the projections that are watched from a level on, of one edge.
 
-    Returns
-    -------
-    The version of the level's events in which all of that is taken into account.
+    A watch that comes to the level meanwhile is looked at too.
     """
     version = np.int64(-1)
-    while version != d.event_version[level]:
-        version = d.event_version[level]
+    while version != d.watch_version[level]:
+        version = d.watch_version[level]
         _learn_once(d, level, value, child)
-    return version
 
 
 @jit
@@ -115,7 +121,7 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
             base = d.meta[TOP]
             push_classes(d, d.dims[d.dims_start[which], 1], value, rest)
             new = difference(d, collect(d, level, base), d.watch_known[which])
-            if new and not d.meta[STOP]:
+            if new and not _is_stopped(d.meta):
                 call_back(d.meta[CALLBACK], LEARN, which, new)
         which = d.next_watch[which]
 
@@ -124,19 +130,9 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
 def _may_step(d: Any, r: Any, value: Any) -> Any:
     """Whether a relation may have an edge for a value."""
     rule = d.relation_nodes[r]
-    if rule[6] or (rule[4] and value):
+    if rule[3] >= 0 or (rule[2] and value):
         return True
-    k = first_at_least(d.relation_edges, rule[1], rule[2], value)
-    return k < rule[1] + rule[2] and d.relation_edges[k, 0] == value
-
-
-@inlined
-def _is_stopped(meta: Any) -> Any:
-    """Whether what is under way is to come back as a part of its result; note that it does."""
-    if meta[STOP]:
-        meta[INCOMPLETE] += 1
-        return True
-    return False
+    return rule[1] != 0 and first_edge(d, r, np.int64(0), value) >= 0
 
 
 @jit
@@ -163,35 +159,36 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
     meta, before = d.meta, d.meta[INCOMPLETE]
     if mode == STEP:
         rule, table = d.relation_nodes[r], d.relation_edges
-        k, end = first_at_least(table, rule[1], rule[2], p), rule[1] + rule[2]
-        while k < end and table[k, 0] == p:
-            after = saturate(d, a, table[k, 2], rule[0] + 1, np.int64(SUCCESSORS))
+        k = first_edge(d, r, np.int64(0), p) if rule[1] else UNKNOWN
+        while k >= 0:
+            after = saturate(d, a, table[k, 1], rule[0] + 1, np.int64(SUCCESSORS))
             if after:
-                push(d, table[k, 1] << 32 | after)
-            k += 1
-        packed = looked_up(d, d.message_maps[rule[0]], p) if rule[4] else np.int64(0)
+                push(d, table[k, 0] << 32 | after)
+            k = table[k, 2]
+        packed = looked_up(d, d.message_maps[rule[0]], p) if rule[2] else np.int64(0)
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-            message = d.map_items[item]
-            k, end = first_at_least(table, rule[3], rule[4], message), rule[3] + rule[4]
-            while k < end and table[k, 0] == message:
-                if may_apply(d, table[k, 1], p):
-                    after = saturate(d, a, table[k, 2], rule[0] + 1, np.int64(SUCCESSORS))
-                    target = applied(d, table[k, 1], p, after)
+            k = first_edge(d, r, np.int64(1), d.map_items[item])
+            while k >= 0:
+                if may_apply(d, table[k, 0], p):
+                    after = saturate(d, a, table[k, 1], rule[0] + 1, np.int64(SUCCESSORS))
+                    target = applied(d, table[k, 0], p, after)
                     if target >= 0:
                         push(d, target << 32 | after)
-                k += 1
-        for k in range(rule[5], rule[5] + rule[6]):
+                k = table[k, 2]
+        k = rule[3]
+        while k >= 0:
             if may_apply(d, table[k, 0], p):
-                after = saturate(d, a, table[k, 2], rule[0] + 1, np.int64(SUCCESSORS))
+                after = saturate(d, a, table[k, 1], rule[0] + 1, np.int64(SUCCESSORS))
                 target = applied(d, table[k, 0], p, after)
                 if target >= 0:
                     push(d, target << 32 | after)
+            k = table[k, 2]
         return np.int64(0)
     if mode == FIRE:
-        key1, key2 = a << 32 | p, np.int64(FIRED) << 56 | r << 40 | d.event_version[r]
+        key1, key2 = a << 32 | p, np.int64(FIRED) << 32 | r
         found = cached(d, key1, key2)
         if found == UNKNOWN:
-            key2 = np.int64(FIRED) << 56 | r << 40 | learn(d, r, p, a)
+            learn(d, r, p, a)
             base, group = meta[TOP], d.first_event[r]
             while group >= 0:
                 if _may_step(d, d.event_root[group], p):
@@ -244,11 +241,11 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
                 i, end = base, meta[TOP]
                 while i < end:
                     e = d.scratch[i]
-                    if d.stamps[i] == (e & LOW) << 32 | d.event_version[q]:
+                    if d.stamps[i] == e & LOW:
                         i += 1
                         continue
                     fires = True
-                    d.stamps[i] = (e & LOW) << 32 | d.event_version[q]
+                    d.stamps[i] = e & LOW
                     end = _take_in(d, base, end, q, saturate(d, e & LOW, q, e >> 32, np.int64(FIRE)))
                     i += 1
             _is_stopped(meta)

@@ -71,10 +71,10 @@ class Recording:
                 if local:
                     values[key] = self._of_inbox(read)(interner.decode_content(content))
                 continue
-            question = interner.questions.number(("projection", read.name), partial(read.function, protocol))
+            question = interner.questions.number(("projection", read.name), partial(protocol.projected, read))
             self._note((LOCAL_QUESTION, question, slot), interner.questions.answer(question, local))
             if local:
-                values[key] = read.function(protocol, interner.locals[local])
+                values[key] = protocol.projected(read, interner.locals[local])
         return Map(values)
 
     def _of_inbox(self, read: Projection) -> Callable[[Value], Value]:

@@ -18,15 +18,17 @@ from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
 from kraftcheck.explorer.tables.expander import BATCH, Expander
 from kraftcheck.explorer.tables.labelled import labelled
+from kraftcheck.explorer.tables.learning.size import Size, text_of_size
 from kraftcheck.explorer.tables.state_graph import StateGraph
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.explorer.tables.states.memory import Budget
+from kraftcheck.explorer.tables.states.memory import Memory
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import note_of, without_way_out
 from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 
@@ -53,11 +55,11 @@ class BreadthFirst:
     """
 
     def __init__(self, protocol: Protocol, options: Options, workers: int, batch: int = BATCH) -> None:
-        folder, self.budget = folder_of(options), Budget.of(options.memory)
+        folder, self.memory = folder_of(options), Memory(options.memory)
         self.options = options
         self.batch = batch
         self.expander = Expander.of(protocol, options, workers)
-        self.visited = SpillingSet(self.budget, self.expander.threads, self.expander.packed, folder)
+        self.visited = SpillingSet(self.memory.budget, self.expander.threads, self.expander.packed, folder)
         self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
         self.books = self.checker.books
         self.checkpoint: SearchCheckpoint | None = None
@@ -65,7 +67,8 @@ class BreadthFirst:
             learner, starts = self.expander.learner, self.checker.starts
             self.checkpoint = SearchCheckpoint(folder, protocol, options, learner, starts)
         file = None if self.checkpoint is None else self.checkpoint.states
-        self.levels = Levels(self.budget.rows, file, folder)
+        self.levels = Levels(self.memory.budget.rows, file, folder)
+        self._size = Size(self.expander.learner)
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
@@ -157,14 +160,17 @@ class BreadthFirst:
     def _expand_batch(self) -> None:
         """Expand a piece of the last level but one."""
         expander, workers = self.expander, self.expander.workers
-        most = workers * self.budget.batch(self.batch, expander.width, workers)
+        most = workers * self.memory.budget.batch(self.batch, expander.width, workers)
         size = min(most, self.checker.batch_size(BATCH * workers))
         rows = self.levels.read(self.levels.depth - 1, self._position, size)
         count = len(rows)
         which = np.arange(count, dtype=np.int64)
         while len(which):
             asked = which
-            rows, which = expander.expand(rows, which)
+            try:
+                rows, which = expander.expand(rows, which)
+            except RaisedError as error:
+                raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
             self._take(self.visited.add(expander.found()))
             self.checker.take(expander.events(), partial(self._trace_to, rows))
             if self.checker.python is not None:
@@ -200,12 +206,31 @@ class BreadthFirst:
             self._settle()
         self._between = True
         self.checker.stop_at_max_states()
+        self._divide_memory()
         left = levels.count(levels.depth - 1) - self._position
         self._look_around(left + levels.count(levels.depth) + self.visited.pending)
         self._between = False
         if self.checkpoint is not None and self.checkpoint.is_due():
             self._settle()
             self.checkpoint.save(self._snapshot())
+
+    def _divide_memory(self) -> None:
+        """Leave to the states what is learned does not take; end the search where that alone takes too much."""
+        memory, kinds = self.memory, self._size.kinds()
+        learned = sum(one.nbytes for one in kinds)
+        if learned > memory.most_learned:
+            calls = self.expander.learner.handler_calls.most_common(1)
+            most = f"; called most: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
+            self.books.result.notes.append(
+                f"what is learned of the model takes {text_of_size(learned)}, and --memory allows "
+                f"{text_of_size(memory.most_learned)}: {', '.join(map(str, kinds))}{most}; it does not go to disk: "
+                "give more, by --memory, or smaller bounds"
+            )
+            self.books.stop_at(MEMORY)
+        if memory.divide(learned):
+            self.visited.allow(memory.budget)
+            self.levels.budget = memory.budget.rows
+            self.expander.give_back()
 
     def _look_around(self, frontier: int) -> None:
         """Report, and end the search at the time limit or where the user asks for it."""
@@ -224,7 +249,7 @@ class BreadthFirst:
             self.expander,
             self.visited.in_memory,
             self.levels,
-            self.budget.buffers,
+            self.memory.budget.buffers,
             partial(self._look_around, 0),
             self._stop_for_room,
         )
@@ -254,7 +279,7 @@ class BreadthFirst:
         self.books.tally()
         self.levels.flush()
         result = self.books.result
-        kept = [one for one in result.violations if not one.is_of_behaviours()]  # those are found anew
+        kept = [one for one in result.violations if not one.is_of_behaviours() and one.failed is None]  # found anew
         return Snapshot(self.levels.extents, self._position, result.actions, result.seconds, kept)
 
     def _resume(self) -> None:

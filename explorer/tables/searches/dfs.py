@@ -27,6 +27,7 @@ from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.depths import DepthSet
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.strategy import Strategy
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 STATES_A_TURN = 50_000  # states expanded between two looks at the clock
@@ -136,7 +137,11 @@ class DepthFirst:
         """Do what the kernel needs to go on."""
         worker, stack = self._worker, self._stack
         if code == MISSING:
-            self.expander.learner.resolve([worker])
+            try:
+                self.expander.learner.resolve([worker])
+            except RaisedError as error:  # of the state that is next on the stack
+                depth = int(stack.depths[top - 1])
+                raise self.checker.traced(error, [self._path[depth]], lambda _: self._trace_to(depth)) from None
         elif code == FULL:
             worker.make_room()
         elif code == STACK_FULL:

@@ -12,6 +12,8 @@ from kraftcheck.explorer.tables.states.visited import SMALL
 SHARE = 0.6  # of the machine's memory, where the user sets no limit
 MOST_ROWS = 1 << 28  # bytes of rows in memory, however much there is: history is seldom read
 LEAST_BATCH = 1 << 12  # states, however little memory there is
+LEAST_SHARE = 8  # states have an eighth of the memory at least, however much what is learned takes
+LEAST_LEARNED = 1 << 25  # bytes that what is learned may take, however little memory there is
 FAST_SHARE = 1 << 14  # bytes of the visited set for each place up to which its parts grow fast
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -61,6 +63,39 @@ class Budget(NamedTuple):
         """Return how many states of so many columns one worker may expand at a time, at most `most`."""
         fitting = self.buffers // (workers * 2 * SUCCESSORS_PER_STATE * 4 * columns)
         return max(min(fitting, most), min(LEAST_BATCH, most))
+
+
+class Memory:
+    """The memory of a search: what is learned has what it takes, the states have the rest.
+
+    Parameters
+    ----------
+    memory
+        Bytes, or None for a share of what this machine, or this container, has.
+
+    Attributes
+    ----------
+    budget
+        What the states may take.
+    """
+
+    def __init__(self, memory: int | None) -> None:
+        self.total = memory or default_memory()
+        self.budget = Budget.of(self.total)
+        self._learned = 0
+
+    @property
+    def most_learned(self) -> int:
+        """Bytes that what is learned may take."""
+        return max(self.total - self.total // LEAST_SHARE, LEAST_LEARNED)
+
+    def divide(self, learned: int) -> bool:
+        """Divide the memory anew if what is learned has grown enough for that; return whether it has."""
+        if abs(learned - self._learned) <= self.total // (2 * LEAST_SHARE):
+            return False
+        self._learned = learned
+        self.budget = Budget.of(max(self.total - learned, self.total // LEAST_SHARE, 1))
+        return True
 
 
 def default_memory() -> int:

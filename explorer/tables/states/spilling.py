@@ -36,7 +36,7 @@ class SpillingSet:
     Parameters
     ----------
     budget
-        How much memory they may take.
+        How much memory they may take at first.
     threads
         The threads that insert states.
     pack
@@ -73,6 +73,11 @@ class SpillingSet:
         """How many candidates there are."""
         return sum(self.candidates.counts)
 
+    def allow(self, budget: Budget) -> None:
+        """Take as much memory as this from now on, or less."""
+        self._budget = budget
+        self.candidates.budget = budget.rows
+
     def add(self, found: Found) -> Iterator[Rows]:
         """Insert what the workers have found; yield the rows of states that are known to be new.
 
@@ -105,7 +110,7 @@ class SpillingSet:
         self._threads.run(own, self._threads.count)
         for rows in self.candidates.chunks(1, SETTLED):
             yield self._archive_new(rows, known, archive)
-        self.in_memory.clear()
+        self._clear_memory()
         self.candidates.clear()
         self.candidates.begin()
 
@@ -128,7 +133,12 @@ class SpillingSet:
             self.candidates.begin()
         for number, partition in enumerate(self.in_memory.partitions):
             self.archive.append(number, partition.words())
+        self._clear_memory()
+
+    def _clear_memory(self) -> None:
         self.in_memory.clear()
+        if self.in_memory.nbytes > self._budget.visited:  # it was allowed more
+            self.in_memory.reserve(0)
 
     def _is_full(self) -> bool:
         return self.in_memory.count > self._budget.entries(self.in_memory.packing.words)

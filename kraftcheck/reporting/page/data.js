@@ -30,7 +30,11 @@ function visible(part) {
 }
 
 function readData() {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  return JSON.parse(document.getElementById("data").textContent);
+}
+
+/** Give each behaviour of each run its states and messages, of which the data has each once. */
+function unpack(data) {
   for (const run of data.runs) {
     run.traces = run.traces.map((trace) => readTrace(trace, data.values));
   }

@@ -27,15 +27,19 @@ function details(view) {
 
 /** Return why the last state is the end: the property, and of whom it is false. */
 function reason(trace) {
-  const why = trace.why;
-  if (!why) {
+  if (!trace.why) {
     return trace.end ? make("div", { class: "reason" }, make("p", {}, trace.end)) : null;
   }
+  return blame(trace.property, trace.why);
+}
+
+function blame(property, why) {
   const of = Object.entries(why.false_of).map(([name, value]) => `${name} = ${text(value)}`).join(", ");
   return make("div", { class: "reason" },
-    make("strong", {}, trace.property),
+    make("strong", {}, property),
     why.says ? make("p", {}, why.says) : null,
     of ? make("p", {}, `False of ${of}`) : null,
+    ...(why.because ?? []).map((part) => make("p", { class: "faint" }, part)),
     why.place ? make("p", { class: "faint" }, `${why.place.file}, line ${why.place.line}`) : null);
 }
 
@@ -44,12 +48,16 @@ function changed(step, view) {
   if (step.action === null) {
     return [];
   }
-  const rows = found.map(([what, how]) => make("tr", {}, make("th", { scope: "row" }, what), make("td", {}, ...difference(how))));
   return [
     make("h3", {}, "What changed"),
-    rows.length ? make("table", { class: "changes" }, make("tbody", {}, ...rows))
+    found.length ? changeTable(found)
       : make("p", { class: "faint" }, step.changes.length ? "nothing that the filter shows" : "no replica's state"),
   ];
+}
+
+function changeTable(changes) {
+  const rows = changes.map(([what, how]) => make("tr", {}, make("th", { scope: "row" }, what), make("td", {}, ...difference(how))));
+  return make("table", { class: "changes" }, make("tbody", {}, ...rows));
 }
 
 /** Colour what a change takes and what it brings. */
@@ -83,16 +91,17 @@ function messagesOf(step, view) {
   const shown = sorted.slice(0, MOST);
   return [
     make("h3", {}, "Messages"),
-    ...shown.map(({ flow, is, copies }) => {
-      const ends = `${flow.source ?? ""} → ${flow.dest ?? ""}`;
-      const summary = make("summary", {},
-        make("span", { class: "mark", "aria-hidden": "true" }, MARKS[is]),
-        make("span", { class: "type" }, flow.type), ` ${ends} `,
-        make("span", { class: "faint" }, copies > 1 ? `${is}, ${copies} copies` : is));
-      return opening(make("details", { class: `message ${is.replace(" ", "-")}` }, summary), () => fieldTable(flow.message, undefined, view));
-    }),
+    ...shown.map(({ flow, is, copies }) => messageCard(is, flow, copies > 1 ? `${is}, ${copies} copies` : is, view)),
     sorted.length > MOST ? make("p", { class: "faint" }, `and ${sorted.length - MOST} more under way`) : null,
   ];
+}
+
+function messageCard(is, { type, source, dest, message }, said, view) {
+  const summary = make("summary", {},
+    make("span", { class: "mark", "aria-hidden": "true" }, MARKS[is]),
+    make("span", { class: "type" }, type), ` ${source ?? ""} → ${dest ?? ""} `,
+    make("span", { class: "faint" }, said));
+  return opening(make("details", { class: `message ${is.replace(" ", "-")}` }, summary), () => fieldTable(message, undefined, view));
 }
 
 function card(name, value, before, hasBefore, view) {

@@ -144,11 +144,12 @@ class Diagram {
     const step = trace.steps[index];
     const isLast = index === trace.steps.length - 1 && Boolean(trace.end);
     const parts = index === this.view.parting;
-    const said = [parts ? "here they part" : "", isLast ? trace.end : "", who(step)].filter(Boolean).join(" — ");
+    const broken = !isLast && step.breaks?.length ? `violates ${step.breaks.join(", ")}` : "";
+    const said = [parts ? "here they part" : "", isLast ? trace.end : broken, who(step)].filter(Boolean).join(" — ");
     const row = make(
       "div",
       {
-        class: `row${isLast ? " last" : ""}${parts ? " parts" : ""}`, role: "option", id: this.id(index), "data-step": index,
+        class: `row${isLast || broken ? " last" : ""}${parts ? " parts" : ""}`, role: "option", id: this.id(index), "data-step": index,
         "aria-setsize": steps.length, "aria-posinset": place + 1,
       },
       make("span", { class: "label" },

@@ -5,7 +5,6 @@ const COUNTS = [
   ["symmetry", "symmetry"], ["view", "view"], ["distinct_states", "distinct states"], ["generated_states", "generated"],
   ["depth", "depth"], ["runs", "walks"], ["steps", "steps"], ["seconds", "seconds"], ["limit", "stopped at"],
 ];
-const KEYS = { ArrowRight: 1, ArrowDown: 1, j: 1, ArrowLeft: -1, ArrowUp: -1, k: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity };
 
 class Page {
   constructor(data, place) {
@@ -109,15 +108,11 @@ class Page {
     }
   }
 
-  /** Left and right go through the steps everywhere; the keys that scroll do where nothing else is scrolled. */
   press(event) {
-    const { target, key } = event;
-    const scrolls = !["ArrowLeft", "ArrowRight", "j", "k"].includes(key);
-    const isElsewhere = this.told?.contains(target) || target.closest?.(".about, .overview") !== null;
-    const isPlain = !event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey;
-    if (this.active && isPlain && Object.hasOwn(KEYS, key) && !target.matches?.("input, select") && !(scrolls && isElsewhere)) {
+    const moved = movedBy(event, this.told);
+    if (this.active && moved !== null) {
       event.preventDefault();
-      (this.panes.find((pane) => pane.element.contains(target)) ?? this.active).move(KEYS[key]);
+      (this.panes.find((pane) => pane.element.contains(event.target)) ?? this.active).move(moved);
     }
   }
 }
@@ -131,12 +126,6 @@ function common(one, other) {
     at += 1;
   }
   return at;
-}
-
-function choice(label, names, value, change) {
-  const found = make("select", {}, ...names.map(([key, name]) => make("option", { value: key, selected: key === value }, name)));
-  found.addEventListener("change", () => change(found.value));
-  return make("label", { class: "choice" }, label, found);
 }
 
 function title(run, trace) {
@@ -184,12 +173,4 @@ function about(run, data) {
     make("p", { class: "faint" }, `${data.tool} ${data.version}, schema ${data.schema}. This file asks for nothing else and sends nothing.`));
 }
 
-function pairs(heading, found) {
-  if (found.length === 0) {
-    return null;
-  }
-  const rows = found.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, String(value))));
-  return make("section", {}, make("h2", {}, heading), make("table", { class: "pairs" }, make("tbody", {}, ...rows)));
-}
-
-new Page(readData(), document.getElementById("page"));
+new Page(unpack(readData()), document.getElementById("page"));

@@ -1,12 +1,15 @@
 // One behaviour: its diagram with a slider and filters.
 
+const KEYS = { ArrowRight: 1, ArrowDown: 1, j: 1, ArrowLeft: -1, ArrowUp: -1, k: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity };
+
 class Pane {
-  /** `settings`: prefix of its rows' ids, link of a step, report when a step is chosen; name and parting where two are shown. */
-  constructor(trace, { prefix, parting, link, name, report }) {
+  /** `settings`: prefix of its rows' ids, link of a step, report when a step is chosen; name and parting where two are shown; the pane before it. */
+  constructor(trace, { prefix, parting, link, name, report, before }) {
+    const { hidden = new Set(), types = new Set(), field = "", opened = new Map() } = before?.view ?? {};
     this.report = report;
     this.view = {
       trace, steps: trace.steps.map((_, index) => index), chosen: trace.steps.length - 1,
-      hidden: new Set(), types: new Set(), field: "", opened: new Map(), prefix, parting: parting ?? -1, link,
+      hidden, types, field, opened, prefix, parting: parting ?? -1, link,
     };
     this.diagram = new Diagram(this.view, (index) => this.choose(index));
     this.slider = make("input", { type: "range", min: "0", step: "1", "aria-label": "Step" });
@@ -14,26 +17,27 @@ class Pane {
     this.counter = make("output", { class: "counter" });
     this.back = button("←", "the step before", () => this.move(-1));
     this.forth = button("→", "the next step", () => this.move(1));
+    this.filters = this.makeFilters(trace, before?.filters.open);
+    this.view.steps = this.shownSteps();
     this.setSlider();
     this.element = make("section", { class: "pane", "aria-label": name ?? "Sequence diagram" },
       name === null ? null : make("p", { class: "title" }, name),
-      make("div", { class: "bar" }, this.back, this.slider, this.forth, this.counter), this.filters(trace), this.diagram.element);
+      make("div", { class: "bar" }, this.back, this.slider, this.forth, this.counter), this.filters, this.diagram.element);
   }
 
   setSlider() {
     this.slider.max = String(Math.max(0, this.view.steps.length - 1));
   }
 
-  filters(trace) {
-    const replicas = trace.lifelines.map((name) => tick(name, null, (shown) => this.filter(this.view.hidden, name, shown)));
-    const types = trace.types.map((name, at) =>
-      tick(name, `colour-${at % COLOURS}`, (shown) => this.filter(this.view.types, name, shown)));
-    const field = make("input", { type: "search", placeholder: "such as epoch", autocomplete: "off", spellcheck: "false" });
+  makeFilters(trace, open) {
+    const replicas = trace.lifelines.map((name) => this.tick(name, null, this.view.hidden));
+    const types = trace.types.map((name, at) => this.tick(name, `colour-${at % COLOURS}`, this.view.types));
+    const field = make("input", { type: "search", placeholder: "such as epoch", autocomplete: "off", spellcheck: "false", value: this.view.field });
     field.addEventListener("input", () => {
       this.view.field = field.value;
       this.refilter();
     });
-    const filters = make("details", { class: "filters" }, make("summary", {}, "Filters"),
+    const filters = make("details", { class: "filters", open }, make("summary", {}, "Filters"),
       make("fieldset", {}, make("legend", {}, "Replicas"), ...replicas),
       types.length ? make("fieldset", {}, make("legend", {}, "Messages"), ...types) : null,
       make("label", { class: "field" }, "Fields and steps that change them ", field));
@@ -41,17 +45,21 @@ class Pane {
     return filters;
   }
 
-  filter(hidden, name, shown) {
-    if (shown) {
-      hidden.delete(name);
-    } else {
-      hidden.add(name);
-    }
-    this.refilter();
+  tick(name, colour, hidden) {
+    const box = make("input", { type: "checkbox", checked: !hidden.has(name) });
+    box.addEventListener("change", () => {
+      if (box.checked) {
+        hidden.delete(name);
+      } else {
+        hidden.add(name);
+      }
+      this.refilter();
+    });
+    return make("label", { class: "tick" }, box, colour ? make("span", { class: `dot ${colour}` }) : null, name);
   }
 
-  /** Show the steps that the filters leave, and one of them as chosen. */
-  refilter() {
+  /** Return the steps that the filters leave: the first and the last always. */
+  shownSteps() {
     const { view } = this;
     const last = view.trace.steps.length - 1;
     const isShown = (step, index) => {
@@ -59,10 +67,15 @@ class Pane {
       const isWanted = view.field.trim() === "" || step.changes.some(([what]) => matches(view, what) && !isHidden(view, what));
       return index === 0 || index === last || (isWanted && !view.hidden.has(actor));
     };
-    view.steps = view.trace.steps.map((_, index) => index).filter((index) => isShown(view.trace.steps[index], index));
+    return view.trace.steps.map((_, index) => index).filter((index) => isShown(view.trace.steps[index], index));
+  }
+
+  /** Show the steps that the filters leave, and one of them as chosen. */
+  refilter() {
+    this.view.steps = this.shownSteps();
     this.setSlider();
     this.diagram.arrange();
-    this.choose(view.chosen);
+    this.choose(this.view.chosen);
   }
 
   /** Choose a step: the last one shown that is not behind it. */
@@ -94,8 +107,24 @@ function button(sign, label, act) {
   return found;
 }
 
-function tick(name, colour, change) {
-  const box = make("input", { type: "checkbox", checked: true });
-  box.addEventListener("change", () => change(box.checked));
-  return make("label", { class: "tick" }, box, colour ? make("span", { class: `dot ${colour}` }) : null, name);
+function choice(label, names, value, change) {
+  const found = make("select", {}, ...names.map(([key, name]) => make("option", { value: key, selected: key === value }, name)));
+  found.addEventListener("change", () => change(found.value));
+  return make("label", { class: "choice" }, label, found);
+}
+
+/** Return by how many steps a key moves, or null. Left and right do everywhere; keys that scroll where nothing else is scrolled. */
+function movedBy({ target, key, altKey, ctrlKey, metaKey, shiftKey }, ...scrolled) {
+  const scrolls = !["ArrowLeft", "ArrowRight", "j", "k"].includes(key);
+  const isElsewhere = scrolled.some((part) => part?.contains(target)) || target.closest?.(".about, .overview") !== null;
+  const isPlain = !altKey && !ctrlKey && !metaKey && !shiftKey;
+  return isPlain && Object.hasOwn(KEYS, key) && !target.matches?.("input, select") && !(scrolls && isElsewhere) ? KEYS[key] : null;
+}
+
+function pairs(heading, found) {
+  if (found.length === 0) {
+    return null;
+  }
+  const rows = found.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, String(value))));
+  return make("section", {}, make("h2", {}, heading), make("table", { class: "pairs" }, make("tbody", {}, ...rows)));
 }

@@ -1,8 +1,8 @@
-r"""Scenarios: text files with commands and what happens.
+r"""Scenarios: text files with commands and what happens, done and told.
 
 A scenario is for readers who know the KIP and not our code. It is a list of blocks: commands, a line `----`, and what
 happened, up to the next blank line. Lines that begin with `#`, and blank ones, may stand between blocks: they tell the
-story. Everything under `----` is the model's output; the test fails if the output differs.
+story. Everything under `----` is the model's output; `tests/scenarios` fails if it differs.
 
     # A candidate asks for votes.
     RequestVote by n2
@@ -55,13 +55,11 @@ Values are written as counterexamples show them: `TRUE`, `{n1, n2}`, `Candidate`
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kraftcheck.jobs import scenario_job
+from kraftcheck.jobs import bind_leniently, scenario_job
 from kraftcheck.reporting.changes import changes, fields_set, message_words, messages
-from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -78,11 +76,10 @@ from kraftcheck.traces.scenarios.text import (
     write_blocks,
 )
 
-REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
 INDENT = "    "
 
 
-def run_scenario(path: Path, *, rewrite: bool = REWRITE) -> list[tuple[Block, list[str]]]:
+def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[Block, list[str]]]:
     """Run a scenario.
 
     Parameters
@@ -125,14 +122,30 @@ class Telling:
     """A scenario whose commands are done, and told."""
 
     def __init__(self) -> None:
-        self._set: Stage | None = None
+        self._staged: Stage | None = None
         self._before: tuple[State, Transition] | None = None
         self._hidden: set[str] = set()
 
     def run(self, command: str) -> list[str]:
-        """Do one command; return its output."""
+        """Do one command.
+
+        Parameters
+        ----------
+        command
+            The command's line.
+
+        Returns
+        -------
+        list of str
+            What it tells.
+
+        Raises
+        ------
+        ScenarioError
+            It cannot be done.
+        """
         verb, *rest = split(command)
-        verbs = {
+        verbs: dict[str, Callable[[list[str]], Iterator[str]]] = {
             "start": self._start,
             "briefly": self._briefly,
             "deliver": self._deliver,
@@ -146,74 +159,72 @@ class Telling:
             return list(verbs[verb](rest))
         if not verb[0].isupper():
             raise ScenarioError(f"{unknown('command', verb, verbs, 'a scenario')}, or an action")
-        return self._go(self._stage.chosen(read_ask([verb, *rest])))
+        return self._go(self.stage.chosen(read_ask([verb, *rest])))
 
     @property
-    def _stage(self) -> Stage:
+    def stage(self) -> Stage:
         """The model and the present state."""
-        if self._set is None:
+        if self._staged is None:
             raise ScenarioError("expected `start` first")
-        return self._set
+        return self._staged
 
     @property
-    def semantics(self) -> Semantics:
-        """The meaning of the protocol with its constants."""
-        return self._stage.semantics
+    def _semantics(self) -> Semantics:
+        return self.stage.semantics
 
     @property
-    def state(self) -> State:
-        """The present state."""
-        return self._stage.state
+    def _state(self) -> State:
+        return self.stage.state
 
     # The commands
 
     def _start(self, given: list[str]) -> Iterator[str]:
         start = read_start(given)
         model, config = scenario_job(start)
-        bound = bind(model.protocol, config)
-        self._set = Stage(Semantics(bound.protocol), self._told)
+        bound, _ = bind_leniently(model.protocol, config, whole_space=False)
+        self._staged = Stage(Semantics(bound.protocol), self._told)
         self._hidden = set()
         self._before = None
-        self._set.begin(start.at or bound.init, start.then)
-        for key in ordered(self.state.replicas):
-            yield f"{text_of(key)}: {self._shown(self.state.replicas[key])}"
+        self._staged.begin(start.at or bound.init, start.then)
+        for key in ordered(self._state.replicas):
+            yield f"{text_of(key)}: {self._shown(self._state.replicas[key])}"
 
     def _briefly(self, given: list[str]) -> Iterator[str]:
         if given[0] == "settle":
             yield next(iter(self._settle(given[1:])))
         else:
-            yield self._go(self._stage.chosen(read_ask(given)))[0]
+            yield self._go(self.stage.chosen(read_ask(given)))[0]
 
     def _go(self, transition: Transition) -> list[str]:
         told = list(self._told(transition))
-        self._before, self._stage.state = (self.state, transition), transition.target
+        self._before, self.stage.state = (self._state, transition), transition.target
         return told
 
     def _deliver(self, given: list[str]) -> Iterator[str]:
-        for transition in self._stage.deliver(given):
+        for transition in self.stage.deliver(given):
             yield self._go(transition)[0]
 
     def _settle(self, given: list[str]) -> Iterator[str]:
-        before = self.state
-        for transition in self._stage.settle(given):
+        before = self._state
+        for transition in self.stage.settle(given):
             self._go(transition)
         among = given[1:] if given[:1] == ["among"] else []
         among = among[: among.index("until")] if "until" in among else among
         yield f"messages{' among ' if among else ''}{', '.join(among)} are delivered"
-        yield from list(self._changed(before, self.state)) or [f"{INDENT}nothing changes"]
+        yield from list(self._changed(before, self._state)) or [f"{INDENT}nothing changes"]
 
     def _cannot(self, given: list[str]) -> Iterator[str]:
         ask = read_ask(given)
-        fitting = self._stage.fitting(ask)
+        fitting = self.stage.fitting(ask)
         if fitting:
-            raise ScenarioError(f"it can: {self._stage.heading(fitting[0])}")
-        yield from self._stage.refusals(ask)
+            raise ScenarioError(f"it can: {self.stage.heading(fitting[0])}")
+        yield from self.stage.refusals(ask)
 
     def _hide(self, given: list[str]) -> Iterator[str]:
-        kinds = [type(replica) for replica in self.state.replicas.values()]
-        kinds += [kind for action in self.semantics.protocol.actions.values() for kind in action.messages]
+        kinds = [type(replica) for replica in self._state.replicas.values()]
+        kinds += [kind for action in self._semantics.protocol.actions.values() for kind in action.messages]
         known = {name for kind in kinds for name in field_names(kind)}
-        known |= {f"shared.{name}" for name in field_names(type(self.state.shared))}
+        known |= {f"shared.{name}" for name in field_names(type(self._state.shared))}
         for name in given:
             if name not in known:
                 raise ScenarioError(unknown("field", name, known, "the model"))
@@ -228,35 +239,35 @@ class Telling:
     def _show(self, given: list[str]) -> Iterator[str]:
         for path in given:
             if path == "messages":
-                under_way = messages(self.semantics.network, None, self.state, None)
+                under_way = messages(self._semantics.network, None, self._state, None)
                 lines = self._message_lines([(" ", found.message) for found in under_way])
                 yield from lines if under_way else ["none"]
                 continue
-            value = self._stage.at(path)
+            value = self.stage.at(path)
             yield f"{path}: {self._shown(value) if isinstance(value, Record) and '.' not in path else text_of(value)}"
 
     def _property(self, given: list[str]) -> Iterator[str]:
         for name in given:
-            known = self.semantics.protocol.properties
+            known = self._semantics.protocol.properties
             if name not in known:
-                raise ScenarioError(unknown("property", name, known, self.semantics.protocol.name()))
+                raise ScenarioError(unknown("property", name, known, self._semantics.protocol.name()))
             prop = known[name]
             if prop.over_steps:
-                holds = self._before is None or self.semantics.kept_by(prop, *self._before)
+                holds = self._before is None or self._semantics.kept_by(prop, *self._before)
             else:
-                holds = self.semantics.holds(prop, self.state)
+                holds = self._semantics.holds(prop, self._state)
             yield f"{name} {'holds' if holds else 'is violated'}"
 
     # Telling
 
     def _told(self, transition: Transition) -> Iterator[str]:
-        yield self._stage.heading(transition)
-        before, after = self.state, transition.target
+        yield self.stage.heading(transition)
+        before, after = self._state, transition.target
         if before == after:
             yield f"{INDENT}nothing changes"
             return
         yield from self._changed(before, after)
-        marked = messages(self.semantics.network, before, after, transition.message)
+        marked = messages(self._semantics.network, before, after, transition.message)
         yield from self._message_lines([(m.mark, m.message) for m in marked if m.mark != " "])
 
     def _message_lines(self, marked: list[tuple[str, Record]]) -> Iterator[str]:
@@ -271,7 +282,7 @@ class Telling:
 
     def _changed(self, before: State, after: State) -> Iterator[str]:
         """Return what differs between two states besides the messages under way."""
-        found = [c for c in changes(self.semantics.protocol, before, after) if self._is_told(c.path)]
+        found = [c for c in changes(self._semantics.protocol, before, after) if self._is_told(c.path)]
         width = max((len(change.path) for change in found), default=0)
         for change in found:
             yield f"{INDENT}{change.path:{width}}  {change.text}"

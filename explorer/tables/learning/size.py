@@ -1,0 +1,128 @@
+"""How much memory what is learned takes: the tables to the byte, the protocol's values as a sample of them says."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from itertools import chain
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.learning.learner import Learner
+
+SAMPLE = 64  # values that stand for all of their kind
+ENTRY = 130  # bytes of a dictionary's entry for a value, and of its id
+PATH = 230  # bytes of an entry for a branch of a trie
+GIB, MIB = 1 << 30, 1 << 20
+
+_TABLES = {
+    "control rows": ("rows", "row_table", "row_info", "row_items", "permuted_rows", "changed"),
+    "inbox contents": ("contents", "content_items", "content_table", "operated", "inbox_answers", "permuted_contents"),
+    "replica states with an inbox": ("bundles", "bundle_items"),
+    "replica states": ("local_answers", "permuted_locals"),
+    "messages": ("messages", "operations", "network_operations", "permuted_messages"),
+}
+_REST = "handler calls"
+_OF = {table: name for name, tables in _TABLES.items() for table in tables}
+
+
+class Learned(NamedTuple):
+    """What is learned of one kind.
+
+    Attributes
+    ----------
+    what
+        What it is called.
+    number
+        How many there are.
+    nbytes
+        Bytes that they take.
+    """
+
+    what: str
+    number: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.number:,} {self.what} {text_of_size(self.nbytes)}"
+
+
+class Size:
+    """Says how much memory what a learner knows takes.
+
+    Parameters
+    ----------
+    learner
+        The learner.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._sampled: dict[str, tuple[int, float]] = {}
+
+    def kinds(self) -> list[Learned]:
+        """Return what is learned, what takes most first."""
+        learner, interner = self._learner, self._learner.interner
+        tables = interner.tables
+        taken = dict.fromkeys((*_TABLES, _REST), 0)
+        for name in tables.declared:
+            taken[_OF.get(name, _REST)] += int(getattr(tables, name).nbytes)
+        meta = tables.meta.tolist()
+        counts = {
+            "control rows": meta[codes.M_ROWS],
+            "inbox contents": meta[codes.M_CONTENTS],
+            "replica states with an inbox": meta[codes.M_BUNDLES],
+            "replica states": len(interner.locals),
+            "messages": len(interner.messages),
+            _REST: sum(learner.handler_calls.values()),
+        }
+        taken["replica states"] += self._of_values("replica states", len(interner.locals), interner.locals.__getitem__)
+        taken["messages"] += self._of_values("messages", len(interner.messages), interner.messages.__getitem__)
+        contents = interner.content_values
+        last = list(contents)[-SAMPLE:] if self._is_due("inbox contents", len(contents)) else []
+        first = len(contents) - len(last)
+        taken["inbox contents"] += self._of_values(
+            "inbox contents", len(contents), lambda place: contents[last[place - first]]
+        )
+        taken["messages"] += ENTRY * len(interner.operations)
+        taken[_REST] += PATH * meta[codes.M_BRANCHES] + ENTRY * (meta[codes.M_ROOTS] + meta[codes.M_DELTAS])
+        found = [Learned(name, counts[name], nbytes) for name, nbytes in taken.items()]
+        return sorted(found, key=lambda one: -one.nbytes)
+
+    def _is_due(self, what: str, count: int) -> bool:
+        return count >= 2 * self._sampled.get(what, (0, 0.0))[0]
+
+    def _of_values(self, what: str, count: int, value: Callable[[int], Any]) -> int:
+        """Return the bytes of so many values; their mean is found anew whenever there are twice as many."""
+        if count and self._is_due(what, count):
+            sample = range(max(0, count - SAMPLE), count)
+            self._sampled[what] = count, size_of(map(value, sample)) / len(sample)
+        return int(count * (self._sampled.get(what, (0, 0.0))[1] + ENTRY))
+
+
+def size_of(values: Iterable[Any]) -> int:
+    """Return the bytes of values and of all that they refer to, each thing once; classes and modules are not theirs."""
+    seen: set[int] = set()
+    found, waiting = 0, [value for value in values if value is not None]
+    while waiting:
+        waiting = [
+            one for one in waiting if id(one) not in seen and not isinstance(one, type | ModuleType | FunctionType)
+        ]
+        waiting = list({id(one): one for one in waiting}.values())
+        seen.update(map(id, waiting))
+        found += sum(map(sys.getsizeof, waiting))
+        waiting = list(chain.from_iterable(gc.get_referents(one) for one in waiting))
+    return found
+
+
+def text_of_size(nbytes: int) -> str:
+    """Return a number of bytes for people.
+
+    Examples
+    --------
+    >>> text_of_size(3 << 29), text_of_size(5 << 20)
+    ('1.5 GiB', '5 MiB')
+    """
+    return f"{nbytes / GIB:.1f} GiB" if nbytes >= GIB else f"{-(-nbytes // MIB)} MiB"

@@ -1,0 +1,77 @@
+"""Walk through a protocol step by step, on a page in the browser.
+
+The page is for this machine alone. Ctrl-C ends it.
+
+exit codes: 0 ended by the user; 2 bad input
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import webbrowser
+
+from kraftcheck.exploring.server import Server
+from kraftcheck.exploring.session import Session
+from kraftcheck.exploring.tree import Tree
+from kraftcheck.jobs import lenient_job, named_model
+from kraftcheck.options import add
+from kraftcheck.reporting.lines import print_warnings
+
+WINDOWED = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+"""Variables of the environment without one of which a browser would take the terminal."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add(parser, "model", "--config", "--set", "--variant")
+    what = "begin with the traces of a file that replay reads, such as a counterexample of check --trace"
+    parser.add_argument("--trace", metavar="FILE", help=what)
+    add(parser, "--max-size")
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="the page's port (default: one that is free)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
+
+
+def _port(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 65536:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, found {text!r}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments
+        What was read from the command line.
+
+    Returns
+    -------
+    int
+        The exit code.
+
+    Raises
+    ------
+    InputError
+        For bad input, or a port that another program has.
+    """
+    with named_model(arguments) as model:
+        job, warnings = lenient_job(model, arguments, whole_space=True, properties=True)
+        print_warnings(warnings)
+        tree = Tree(job, arguments.set)
+        if arguments.trace:
+            tree.open(arguments.trace, arguments.max_size)
+    try:
+        with Server(Session(tree, warnings), arguments.port) as server:
+            print(f"{model.name}, configuration {job.config_name}: {server.address}\nCtrl-C ends it", flush=True)
+            if not arguments.no_browser and (sys.platform == "darwin" or any(map(os.environ.get, WINDOWED))):
+                threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
+            server.serve_forever()
+    except KeyboardInterrupt:
+        print("ended", file=sys.stderr)
+    return 0

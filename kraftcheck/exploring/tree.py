@@ -1,0 +1,239 @@
+"""The states of a protocol that somebody visits, each with the walk that led there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftcheck.explorer.behaviour import behaviour_along, step_of
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.result import TraceStep
+from kraftcheck.jobs import Job
+from kraftcheck.reporting.changes import changes
+from kraftcheck.reporting.lines import plain
+from kraftcheck.reporting.replay import told
+from kraftcheck.spec.display import cut
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
+
+SHOWN = 60
+"""Characters of what tells an initial state from the first."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A state that was visited.
+
+    Attributes
+    ----------
+    number
+        Its number, in the order of visits.
+    before
+        The node before it; None for an initial state.
+    transition
+        The step that led here; None for an initial state.
+    step
+        The state, as a step of a behaviour.
+    """
+
+    number: int
+    before: Node | None
+    transition: Transition | None
+    step: TraceStep
+
+    @property
+    def way(self) -> list[Node]:
+        """The nodes from the initial state to this one."""
+        found, node = [self], self.before
+        while node is not None:
+            found.append(node)
+            node = node.before
+        return found[::-1]
+
+
+class Start(NamedTuple):
+    """Where a walk may begin.
+
+    Attributes
+    ----------
+    name
+        What it is called.
+    node
+        The number of its last node.
+    note
+        What is to be said of it, such as where a trace parts from the protocol.
+    """
+
+    name: str
+    node: int
+    note: str = ""
+
+
+class Tree:
+    """The visited states of a protocol.
+
+    Parameters
+    ----------
+    job
+        The protocol, and what is looked at.
+    settings
+        The constants that the user gave another value, as `NAME=VALUE`.
+
+    Attributes
+    ----------
+    semantics
+        The protocol's semantics.
+    starts
+        The initial states, and the traces, the newest first.
+    """
+
+    def __init__(self, job: Job, settings: Sequence[str] = ()) -> None:
+        self.job = job
+        self.settings = settings
+        self.semantics = Semantics(job.protocol)
+        self._nodes: list[Node] = []
+        self._taken: dict[tuple[int, int], Node] = {}
+        self._places = {name: place for place, name in enumerate(self.actions)}
+        self._initial = initial_states(self.semantics, job.options.init)
+        self.starts = [Start(self._called(state), self._add(None, None, TraceStep(state))) for state in self._initial]
+
+    @property
+    def actions(self) -> list[str]:
+        """The names of the actions, the network's own last."""
+        return [*self.job.protocol.actions, *self.job.protocol.network.own_actions()]
+
+    def _called(self, state: State) -> str:
+        place = self._initial.index(state)
+        name = "Initial state" if self.job.options.init == "Init" else self.job.options.init
+        if place == 0:
+            return name
+        news = changes(self.job.protocol, self._initial[0], self._initial[place])
+        told = "; ".join(f"{one.path} {one.text}" for one in news)
+        return f"{name} {place + 1}: {cut(told or 'other messages', SHOWN)}"
+
+    def _add(self, before: Node | None, transition: Transition | None, step: TraceStep) -> int:
+        self._nodes.append(Node(len(self._nodes), before, transition, step))
+        return len(self._nodes) - 1
+
+    def node(self, number: int) -> Node:
+        """Return a node.
+
+        Raises
+        ------
+        InputError
+            There is none of that number.
+        """
+        if not 0 <= number < len(self._nodes):
+            raise InputError(f"state {number} is not known here: kraftcheck explore was started anew since")
+        return self._nodes[number]
+
+    def offered(self, node: Node) -> list[Transition]:
+        """Return the steps that a state offers, by action; always in the same order."""
+        return sorted(self.semantics.transitions(node.step.state), key=lambda one: self._places[one.action])
+
+    def take(self, number: int, choice: int) -> Node:
+        """Return the node to which a step leads.
+
+        Parameters
+        ----------
+        number
+            The node's number.
+        choice
+            The place of the step among those that it offers.
+
+        Raises
+        ------
+        InputError
+            There is no such node or step.
+        """
+        node = self.node(number)
+        if (number, choice) not in self._taken:
+            offered = self.offered(node)
+            if not 0 <= choice < len(offered):
+                raise InputError(f"expected a step from 0 to {len(offered) - 1}, found {choice}")
+            found = self._add(node, offered[choice], step_of(offered[choice]))
+            self._taken[number, choice] = self._nodes[found]
+        return self._taken[number, choice]
+
+    def visited(self, number: int, choice: int) -> int | None:
+        """Return the number of the node to which a step led, if it was taken."""
+        found = self._taken.get((number, choice))
+        return None if found is None else found.number
+
+    def open(self, file: str | PathLike[str], limit_bytes: int) -> None:
+        """Put the traces of a file before the starts, as far as the protocol does what they say.
+
+        Parameters
+        ----------
+        file
+            A file that `replay` reads.
+        limit_bytes
+            The most bytes that it may unpack to.
+
+        Raises
+        ------
+        InputError
+            It cannot be read, or none of its states conforms.
+        """
+        walked: list[ReplayedState] = []
+        options = self.job.options
+        replayer = Replayer(
+            self.job.protocol,
+            init=options.init,
+            symmetry=options.symmetry,
+            limit_bytes=limit_bytes,
+            watch=walked.append,
+        )
+        found: list[Start] = []
+        for replay in replayer.replay(file):
+            if walked:
+                found.append(Start(_name(replay), self._follow(walked, replayer), _note(replay)))
+                walked.clear()
+            elif replay.verdict is ReplayVerdict.UNREADABLE:
+                raise InputError(str(replay.problem))
+            else:
+                raise InputError(f"{file}: {replay.reason}")
+        self.starts = found + self.starts
+
+    def _follow(self, walked: Sequence[ReplayedState], replayer: Replayer) -> int:
+        """Walk along the states of a trace; return the last node."""
+        behaviour = [TraceStep(one.state, one.transition.action if one.transition else None) for one in walked]
+        linked = all(one.transition is None or one.transition.target == one.state for one in walked)
+        if walked[0].state not in self._initial or not linked:
+            # Made under symmetry: a real behaviour through states that count as the same.
+            same = identity_of(self.job.protocol, self.job.options.symmetry or replayer.widest_symmetry, None)
+            behaviour = list(
+                behaviour_along(
+                    self.semantics,
+                    [same(one.state) for one in walked],
+                    actions=[str(one.action) for one in behaviour[1:]],
+                    starts=self._initial,
+                    class_of=same,
+                )
+            )
+        node = self._nodes[self._initial.index(behaviour[0].state)]
+        for step in behaviour[1:]:
+            offered = enumerate(self.offered(node))
+            choice = next(at for at, one in offered if (one.action, one.target) == (step.action, step.state))
+            node = self.take(node.number, choice)
+        return node.number
+
+
+def _name(replay: Replay) -> str:
+    name = Path(replay.file).name
+    return name if replay.index == 0 else f"{name}, trace {replay.index + 1}"
+
+
+def _note(replay: Replay) -> str:
+    """Return what is to be said of a trace: nothing where it conforms and names no property."""
+    if replay.verdict is ReplayVerdict.UNREADABLE:
+        return f"The rest of it cannot be read: {replay.problem}"
+    if replay.divergence is None:
+        return "\n".join(replay.notes)
+    return plain(told(replay, name=_name(replay)))

@@ -1,0 +1,98 @@
+"""Electing a leader on a one-way ring: the algorithm of Chang and Roberts.
+
+Sources: E. Chang, R. Roberts, "An improved algorithm for decentralized extrema-finding in circular configurations of
+processes" (CACM 22(5), 1979); module ChangRoberts of the TLA+ examples, whose nodes have the ids 1 to N.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from itertools import product
+
+from kraftcheck.spec import (
+    MessageSet,
+    Protocol,
+    Record,
+    State,
+    Steps,
+    become,
+    constant,
+    consume,
+    internal,
+    invariant,
+    on,
+)
+
+
+class Standing(enum.Enum):
+    """What a node knows of the election."""
+
+    CANDIDATE = "cand"
+    LOST = "lost"
+    WON = "won"
+
+
+class Node(Record):
+    """A node of the ring; an initiator stands for election."""
+
+    id: int
+    initiator: bool
+    state: Standing
+    started: bool = False
+
+
+class Candidacy(Record):
+    """The id of a candidate on its way round the ring."""
+
+    candidate: int
+    dest: int
+
+
+class Nothing(Record):
+    """The protocol has no shared state."""
+
+
+class ChangRoberts(Protocol):
+    """The candidate with the smallest id wins, and all others know that they have lost."""
+
+    nodes: int = constant("N", at_least=1)
+    network = MessageSet()
+
+    def initial(self) -> Iterator[State]:
+        """Any of the nodes may be initiators."""
+        for chosen in product((True, False), repeat=self.nodes):
+            states = [Standing.CANDIDATE if one else Standing.LOST for one in chosen]
+            yield self.start(map(Node, range(1, self.nodes + 1), chosen, states), Nothing())
+
+    def next_to(self, me: Node) -> int:
+        """Return the id of the next node on the ring."""
+        return me.id % self.nodes + 1
+
+    @internal
+    def stand(self, me: Node) -> Steps:
+        """A node starts; an initiator sends its id to the next node."""
+        if me.started:
+            return
+        step = become(me.but(started=True))
+        yield step.send(Candidacy(me.id, self.next_to(me))) if me.initiator else step
+
+    @on(Candidacy)
+    def pass_on(self, me: Node, message: Candidacy) -> Steps:
+        """A node lets better candidates pass, and all if it is none itself; its own id comes back when it has won."""
+        if not me.started:
+            return
+        passed = Candidacy(message.candidate, self.next_to(me))
+        if me.state is Standing.LOST:
+            yield consume(me).send(passed)
+        elif message.candidate < me.id:
+            yield consume(me.but(state=Standing.LOST)).send(passed)
+        else:
+            yield consume(me.but(state=Standing.WON) if message.candidate == me.id else me)
+
+    @invariant
+    def correctness(self, me: Node, peer: Node) -> bool:
+        """The winner is the initiator with the smallest id, and everyone else has lost."""
+        if me.state is not Standing.WON:
+            return True
+        return me.initiator and peer.state is Standing.LOST and (not peer.initiator or peer.id > me.id)

@@ -1,0 +1,164 @@
+"""Detecting on a ring that all nodes are done and no message is under way: EWD 998.
+
+Sources: E. W. Dijkstra, "Shmuel Safra's version of termination detection" (EWD 998, 1987); module EWD998 of the TLA+
+examples. There the token is a variable; here it is a message, which is always under way to one node.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from itertools import product
+
+from kraftcheck.spec import (
+    Bag,
+    Map,
+    Protocol,
+    Record,
+    State,
+    Steps,
+    become,
+    constant,
+    constraint,
+    consume,
+    internal,
+    invariant,
+    on,
+    projection,
+)
+
+
+class Colour(enum.StrEnum):
+    """Black is whatever may make a probe fail."""
+
+    WHITE = "white"
+    BLACK = "black"
+
+
+class Node(Record):
+    """A node of the ring, and how many messages it has sent less those that it has received."""
+
+    id: int
+    active: bool
+    colour: Colour
+    counter: int = 0
+
+
+class Token(Record):
+    """The probe, on its way from the highest node down to node 0; it adds up the counters."""
+
+    dest: int
+    sum: int = 0
+    colour: Colour = Colour.BLACK
+
+
+class Payload(Record):
+    """Work for a node."""
+
+    dest: int
+
+
+class Nothing(Record):
+    """The protocol has no shared state."""
+
+
+class Ewd998(Protocol):
+    """Node 0 finds out that everyone is done; never before it is true."""
+
+    nodes: int = constant("N", at_least=1)
+    most: int = constant("MaxPending", default=3)
+    most_in_token: int = constant("MaxSum", default=9)
+    network = Bag()
+
+    def initial(self) -> Iterator[State]:
+        """Nodes are active or not, and of any colour; a black token is anywhere."""
+        numbers = range(self.nodes)
+        for active in product((False, True), repeat=self.nodes):
+            for colours in product(Colour, repeat=self.nodes):
+                for position in numbers:
+                    yield self.start(map(Node, numbers, active, colours), Nothing(), [Token(position)])
+
+    @on(Token)
+    def initiate_probe(self, me: Node, token: Token) -> Steps:
+        """Node 0 sends a white token round, if the last one has not shown that all is done."""
+        if me.id != 0:
+            return
+        if Colour.BLACK in (token.colour, me.colour) or me.counter + token.sum > 0:
+            yield consume(me.but(colour=Colour.WHITE)).send(Token(self.nodes - 1, 0, Colour.WHITE))
+
+    @on(Token)
+    def pass_token(self, me: Node, token: Token) -> Steps:
+        """A node that is done adds its counter to the token, blackens it if it is black itself, and is white again."""
+        if me.id == 0 or me.active:
+            return
+        colour = Colour.BLACK if me.colour is Colour.BLACK else token.colour
+        yield consume(me.but(colour=Colour.WHITE)).send(Token(me.id - 1, token.sum + me.counter, colour))
+
+    @internal
+    def send_msg(self, me: Node) -> Steps:
+        """An active node sends work to another."""
+        if not me.active:
+            return
+        for other in range(self.nodes):
+            if other != me.id:
+                yield become(me.but(counter=me.counter + 1)).send(Payload(other))
+
+    @on(Payload)
+    def recv_msg(self, me: Node, message: Payload) -> Steps:
+        """Work makes a node active, and black."""
+        yield consume(me.but(active=True, colour=Colour.BLACK, counter=me.counter - 1))
+
+    @internal
+    def deactivate(self, me: Node) -> Steps:
+        """An active node is done."""
+        if me.active:
+            yield become(me.but(active=False))
+
+    @projection
+    def pending(self, inbox: Map[Record, int]) -> int:
+        """How many messages with work are under way to a node."""
+        return sum(copies for message, copies in inbox.items() if isinstance(message, Payload))
+
+    @projection
+    def token(self, messages: tuple[Record, ...]) -> Token | None:
+        """The token, if it is under way to a node."""
+        return next((message for message in messages if isinstance(message, Token)), None)
+
+    @projection
+    def node(self, me: Node) -> Node:
+        """The whole node."""
+        return me
+
+    @constraint(reads=(pending, token))
+    def state_constraint(self, me: Node, pending: Map[int, int], token: Map[int, Token | None]) -> bool:
+        """Counters, messages under way and the token's sum do not go beyond bounds."""
+        mine = token[me.id]
+        few = me.counter <= self.most and pending[me.id] <= self.most
+        return few and (mine is None or mine.sum <= self.most_in_token)
+
+    @invariant(reads=(pending, token, node))
+    def termination_detection(
+        self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]
+    ) -> bool:
+        """If a white token at a white, inactive node 0 adds up to nothing, everyone is done."""
+        probe, first = token[0], node[0]
+        if probe is None or probe.colour is Colour.BLACK or first.colour is Colour.BLACK or first.active:
+            return True
+        if probe.sum + first.counter != 0:
+            return True
+        return not any(one.active for one in node.values()) and not any(pending.values())
+
+    @invariant(reads=(pending, token, node))
+    def safra(self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]) -> bool:
+        """Counters tell what is under way; and what the token has not seen may still make the probe fail."""
+        if sum(pending.values()) != sum(one.counter for one in node.values()):
+            return False
+        (probe,) = filter(None, token.values())
+        seen = [one for one in node.values() if one.id > probe.dest]
+        ahead = [one for one in node.values() if one.id <= probe.dest]
+        return (
+            (not any(one.active for one in seen) and probe.sum == sum(one.counter for one in seen))
+            or sum(one.counter for one in ahead) + probe.sum > 0
+            or any(one.colour is Colour.BLACK for one in ahead)
+            or probe.colour is Colour.BLACK
+        )

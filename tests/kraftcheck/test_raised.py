@@ -1,0 +1,132 @@
+"""What a protocol's own code raises: an `assert` is a verdict, all else bad input; both with the way there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from kraftcheck import RaisedError, Verdict, load
+from tests.support.command_line import Run
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "check.schema.json").read_text())
+COUNTER = """
+from kraftcheck import *
+
+
+class Node(Record):
+    id: int
+    n: int = 0
+
+
+class Nothing(Record):
+    pass
+
+
+class Tick(Record):
+    dest: int
+    k: int
+
+
+class Counter(Protocol):
+    network = Bag()
+
+    def initial(self):
+        yield self.start([Node(1), Node(2)], Nothing())
+
+    @internal
+    def up(self, me: Node) -> Steps:
+        if me.n < 3:
+            yield become(me.but(n=me.n + 1)).send(Tick(3 - me.id, me.n))
+
+    @on(Tick)
+    def hear(self, me: Node, tick: Tick) -> Steps:
+        assert tick.k < 2 or me.n > 5, "too far"
+        yield consume(me)
+
+    @invariant
+    def fine(self, me: Node, peer: Node) -> bool:
+        return me.n < 9 and 10 // (4 - me.n - peer.n) < 100
+"""
+ASSERTS = COUNTER.replace("10 // (4 - me.n - peer.n) < 100", "True")
+RAISES = COUNTER.replace("tick.k < 2", "tick.k < 9")
+SLOWER = [pytest.param(name, marks=pytest.mark.kernel) for name in ("tables", "tables --search dfs", "symbolic")]
+ENGINES = ["reference", *SLOWER]
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+@pytest.fixture
+def counter(tmp_path: Path) -> Path:
+    return tmp_path / "counter.py"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_assert_that_fails(run: Run, counter: Path, engine: str) -> None:
+    counter.write_text(ASSERTS)
+    found, junit = counter.with_suffix(".json"), counter.with_suffix(".xml")
+    files = ("--json", found, "--junit", junit, "--trace", counter.with_suffix(".out"), "--github")
+    outcome = run("check", f"{counter}:Counter", "--engine", *engine.split(), "--quiet", *files)
+    line = line_of(ASSERTS, "assert tick")
+    assert outcome.code == 14
+    depth_first = "dfs" in engine
+    assert outcome.out.startswith("An assert failed in Hear, " + ("" if depth_first else "4 states\n"))
+    assert f"Hear  AssertionError: too far (line {line})  of me = " in outcome.out
+    assert "\n    false: tick.k < 2  (tick.k = 2)\n    false: me.n > 5  (me.n = 0)\n" in outcome.out or depth_first
+    assert "\nASSERTION: an assert failed in Hear; " in outcome.out
+    assert f"::error file={counter},line={line},title=an assert failed in Hear::" in outcome.out
+    content = json.loads(found.read_text())
+    jsonschema.validate(content, SCHEMA)
+    assert (content["result"], content["violated"], content["complete"]) == ("assertion", "Hear", False)
+    assert content["traces"][0]["why"]["place"] == {"file": str(counter), "line": line}
+    assert 'failure message="an assert failed in Hear in ' in junit.read_text()
+    assert "An assert failed in Hear." in counter.with_suffix(".out").read_text()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_exception_is_bad_input_and_the_way_there_is_told(run: Run, counter: Path, engine: str) -> None:
+    counter.write_text(RAISES)
+    found = counter.with_suffix(".json")
+    outcome = run("check", f"{counter}:Counter", "--engine", *engine.split(), "--quiet", "--json", found)
+    line = line_of(RAISES, "return me.n < 9")
+    assert outcome.code == 2
+    assert outcome.out.startswith("The way to the error in Fine, ")
+    assert f"kraftcheck: error: {counter}:{line}: property Fine raised ZeroDivisionError: " in outcome.err
+    assert f"\n  line {line}: return me.n < 9 and" in outcome.err
+    content = json.loads(found.read_text())
+    jsonschema.validate(content, SCHEMA)
+    assert content["states"][-1]["replicas"]["1"]["n"] + content["states"][-1]["replicas"]["2"]["n"] == 4
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(("text", "code"), [(ASSERTS, 14), (RAISES, 2)])
+def test_on_a_random_walk(run: Run, counter: Path, text: str, code: int) -> None:
+    counter.write_text(text)
+    outcome = run("simulate", f"{counter}:Counter", "--quiet", "--workers", "1", "--no-deadlock")
+    assert outcome.code == code
+    assert outcome.out.startswith("An assert failed in Hear, " if code == 14 else "The way to the error in Fine, ")
+
+
+def test_from_python(counter: Path) -> None:
+    counter.write_text(ASSERTS)
+    result = load(f"{counter}:Counter").check(engine="reference")
+    assert (result.verdict, result.violations[0].property) == (Verdict.ASSERTION, "Hear")
+    counter.write_text(RAISES)
+    with pytest.raises(RaisedError, match="property Fine raised") as caught:
+        load(f"{counter}:Counter").check(engine="reference")
+    assert caught.value.trace is not None
+    assert len(caught.value.trace) == 5
+
+
+def test_the_first_states_and_what_is_called_by_a_handler(run: Run, counter: Path) -> None:
+    (counter.parent / "helper.py").write_text("def half(n):\n    assert n > 0\n    return n\n")
+    text = "from helper import half\n" + COUNTER.replace("return me.n < 9", "return half(me.n) < 9")
+    counter.write_text(text)
+    outcome = run("check", f"{counter}:Counter", "--engine", "reference", "--quiet")
+    assert outcome.code == 14
+    assert outcome.out.startswith("An assert failed in Fine, 1 state\n")
+    assert "Fine  AssertionError (line 2)  of me = 1, peer = 2\n    false: n > 0  (n = 0)\n" in outcome.out
