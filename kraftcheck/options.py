@@ -69,6 +69,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--variant": _value("NAME", "a variant of the model"),
     "--deadlock": _flag("check for deadlock, whatever the .cfg says", argparse.BooleanOptionalAction),
     "--symmetry": _flag("reduce by symmetry, whatever the .cfg says", argparse.BooleanOptionalAction),
+    "--strict-bounds": _flag(
+        "to temporal properties, what a bound forbids is not enabled, as in TLC", argparse.BooleanOptionalAction
+    ),
     "--continue": _flag("go on after a violation", dest="keep_going"),
     "--check-actions": _flag("test that actions are pure"),
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
@@ -94,7 +97,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--calls": _flag("say how often each action had to be called in Python"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }
-CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--continue", "--check-actions")
+CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
 """What is checked."""
 
 

@@ -150,9 +150,9 @@ class Expander:
             options.view,
             options.symmetry,
             options.check_actions,
-            all_fairness(options),
-            watch_bounds=bool(options.temporal),
         )
+        if options.temporal:
+            learner.follow(all_fairness(options))
         return cls(learner, parts, workers, deadlock=options.deadlock)
 
     @property

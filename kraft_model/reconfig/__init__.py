@@ -20,6 +20,7 @@ module         what is in it
 `membership`   StartNewServer, SendJoinRequest, AcceptJoinRequest, RejectJoinRequest, HandleRejectJoinResponse,
                HandleRemoveRequest
 `properties`   the specification's invariants
+`liveness`     the specification's temporal properties
 `details`      more invariants, which mutants asked for
 `contracts`    how a server answers each message, and what it makes of it
 `own_steps`    what each step must be that a server takes by itself

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import Value
-
-if TYPE_CHECKING:
-    from kraftcheck.spec.language.property import Property
 
 NEXT = "Next"
 """In the place of an action's name: any action."""
@@ -70,10 +67,10 @@ class Held(Atom):
     Attributes
     ----------
     prop
-        The predicate. One that asks for `me` is true where it is true of every replica, as an invariant is.
+        The predicate, a `Property`. One that asks for `me` is true where it is true of every replica.
     """
 
-    prop: Property
+    prop: Any
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Held) and self._key == other._key

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import Reads, camel_case
 from kraftcheck.spec.language.formula import Fairness, Formula, Held
 from kraftcheck.spec.language.signature import Projection, declared, parameters, record_types
 from kraftcheck.spec.values import Record, Value
-
-if TYPE_CHECKING:
-    from kraftcheck.spec.language.protocol import Protocol
 
 F = TypeVar("F", bound=Callable[..., Any])
 QUANTIFIED = ("me", "peer", "message")
@@ -183,12 +180,12 @@ class Predicate:
         self.property_mark = mark
 
     @overload
-    def __get__(self, protocol: None, owner: type[Protocol]) -> Self: ...
+    def __get__(self, protocol: None, owner: type) -> Self: ...
 
     @overload
-    def __get__(self, protocol: Protocol, owner: type[Protocol]) -> Held: ...
+    def __get__(self, protocol: object, owner: type) -> Held: ...
 
-    def __get__(self, protocol: Protocol | None, owner: type[Protocol]) -> Self | Held:
+    def __get__(self, protocol: Any, owner: type) -> Self | Held:
         """Return it as a formula, or by itself where it is asked of the class."""
         if protocol is None:
             return self
@@ -331,7 +328,7 @@ class Property:
         """Return the property of one replica, by its id."""
         return replace(self, name=f"{self.name} at {replica}", only=replica)
 
-    def formula(self, protocol: Protocol) -> Formula:
+    def formula(self, protocol: object) -> Formula:
         """Return what a temporal property says.
 
         Raises

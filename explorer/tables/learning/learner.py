@@ -66,10 +66,6 @@ class Learner:
         Names of one of the protocol's views and symmetries, or None.
     check_actions
         Whether to call handlers twice and compare.
-    fairness
-        What tells steps apart besides their actions.
-    watch_bounds
-        Whether to note what bounds alone keep from being done.
 
     Attributes
     ----------
@@ -96,8 +92,6 @@ class Learner:
         view: str | None = None,
         symmetry: str | None = None,
         check_actions: bool = False,
-        fairness: tuple[Fairness, ...] = (),
-        watch_bounds: bool = False,
     ) -> None:
         local = (*properties, *constraints)
         self.state_properties = (*local, *message_properties)
@@ -111,7 +105,7 @@ class Learner:
         self.interner = Interner(protocol, tuple(enumerate(self.state_properties))[len(local) :], view, symmetry)
         self.purity = PurityTest(protocol) if check_actions else None
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
-        self.book = LabelBook(self.action_names, fairness)
+        self.book = LabelBook(self.action_names, ())
         self.handler_calls: Counter[str] = Counter()
         self._inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
         self._tries = Tries(self.interner, self._inbox_questions)
@@ -132,12 +126,16 @@ class Learner:
         tables.meta[codes.M_PROPERTIES] = len(local)
         tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
         tables.meta[codes.M_NETWORK_STEPS] = len(own)
-        tables.meta[codes.M_WATCH_BOUNDS] = int(watch_bounds)
 
     @property
     def tables(self) -> Arrays:
         """What the kernel's functions take."""
         return self.interner.tables
+
+    def follow(self, fairness: tuple[Fairness, ...]) -> None:
+        """Tell steps apart as fairness does, and note what bounds alone forbid. It is called before anything else."""
+        self.book = LabelBook(self.action_names, fairness)
+        self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
 
     @property
     def tells_more(self) -> bool:
