@@ -33,6 +33,8 @@ def check(
     constraints: Iterable[str] = (),
     action_constraints: Iterable[str] = (),
     deadlock: bool = True,
+    specification: str | None = None,
+    strict_bounds: bool | None = None,
     symmetry: str | bool | None = None,
     view: str | None = None,
     init: str = "Init",
@@ -58,11 +60,14 @@ def check(
     protocol
         The protocol, with its constants.
     properties
-        Names of the invariants, step invariants and what should stay reachable; by default all of them.
+        Names of the invariants, step invariants, temporal properties and what should stay reachable; by default all.
     constraints, action_constraints
         Names of predicates beyond which states are not expanded, and steps not taken.
     deadlock
         Whether a state without any successor is an error.
+    specification, strict_bounds
+        The name of what temporal properties assume to be fair, by default what the actions declare; and whether to them
+        an action for which a bound has nothing left is not enabled (by default as the protocol says).
     symmetry, view
         Names of one of the protocol's symmetries and views; `symmetry=True` is the symmetry of most sets.
     init
@@ -286,6 +291,7 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
                 raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
         if field.endswith(("properties", "constraints")):
             asked[field] = tuple(everything[name] for name in names)
+    fairness = type(protocol).fairness_of(parameters.get("specification"))
     of_kind = {kind: tuple(p for p in asked["properties"] if p.kind == kind) for kind in OF_BEHAVIOURS}
     asked["properties"] = tuple(p for p in asked["properties"] if p.kind not in OF_BEHAVIOURS)
-    return Options(**asked, reachable=of_kind[REACHABLE], temporal=of_kind[TEMPORAL])
+    return Options(**asked, reachable=of_kind[REACHABLE], temporal=of_kind[TEMPORAL], fairness=fairness)

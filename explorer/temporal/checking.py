@@ -101,7 +101,7 @@ def check(
     possible = _can_accept(automaton)
     if not possible:
         return Finding(None, (f"{name}: no behaviour of any protocol could violate it",))
-    conditions = conditions_of(fairness, graph.book.labels)
+    conditions = conditions_of(fairness, graph.labels_in_use())
     product = Product(graph, automaton, conditions)
     reached = product.reach()
     alive = np.zeros(automaton.states, bool)

@@ -45,14 +45,14 @@ def _whom(fairness: Fairness, label: Label) -> Any:
 
 
 def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Condition]:
-    """Return the conditions that fairness comes to, given the labels of all steps.
+    """Return the conditions that fairness comes to, given the labels that steps have.
 
     Raises
     ------
     InputError
         If they are more than `MOST_CONDITIONS`.
     """
-    found = {
+    found = {Condition(one): None for one in fairness if not one.each} | {
         condition: None
         for one in fairness
         for label in labels

@@ -151,6 +151,11 @@ class LabelledGraph:
         sort_edges(sources, targets, labels, first, self.target, self.label)
         self.first = first[: count + 1]
 
+    def labels_in_use(self) -> list[Label]:
+        """Return the labels of steps that can be taken somewhere."""
+        used = set(np.unique(np.concatenate([self.label, self.beyond.labels, self.blocked.labels])).tolist())
+        return [label for number, label in enumerate(self.book.labels) if number in used]
+
     def enabled(self, bits: Masks) -> Masks:
         """Return for each state the bits of the labels of steps that are enabled and change it."""
         found = self.beyond.masks(self.count, bits)

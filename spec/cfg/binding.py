@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
 from kraftcheck.spec.cfg.parsing import ConfigError
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.errors import ConstantError, InputError, unknown
+from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
@@ -22,9 +22,6 @@ from kraftcheck.spec.language.starts import start_names
 from kraftcheck.spec.tla.records import Encoder
 from kraftcheck.spec.tla.types import Decoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, transform
-
-FAIR_SPEC = "FairSpec"
-"""The specification whose fairness is what the actions declare."""
 
 
 class BoundConfig(NamedTuple):
@@ -257,18 +254,14 @@ def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type
 
 def _init(protocol: type[Protocol], config: ModelConfig) -> str:
     """Return the name of the start that INIT, or SPECIFICATION, gives."""
-    if config.specification is not None and config.specification.name != FAIR_SPEC:
-        _chosen("specification", config.specification, protocol.specifications, protocol)
     _chosen("next-state relation", config.next, ("Next",), protocol)
     return _chosen("start", config.init, start_names(protocol), protocol) or "Init"
 
 
 def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
     """Return the fairness that SPECIFICATION asks for, or that actions declare where there is none."""
-    named = config.specification
-    declared = () if named is None else protocol.specifications.get(named.name, FAIR_SPEC)
-    if declared is True:
-        _refuse(f"SPECIFICATION {named.name} asks for fairness, which {protocol.name()} does not say", named)  # type: ignore[union-attr,arg-type]
-    if named is None or declared == FAIR_SPEC:
-        return tuple(action.fairness for action in protocol.actions.values() if action.fairness is not None)
-    return declared if isinstance(declared, tuple) else ()
+    try:
+        return protocol.fairness_of(None if config.specification is None else config.specification.name)
+    except ProtocolError as error:
+        assert config.specification is not None
+        _refuse(str(error), config.specification)

@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
-from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError
+from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.formula import Fairness
@@ -19,6 +19,8 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
 
 MISSING: Any = object()
+FAIR_SPEC = "FairSpec"
+"""The specification whose fairness is what the actions declare."""
 
 
 class Constant:
@@ -174,6 +176,24 @@ class Protocol:
         self.ids: set[Value] = set()  # of those, and of replicas that actions create
         self.sent: dict[tuple[type, Value], Action] = {}  # what actions send to whom, and one that does
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
+
+    @classmethod
+    def fairness_of(cls, specification: str | None) -> tuple[Fairness, ...]:
+        """Return the fairness that a specification asks for: None, or `FairSpec`, is what the actions declare.
+
+        Raises
+        ------
+        ProtocolError
+            Where there is no such specification, or it does not say what is fair.
+        """
+        if specification is None or (specification == FAIR_SPEC and FAIR_SPEC not in cls.specifications):
+            return tuple(action.fairness for action in cls.actions.values() if action.fairness is not None)
+        if specification not in cls.specifications:
+            raise ProtocolError(unknown("specification", specification, cls.specifications, cls.name()))
+        declared = cls.specifications[specification]
+        if declared is True:
+            raise ProtocolError(f"SPECIFICATION {specification} asks for fairness, which {cls.name()} does not say")
+        return declared or ()
 
     @classmethod
     def name(cls) -> str:
