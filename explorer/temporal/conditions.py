@@ -25,7 +25,7 @@ class Condition(NamedTuple):
     fairness
         What it comes from.
     whom
-        The replica or the type of message of which it is, or None.
+        The replica, the pair of replicas or the type of message of which it is, or None.
     """
 
     fairness: Fairness
@@ -37,11 +37,12 @@ class Condition(NamedTuple):
         return named and self.whom == _whom(self.fairness, label)
 
     def __str__(self) -> str:
-        return f"{self.fairness}, {self.whom}" if self.fairness.each else str(self.fairness)
+        whom = " and ".join(map(str, self.whom)) if self.fairness.each == "pair" else self.whom
+        return f"{self.fairness}, {whom}" if self.fairness.each else str(self.fairness)
 
 
 def _whom(fairness: Fairness, label: Label) -> Any:
-    return {"": None, "replica": label.actor, "message": label.kind}[fairness.each]
+    return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
 
 
 def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Condition]:

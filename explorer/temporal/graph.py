@@ -13,6 +13,8 @@ from kraftcheck.explorer.temporal.kernel.product import gather, sort_edges
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Record
 
 Numbers = NDArray[np.int32]
 Labels = NDArray[np.uint16]
@@ -30,12 +32,15 @@ class Label(NamedTuple):
         The action's name.
     actor
         The id of the replica that takes it, where fairness tells replicas apart; else None.
+    peer
+        The id of the replica that it hears from or sends to, where fairness tells those apart; else None.
     kind
         The name of the type of the message delivered, where fairness tells those apart; else None.
     """
 
     action: str
     actor: Any = None
+    peer: Any = None
     kind: str | None = None
 
 
@@ -55,7 +60,7 @@ class LabelBook:
         self._numbers = {label: number for number, label in enumerate(self.labels)}
         self._by = {
             each: {name for one in fairness if one.each == each for name in _all(one, actions)}
-            for each in ("replica", "message")
+            for each in ("replica", "pair", "message")
         }
 
     @property
@@ -63,12 +68,14 @@ class LabelBook:
         """Whether steps of one action may have several labels."""
         return any(self._by.values())
 
-    def number(self, action: str, actor: Any, kind: type | None) -> int:
-        """Return the number of a step's label, given the actor's id and the type of the message delivered."""
+    def number(self, action: str, actor: Any, message: Record | None, step: Step) -> int:
+        """Return the number of a step's label, given the actor's id and the message delivered."""
+        pairs = action in self._by["pair"]
         label = Label(
             action,
-            actor if action in self._by["replica"] else None,
-            kind.__name__ if kind is not None and action in self._by["message"] else None,
+            actor if pairs or action in self._by["replica"] else None,
+            peer_of(message, step) if pairs else None,
+            type(message).__name__ if message is not None and action in self._by["message"] else None,
         )
         found = self._numbers.get(label)
         if found is None:
@@ -77,6 +84,14 @@ class LabelBook:
             if found >= MOST_LABELS:
                 raise InputError(f"fairness tells more than {MOST_LABELS} kinds of step apart")
         return found
+
+
+def peer_of(message: Record | None, step: Step) -> Any:
+    """Return whom a replica hears from in a step, or else to whom alone it sends; None where there is nobody such."""
+    if message is not None:
+        return getattr(message, "source", None)
+    reached = {sent.dest for sent in step.sent}
+    return reached.pop() if len(reached) == 1 else None
 
 
 def _all(fairness: Fairness, actions: list[str]) -> list[str]:

@@ -47,8 +47,8 @@ def labelled(
     for source, state in enumerate(states):
         for choice in semantics.choices(state):
             own = choice.inbox is not None  # the network's own step, which nobody takes
-            kind = None if own or choice.message is None else type(choice.message)
-            label = book.number(choice.action, None if own else choice.actor, kind)
+            actor, message = (None, None) if own else (choice.actor, choice.message)
+            label = book.number(choice.action, actor, message, choice.step)
             transition = semantics.taken(state, choice)
             if transition is None:
                 blocked += [(source, label)] if is_blocked(semantics, state, choice) else []

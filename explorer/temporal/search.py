@@ -11,7 +11,7 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import Loop, Options, TraceStep
 from kraftcheck.explorer.temporal.checking import Lasso, Move, check
 from kraftcheck.explorer.temporal.conditions import fairness_of
-from kraftcheck.explorer.temporal.graph import LabelledGraph
+from kraftcheck.explorer.temporal.graph import LabelledGraph, peer_of
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
@@ -87,5 +87,6 @@ def _is_called(transition: Transition, move: Move) -> bool:
         label is not None
         and transition.action == label.action
         and label.actor in (None, transition.actor)
+        and label.peer in (None, peer_of(transition.message, transition.step))
         and label.kind in (None, type(transition.message).__name__)
     )

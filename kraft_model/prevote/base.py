@@ -31,7 +31,6 @@ from kraftcheck.spec import (
     constant,
     ordered,
     projection,
-    weak,
 )
 
 
@@ -63,7 +62,7 @@ class PrevoteBase(Protocol):
     symbols = SYMBOLS
     written_only = ("result", "resend")  # the specification has them, to tell messages apart
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
-    specifications = {"Spec": False, "LivenessSpec": (weak("Next"),)}
+    strict_bounds = True  # they are part of the specification
     accepted_constants = ("Voter", "Observer", "Voted")
 
     def check_constants(self) -> None:

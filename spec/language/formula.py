@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import Value
@@ -303,6 +303,9 @@ def _named(word: str, actions: tuple[str, ...]) -> frozenset[str]:
     return frozenset(actions)
 
 
+Each = Literal["", "replica", "pair", "message"]
+
+
 @dataclass(frozen=True)
 class Fairness:
     """What a behaviour may not do for ever: leave out an action that could be taken.
@@ -315,20 +318,17 @@ class Fairness:
     actions
         Names of actions, of which any one does; `Next` stands for all.
     each
-        Whether it is asked for each replica that acts ("replica"), or each type of message delivered ("message"), by
-        itself.
+        Whether it is asked for each replica that acts ("replica"), for each together with the one that it hears from or
+        sends to ("pair"), or for each type of message delivered ("message"), by itself.
     """
 
     kind: Literal["weak", "strong"]
     actions: tuple[str, ...]
-    each: Literal["", "replica", "message"] = ""
+    each: Each = ""
 
     def __str__(self) -> str:
         of = f" of each {self.each}" if self.each else ""
         return f"{'WF' if self.kind == 'weak' else 'SF'}({' or '.join(self.actions)}){of}"
-
-
-Each = Literal["", "replica", "message"]
 
 
 def weak(*actions: str, each: Each = "") -> Fairness:
@@ -339,7 +339,8 @@ def weak(*actions: str, each: Each = "") -> Fairness:
     actions
         Their names; `Next` stands for all.
     each
-        "replica" or "message", to ask it of each replica, or each type of message, by itself.
+        "replica", "pair" or "message", to ask it of each replica, of each with the one that it hears from or sends to,
+        or of each type of message, by itself.
     """
     return Fairness("weak", _in_order("weak", actions), _checked("weak", each))
 
@@ -352,7 +353,8 @@ def strong(*actions: str, each: Each = "") -> Fairness:
     actions
         Their names; `Next` stands for all.
     each
-        "replica" or "message", to ask it of each replica, or each type of message, by itself.
+        "replica", "pair" or "message", to ask it of each replica, of each with the one that it hears from or sends to,
+        or of each type of message, by itself.
     """
     return Fairness("strong", _in_order("strong", actions), _checked("strong", each))
 
@@ -363,6 +365,6 @@ def _in_order(word: str, actions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _checked(word: str, each: Each) -> Each:
-    if each not in ("", "replica", "message"):
-        raise ProtocolError(f'{word}(each=...): expected "replica" or "message", found {each!r}')
+    if each not in get_args(Each):
+        raise ProtocolError(f'{word}(each=...): expected "replica", "pair" or "message", found {each!r}')
     return each

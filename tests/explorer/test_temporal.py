@@ -288,7 +288,7 @@ def test_what_is_no_formula_is_named() -> None:
         (lambda: always(len), "len is no formula"),
         (lambda: at(1, taken("A")), r"at\(...\) takes a @predicate"),
         (lambda: weak(), r"weak\(...\) takes the names of actions"),
-        (lambda: weak("A", each="day"), 'expected "replica" or "message", found \'day\''),  # type: ignore[arg-type]
+        (lambda: weak("A", each="day"), 'expected "replica", "pair" or "message", found \'day\''),  # type: ignore[arg-type]
         (lambda: bool(taken("A")), "neither true nor false"),
     ):
         with pytest.raises(ProtocolError, match=expected):
@@ -473,7 +473,7 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
                     claim(formula, *drawn_fairness(random, (*actions, "Next")), name=f"Claim{number}")
                     for number, formula in enumerate(claims)
                 ),
-                fairness=(weak(random.choice(actions), each=random.choice(("", "replica", "message"))),),
+                fairness=(weak(random.choice(actions), each=random.choice(("", "replica", "pair", "message"))),),
             )
             results = [explore(found.protocol, options) for explore in (reference.explore, tables.explore)]
             told = [

@@ -122,7 +122,7 @@ class Learner:
             tables.append("step_properties", (self._root(Root(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
-            self._outcomes.add_network_step(self.book.number(name, None, None), spends)
+            self._outcomes.add_network_step(self.book.number(name, None, None, Step()), spends)
         tables.meta[codes.M_PROPERTIES] = len(local)
         tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
         tables.meta[codes.M_NETWORK_STEPS] = len(own)
@@ -293,8 +293,9 @@ class Learner:
         return flags
 
     def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: Judged) -> None:
-        label = self.book.number(action.name, getattr(me, "id", None), None if message is None else type(message))
-        first = self._outcomes.add(label, me, steps)
+        actor = getattr(me, "id", None)
+        labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]
+        first = self._outcomes.add(labels, me, steps)
         self._tries.set_leaf(node, first, len(steps))
 
     def _answer_path(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:

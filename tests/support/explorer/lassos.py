@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from kraftcheck.explorer.result import Options, TraceStep, Violation
+from kraftcheck.explorer.temporal.graph import peer_of
 from kraftcheck.explorer.temporal.lassos import LassoJudge
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.step import Step
 
 
 def require_counterexample(protocol: Protocol, options: Options, violation: Violation) -> None:
@@ -45,8 +48,15 @@ def step_between(semantics: Semantics, before: State, after: TraceStep) -> Trans
     )
 
 
-def whom(fairness: Fairness, actor: object, message: object) -> object:
-    return {"": None, "replica": actor, "message": None if message is None else type(message)}[fairness.each]
+def whom(fairness: Fairness, actor: object, message: Any, step: Step) -> object:
+    peer = peer_of(message, step)
+    return {"": None, "replica": actor, "pair": (actor, peer), "message": message and type(message)}[fairness.each]
+
+
+def taken_by(semantics: Semantics, before: TraceStep, after: TraceStep) -> Step:
+    found = step_between(semantics, before.state, after)
+    assert found is not None
+    return found.step
 
 
 def require_fair(semantics: Semantics, fairness: Fairness, cycle: list[TraceStep]) -> None:
@@ -58,10 +68,10 @@ def require_fair(semantics: Semantics, fairness: Fairness, cycle: list[TraceStep
         for one in semantics.transitions(state):
             if one.target != state and (NEXT in fairness.actions or one.action in fairness.actions):
                 own = one.action in semantics.network.own_actions()
-                found.add(whom(fairness, None if own else one.actor, None if own else one.message))
+                found.add(whom(fairness, *((None, None) if own else (one.actor, one.message)), one.step))
         ready.append(found)
     taken = {
-        whom(fairness, step.actor, step.message)
+        whom(fairness, step.actor, step.message, taken_by(semantics, before, step))
         for before, step in itertools.pairwise(cycle)
         if before.state != step.state and (NEXT in fairness.actions or step.action in fairness.actions)
     }
