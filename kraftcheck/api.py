@@ -61,13 +61,10 @@ def check(
         The protocol, with its constants.
     properties
         Names of the invariants, step invariants, temporal properties and what should stay reachable; by default all.
-    constraints, action_constraints
-        Names of predicates beyond which states are not expanded, and steps not taken.
-    deadlock
-        Whether a state without any successor is an error.
+    constraints, action_constraints, deadlock
+        Names of predicates beyond which states are not expanded, and steps not taken; whether no successor is an error.
     specification, strict_bounds
-        The name of what temporal properties assume to be fair, by default what the actions declare; and whether to them
-        an action for which a bound has nothing left is not enabled (by default as the protocol says).
+        What temporal properties assume to be fair (by default what actions declare), and how they take bounds.
     symmetry, view
         Names of one of the protocol's symmetries and views; `symmetry=True` is the symmetry of most sets.
     init
@@ -80,10 +77,8 @@ def check(
         Whether to go on after a violation, and whether to test that actions are pure.
     max_states, max_depth, max_nodes, time_limit
         Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
-    checkpoint, checkpoint_every, resume
-        A folder for checkpoints, the seconds between two, and the folder of one to go on from.
-    report
-        Called now and then with the progress.
+    checkpoint, checkpoint_every, resume, report
+        A folder for checkpoints, the seconds between two, the folder of one to go on from; what is called with progress.
 
     Returns
     -------
