@@ -256,3 +256,48 @@ def test_a_counterexample_is_written_in_each_form_and_replayed(run: Any, tmp_pat
     assert run("check", name, "--engine", "reference", "--trace", file, "--quiet").code == 12
     outcome = run("replay", name, file)
     assert (outcome.code, "conforms, 4 steps" in outcome.out) == (0, True), outcome
+
+
+SLIP = """
+from kraftcheck import *
+class Node(Record):
+    id: int
+    log: tuple[int, ...] = ()
+class Nothing(Record):
+    pass
+class Mine(Protocol):
+    def initial(self):
+        yield self.start([Node(1)], Nothing())
+    @projection
+    def seen(self, me: Node):
+        return me.log
+    @internal(reads=seen)
+    def step(self, me: Node, seen: Map):
+        yield become(me)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("tuple[int, ...] = ()", "list[int] = []", "Node.log: a list can change; write a tuple"),
+        ("tuple[int, ...] = ()", "list[int]", "Node.log: a field of type list[int] can change; annotate it as a tuple"),
+        ("tuple[int, ...] = ()", '"Log" = ()', "Node: the annotation of a field cannot be resolved: name 'Log' is not"),
+        (
+            "return me.log",
+            "return [*me.log]",
+            "projection seen of Mine returned [], a list, which can change; write",
+        ),
+        ("Node(1)", "Node(1, [])", "replicas[1].log: expected a sequence of numbers, found [], a list, which can"),
+    ],
+)
+def test_what_can_change_is_no_value(run: Any, tmp_path: Path, right: str, wrong: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        SLIP.replace(right, wrong).replace("Node(1)", NODE if wrong == "list[int]" else "Node(1)")
+    )
+    outcome = run("check", f"{tmp_path / 'mine.py'}:Mine", "--engine", "reference")
+    assert (outcome.code, outcome.err.count("\n") <= 3) == (2, True)
+    assert message in outcome.err
+
+
+NODE = "Node(1, [1])"
