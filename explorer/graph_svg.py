@@ -17,7 +17,7 @@ import networkx as nx
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.graph import Graph
+    Graph = nx.MultiDiGraph[int]  # the class takes no type arguments when it runs
 
 WIDE, HIGH = 150, 90
 """Pixels between nodes, and between layers."""
