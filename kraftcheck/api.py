@@ -62,7 +62,7 @@ def check(
     properties
         Names of the invariants, step invariants, temporal properties and what should stay reachable; by default all.
     constraints, action_constraints, deadlock
-        Names of predicates beyond which states are not expanded, and steps not taken; whether no successor is an error.
+        Predicates beyond which states are not expanded, and steps not taken; whether no step is an error.
     specification, strict_bounds
         What temporal properties assume to be fair (by default what actions declare), and how they take bounds.
     symmetry, view
