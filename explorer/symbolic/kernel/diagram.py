@@ -39,7 +39,10 @@ from kraftcheck.explorer.tables.kernel.native import inlined
     REMEMBERED,
     RELATION_EDGES,
     ROUND,
-) = range(16)
+    SUMMARIES,
+    CHOSEN_EDGES,
+    LOWEST,
+) = range(19)
 META_SIZE = 24
 
 # What Python is called for.
@@ -47,6 +50,7 @@ APPLY, LEARN, TICK = 1, 2, 3
 
 # Operations, as the cache knows them.
 UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT, PAIRS, FIRED = range(1, 11)
+LEARNED, FOLLOWED, CHOSEN = 12, 13, 14
 
 LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met
@@ -60,7 +64,7 @@ class Diagram(Arrays):
     """The store, and the relations over it."""
 
     meta = array(np.int64)
-    nodes = array(np.int64, 2)  # start of the edges; level << 32 | number of edges
+    nodes = array(np.int64, 3)  # start of the edges; level << 32 | number of edges; where its summary is, or 0
     edges = array(np.int64)  # value << 32 | child
     table = array(np.int32)  # hash table of nodes
     cache = array(np.int64, 3)  # two words of key, result
@@ -69,7 +73,7 @@ class Diagram(Arrays):
 
     lookups = array(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
     map_items = array(np.int64)  # classes to which a map leads
-    relation_nodes = array(np.int64, 4)  # level; whether there are edges by value, by class; the first general one
+    relation_nodes = array(np.int64, 5)  # level; are there edges by value, by class; first general edge; gate
     relation_edges = array(np.int64, 3)  # next value or label; child; the next edge for the same value or class
     first_event = array(np.int64)  # by level: the first group of events that begins there
     next_event = array(np.int64)
@@ -79,9 +83,12 @@ class Diagram(Arrays):
     first_watch = array(np.int64)  # by level: the first projection that is watched
     next_watch = array(np.int64)
     watch_known = array(np.int64)  # by watch: what was seen of it
-    dims_start = array(np.int64)  # by projection: its dimensions
-    dims_count = array(np.int64)
-    dims = array(np.int64, 2)  # level, map (0: the value itself)
+    watch_tail = array(np.int64)
+    tails = array(np.int64, 4)  # level; map (0: the value itself); the tail of the levels after (0: none); slot
+    slot_tail = array(np.int64)
+    slot_count = array(np.int64)  # by level: slots of tails that begin there or below
+    summaries = array(np.int32)
+    chosen = array(np.int32)  # edges of relations that something may follow
     message_maps = array(np.int64)  # by level: the map to deliverable messages
 
 
@@ -155,6 +162,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
         meta[STOP] = max(meta[STOP], 1)
     d.nodes[a, 0] = start
     d.nodes[a, 1] = level << 32 | n
+    d.nodes[a, 2] = 0
     for i in range(n):
         d.edges[start + i] = d.scratch[base + i]
     d.table[place] = a
