@@ -138,15 +138,12 @@ def grow_cache(d: Any) -> None:
     size = d.meta[CACHE_MASK] + 1
     d.cache[size : 2 * size] = 0
     d.meta[CACHE_MASK] = 2 * size - 1
-    for i in range(size):
-        key1, key2 = d.cache[i, 0], d.cache[i, 1]
-        j = cache_place(d, key1, key2)
-        if j != i:
-            d.cache[j, 0] = key1
-            d.cache[j, 1] = key2
-            d.cache[j, 2] = d.cache[i, 2]
-            d.cache[i, 0] = 0
-            d.cache[i, 1] = 0
+    for i in range(0, size, 2):
+        first, second = d.cache[i].copy(), d.cache[i + 1].copy()
+        d.cache[i : i + 2] = 0
+        for entry in (second, first):
+            if entry[1]:
+                _keep(d, entry[0], entry[1], entry[2])
 
 
 @jit
@@ -172,7 +169,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     if 3 * a > 2 * size and 2 * size <= len(d.table):
         rebuild_table(d, 2 * size)
     size = meta[CACHE_MASK] + 1
-    if meta[REMEMBERED] > 2 * size and 2 * size <= len(d.cache):
+    if meta[REMEMBERED] > size and 2 * size <= len(d.cache):
         grow_cache(d)
     if a >= meta[NEXT_TICK]:
         meta[NEXT_TICK] = a + TICK_NODES
@@ -205,28 +202,39 @@ def make(d: Any, level: Any, base: Any, n: Any) -> Any:
 
 
 @inlined
-def cache_place(d: Any, key1: Any, key2: Any) -> Any:
-    """Return where the cache keeps a key."""
-    return np.int64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D)))) & d.meta[CACHE_MASK]
+def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
+    """Return the first of the two places where the cache may keep a key."""
+    return np.int64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D)))) & d.meta[CACHE_MASK] & ~1
 
 
 @inlined
 def cached(d: Any, key1: Any, key2: Any) -> Any:
     """Return the result that is known for a key, or UNKNOWN."""
-    i = cache_place(d, key1, key2)
+    i = _cache_place(d, key1, key2)
     if d.cache[i, 0] == key1 and d.cache[i, 1] == key2:
         return d.cache[i, 2]
+    if d.cache[i + 1, 0] == key1 and d.cache[i + 1, 1] == key2:
+        return d.cache[i + 1, 2]
     return UNKNOWN
+
+
+@inlined
+def _keep(d: Any, key1: Any, key2: Any, result: Any) -> None:
+    """Cache a result in the first of its two places; what was there goes to the second."""
+    i = _cache_place(d, key1, key2)
+    if d.cache[i, 1] and (d.cache[i, 0] != key1 or d.cache[i, 1] != key2):
+        for k in range(3):
+            d.cache[i + 1, k] = d.cache[i, k]
+    d.cache[i, 0] = key1
+    d.cache[i, 1] = key2
+    d.cache[i, 2] = result
 
 
 @inlined
 def remember(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
     """Cache a result, unless it is only a part of one: `before` is what INCOMPLETE was at first."""
     if d.meta[INCOMPLETE] == before:
-        i = cache_place(d, key1, key2)
-        d.cache[i, 0] = key1
-        d.cache[i, 1] = key2
-        d.cache[i, 2] = result
+        _keep(d, key1, key2, result)
         d.meta[REMEMBERED] += 1
 
 
