@@ -10,6 +10,7 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import encode
 
 Behaviour = tuple[TraceStep, ...]
 
@@ -36,7 +37,7 @@ def behaviour_along(
     path
         States, each of which leads to the next; or classes of states, such as orbits under symmetry.
     actions
-        The name of the action of each step; by default the first action that leads on is taken.
+        The name of the action of each step; by default the `least` step that leads on is taken.
     starts
         Where a path of classes may begin.
     class_of
@@ -45,15 +46,27 @@ def behaviour_along(
     first = path[0] if class_of is None else next(s for s in starts or () if class_of(s) == path[0])
     steps = [TraceStep(first)]
     for number, wanted in enumerate(path[1:]):
-        for transition in semantics.transitions(steps[-1].state):
-            if actions is not None and transition.action != actions[number]:
-                continue
-            if wanted == (transition.target if class_of is None else class_of(transition.target)):
-                steps.append(step_of(transition))
-                break
-        else:
+        fitting = [
+            taken
+            for taken in semantics.transitions(steps[-1].state)
+            if (actions is None or taken.action == actions[number])
+            and wanted == (taken.target if class_of is None else class_of(taken.target))
+        ]
+        if not fitting:
             raise AssertionError("the reference semantics has no step along this path")
+        steps.append(step_of(least(fitting)))
     return tuple(steps)
+
+
+def least(transitions: Iterable[Transition]) -> Transition:
+    """Return that of several transitions which comes first in canonical order, whatever order they are in."""
+
+    def order(taken: Transition) -> tuple[str, bytes]:
+        parts = (taken.actor, taken.message, taken.target)
+        return taken.action, b"".join(encode(() if part is None else part) for part in parts)
+
+    found = list(transitions)
+    return found[0] if len(found) == 1 else min(found, key=order)
 
 
 def raised_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kraftcheck.explorer.clock import CLOCK
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
@@ -75,7 +75,7 @@ class Bookkeeping:
         self.followed: set[str] = set()
         self.earlier = 0.0
         self._total = total
-        self._began = time.monotonic()
+        self._began = CLOCK.now()
 
     def result_of(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
         """Run a search; return its result.
@@ -130,7 +130,12 @@ class Bookkeeping:
         result, totals = self.result, self._total()
         result.distinct_states, result.generated_states = totals.distinct, totals.generated
         result.actions, result.handler_calls = totals.actions, totals.handler_calls
-        result.seconds = self.earlier + time.monotonic() - self._began
+        result.seconds = self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the search has taken, with those before it was resumed."""
+        return self.earlier + CLOCK.now() - self._began
 
     def report(self, frontier: int) -> None:
         """Report the progress; `frontier` states are found and not yet expanded."""
@@ -144,7 +149,7 @@ class Bookkeeping:
     def look_at_the_clock(self, frontier: int) -> None:
         """End the search at the time limit; else report its progress."""
         limit = self.options.time_limit
-        if limit is not None and time.monotonic() - self._began > limit:
+        if limit is not None and CLOCK.now() - self._began > limit:
             self.stop_at("time_limit")
         self.report(frontier)
 

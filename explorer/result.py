@@ -105,8 +105,12 @@ class Options:
         The URL of a Spark master, or None for this machine.
     conf
         Spark's settings, as pairs.
+    verbose
+        Whether to show what Spark itself says while it starts and runs.
     reachable
         What should stay reachable from every state. It is known once all states are visited.
+    max_nodes
+        Limit on the nodes that diagrams may have at one time, or None.
     """
 
     search: str = Search.BFS
@@ -130,7 +134,9 @@ class Options:
     report: Callable[[Progress], None] | None = None
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    verbose: bool = False
     reachable: tuple[Property, ...] = ()
+    max_nodes: int | None = None
 
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:
@@ -237,9 +243,12 @@ class Result:
     complete
         Whether every reachable state was visited.
     limit
-        Which limit ended it ("max_states", "max_depth", "time_limit", "memory", "interrupted"), or None.
+        Which limit ended it ("max_states", "max_depth", "max_nodes", "time_limit", "memory",
+        "interrupted"), or None.
     seconds
-        Time it took.
+        Time it took, without that for compiling.
+    compile_seconds
+        Time for which the kernel was compiled, once on a machine.
     workers
         Threads that searched.
     engine
@@ -262,6 +271,7 @@ class Result:
     complete: bool = True
     limit: str | None = None
     seconds: float = 0.0
+    compile_seconds: float = 0.0
     workers: int = 1
     engine: str = ""
     runs: int | None = None

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.engines import choose, searches, special_of
+from kraftcheck.engines import choose, compiling, searches, special_of
 from kraftcheck.engines import search as run_search
 from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
 from kraftcheck.jobs import widest_symmetry
@@ -44,6 +44,7 @@ def check(
     check_actions: bool = False,
     max_states: int | None = None,
     max_depth: int | None = None,
+    max_nodes: int | None = None,
     time_limit: float | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
@@ -72,8 +73,8 @@ def check(
         Threads (by default one for every processor); bytes, or "4G", beyond which states go to disk.
     keep_going, check_actions
         Whether to go on after a violation, and whether to test that actions are pure.
-    max_states, max_depth, time_limit
-        Limits on the distinct states, on the states along a path, and on the seconds.
+    max_states, max_depth, max_nodes, time_limit
+        Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
     checkpoint, checkpoint_every, resume
         A folder for checkpoints, the seconds between two, and the folder of one to go on from.
     report
@@ -95,8 +96,7 @@ def check(
     --------
     >>> from kraftcheck import ModelValue, check
     >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-    >>> managers = frozenset(ModelValue(name) for name in ("rm1", "rm2", "rm3"))
-    >>> result = check(TwoPhaseCommit(resource_managers=managers))
+    >>> result = check(TwoPhaseCommit(resource_managers=frozenset(ModelValue(name) for name in ("rm1", "rm2", "rm3"))))
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
@@ -161,9 +161,13 @@ def simulate(
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
     options = _options(protocol, locals())
-    from kraftcheck.explorer.tables import random_walks as walks
 
-    return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
+    def walk() -> Result:
+        from kraftcheck.explorer.tables import random_walks as walks
+
+        return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
+
+    return compiling(walk)
 
 
 def explain(protocol: Protocol, violation: Violation) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,7 +54,9 @@ ENGINES = {
         ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
-    "symbolic": Engine("kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory",)),
+    "symbolic": Engine(
+        "kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory", "--max-nodes")
+    ),
     "spark": Engine(
         "kraftcheck.explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")
     ),
@@ -142,23 +145,51 @@ def search(
     is_named
         Whether the user named the engine.
     compiles
-        Called where the kernel is to be compiled now.
+        Called where something begins to be compiled.
     """
-    if engine == "tables":
-        from kraftcheck.explorer.tables.kernel.compiled import is_compiled
+    if engine == "tables" and not is_named and not _is_compiled():
+        tried = _tried(protocol, options)
+        if tried is not None:
+            return tried
+    run = partial(_run, engine, protocol, options)
+    return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
 
-        if not is_compiled():
-            tried = None if is_named else _tried(protocol, options)
-            if tried is not None:
-                return tried
-            if compiles is not None:
-                compiles()
+
+def _run(engine: str, protocol: Protocol, options: Options) -> Result:
     try:
-        return replace(ENGINES[engine].run(protocol, options), engine=engine)
+        return ENGINES[engine].run(protocol, options)
     except RaisedError as error:
         if error.trace is not None:
             raise
-        return replace(_way_to(error, protocol, options), engine=engine)
+        return _way_to(error, protocol, options)
+
+
+def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
+    """Run what uses a kernel; the time for which that is compiled is counted apart.
+
+    Parameters
+    ----------
+    run
+        What is to be run. It may not have been imported before.
+    compiles
+        Called where something begins to be compiled.
+    """
+    from kraftcheck.explorer.compiling import cache_problem, noted
+
+    problem = cache_problem()
+    with noted(compiles) as noting:
+        result = run()
+    warnings = [*result.warnings, *([problem] if problem and noting.seconds else [])]
+    return replace(result, compile_seconds=noting.seconds, warnings=warnings)
+
+
+def _is_compiled() -> bool:
+    from kraftcheck.explorer.compiling import cache_problem
+
+    cache_problem()
+    from kraftcheck.explorer.tables.kernel.compiled import is_compiled
+
+    return is_compiled()
 
 
 def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:

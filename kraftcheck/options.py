@@ -79,6 +79,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),
     "--max-states": _value("N", "distinct states", count),
     "--max-depth": _value("N", "states along a path; 1: the initial ones alone", count),
+    "--max-nodes": _value("N", "nodes of the symbolic engine's diagrams at one time", count),
     "--time-limit": _value("SECONDS", read=_seconds),
     "--checkpoint": _value("DIR", "where to keep the search's state", Path),
     "--checkpoint-every": _value("SECONDS", f"how often it is written (default: {_EVERY:.0f})", _seconds),
@@ -92,6 +93,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),
+    "--verbose": _flag("show what Spark itself says while it starts and runs"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }
 CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--continue", "--check-actions")

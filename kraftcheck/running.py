@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from kraftcheck.engines import search
@@ -67,9 +66,13 @@ def run_job(
 
 
 def _search(job: Job, options: Options, *, quiet: bool) -> Result:
-    told = "the kernel is compiled once on this machine, which takes about 30 s (kraftcheck warm)"
-    compiles = None if quiet else partial(print, told, file=sys.stderr)
+    compiles = None if quiet else tell_of_compiling
     return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
+
+
+def tell_of_compiling() -> None:
+    """Say on standard error that something is compiled."""
+    print("compiling the kernel, once on this machine: about 30 s", file=sys.stderr)
 
 
 def judged(

@@ -40,6 +40,9 @@ class BatchFolder:
     IDENTITY: ClassVar[str]
     """The name of the identity's file."""
 
+    OPTION = "--out"
+    """The command line's option that names the folder."""
+
     OTHER: ClassVar[str]
     """What an error says of a folder with another identity."""
 
@@ -78,7 +81,7 @@ class BatchFolder:
 
     def error(self, problem: str) -> InputError:
         """Return an error about the folder."""
-        return InputError(f"--out {self.path}: {problem}")
+        return InputError(f"{self.OPTION} {self.path}: {problem}")
 
     @classmethod
     def note_file(cls, path: Path, batch: int) -> Path:

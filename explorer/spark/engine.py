@@ -55,7 +55,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
     _require_able(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title = f"kraftcheck {protocol.name()}"
-        with closing(Cluster(title, options.master, options.conf, type(protocol))) as cluster:
+        with closing(Cluster(title, options, type(protocol))) as cluster:
             if checkpoint.temporary and not cluster.local:
                 raise InputError("--checkpoint: expected a folder that the driver and all executors share")
             return SparkSearch(protocol, options, cluster, checkpoint).run()

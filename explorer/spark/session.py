@@ -9,14 +9,15 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark.bundle import make_bundle
 from kraftcheck.explorer.spark.requirements import PATIENCE, require_answer, require_java, require_pyspark
 from kraftcheck.spec.errors import InputError
@@ -45,10 +46,9 @@ class Cluster:
     ----------
     name
         Its name in Spark's UI.
-    master
-        The master's URL; None for what spark-submit says, and otherwise this machine.
-    conf
-        Spark's settings.
+    options
+        The master's URL (None for what spark-submit says, and otherwise this machine), Spark's settings, and whether to
+        show what it says.
     protocol
         The protocol whose code executors need.
 
@@ -65,19 +65,18 @@ class Cluster:
         Where PySpark or Java is missing or too old, or the master does not answer.
     """
 
-    def __init__(
-        self, name: str, master: str | None, conf: Iterable[tuple[str, str]], protocol: type[Protocol]
-    ) -> None:
+    def __init__(self, name: str, options: Options, protocol: type[Protocol]) -> None:
         require_pyspark()
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         if not submitted:
             require_java()
         self._folder = Path(mkdtemp(prefix="kraftcheck-"))
         self._group = f"kraftcheck-{uuid4().hex}"
-        self._conf = dict(conf)
+        self._conf = dict(options.conf)
+        self._says = None if options.verbose or submitted else self._folder / "spark.log"
         self._own = self._closed = False
         try:
-            self.spark = self._session(name, master, submitted)
+            self.spark = self._session(name, options.master, submitted)
             context = self.spark.sparkContext
             self.local = str(context.master).startswith("local")
             self._await_executor()
@@ -108,17 +107,24 @@ class Cluster:
             builder = builder.config(key, value)
         self._own = SparkSession.getActiveSession() is None
         try:
-            spark = builder.getOrCreate()
+            with nullcontext() if self._says is None else errors_into(self._says):
+                spark = builder.getOrCreate()
+                if "spark.log.level" not in conf:
+                    spark.sparkContext.setLogLevel("ERROR")
         except PySparkException as error:
-            raise InputError(f"Spark does not start: {_first_line(error)}") from None
+            raise InputError(f"Spark does not start: {_first_line(error)}{self._last_words()}") from None
         except Exception as error:  # what py4j raises where the JVM refuses
             raise InputError(f"Spark does not start with master {given}: {_first_line(error)}") from None
-        if "spark.log.level" not in conf:
-            spark.sparkContext.setLogLevel("ERROR")
         for key, value in SETTINGS.items():
             if key.startswith("spark.sql") and key not in conf:
                 spark.conf.set(key, value)
         return spark
+
+    def _last_words(self) -> str:
+        """Return what Spark said last, where that was not shown."""
+        lines = [] if self._says is None else self._says.read_text(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return f" ({said[-1]}; --verbose shows all)" if said else ""
 
     def _await_executor(self) -> None:
         """Wait until there is an executor, but not for ever."""
@@ -238,6 +244,26 @@ class Cluster:
             with suppress(Exception):  # a JVM that is gone already, as after Ctrl-C
                 spark.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def errors_into(file: Path) -> Iterator[None]:
+    """Have what this process writes to standard error go to a file, and for good what it starts meanwhile.
+
+    Parameters
+    ----------
+    file
+        The file.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with file.open("wb") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _table(dataset: Any) -> Any:

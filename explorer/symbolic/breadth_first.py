@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
-from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.counterexamples import Predecessors
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.state import State
 
 
 class Books(Protocol):
@@ -35,6 +36,9 @@ class Books(Protocol):
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""
 
+    def pause(self) -> None:
+        """Look at the clock."""
+
 
 class BreadthFirst:
     """A search level by level.
@@ -45,68 +49,48 @@ class BreadthFirst:
         What notes what is found.
     space
         The state space.
-    states, steps
-        What is checked.
-    deadlock
-        Whether deadlock is; None as the options say.
-    second
-        Whether all is counted already, and only counterexamples are looked for.
     """
 
-    def __init__(
-        self,
-        books: Books,
-        space: Space,
-        states: tuple[Property, ...],
-        steps: tuple[Property, ...],
-        *,
-        deadlock: bool | None = None,
-        second: bool = False,
-    ) -> None:
+    def __init__(self, books: Books, space: Space) -> None:
         self._books = books
         self._space = space
-        self._states = states
-        self._steps = steps
-        self._deadlock = books.options.deadlock if deadlock is None else deadlock
-        self._second = second
+        self._states = tuple(prop for prop in books.options.properties if not prop.over_steps)
+        self._steps = tuple(prop for prop in books.options.properties if prop.over_steps)
         self._state_checks = StateChecks(space, books.semantics)
         self._step_checks = StepChecks(space)
         self._levels: list[int] = []
 
-    def run(self) -> None:
-        """Search, until nothing is new or all that is looked for is found."""
-        store, space = self._space.store, self._space
-        new, pruned, reached, beyond, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
+    def run(self) -> int:
+        """Search, until nothing is new; return the states that are reached, as they are seen."""
+        store, space, view = self._space.store, self._space, self._space.view
+        new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
         while new != EMPTY or pruned != EMPTY:
             frontier = self._state_checks.within(self._books.options.constraints, new)
-            beyond = store.union(beyond, store.difference(new, frontier))
-            reached = store.union(reached, frontier)
-            if not self._second:
-                self._note(reached, frontier, expanded)
+            known = store.union(known, view.of(new))
+            reached = store.union(reached, view.of(frontier))
+            self._note(reached, frontier, expanded)
+            self._books.pause()
             self._check_states(store.union(new, pruned))
             if frontier == EMPTY:
                 break
-            if not self._second:
-                self._look_at_limits(reached)
+            self._look_at_limits(reached)
             space.learn(frontier)
+            view.require_room(frontier)
             self._check_steps(frontier)
-            if self._second and self._all_found():
-                return
-            known = store.union(reached, beyond)
-            new = store.difference(space.successors(frontier), known)
-            pruned = store.difference(space.pruned(frontier), known)
+            new = view.without(space.successors(frontier), known)
+            pruned = view.without(space.pruned(frontier), known)
             self._levels.append(frontier)
             expanded = reached
-            if 2 * store.nodes > len(store.arrays.nodes):
-                kept = [new, pruned, reached, beyond, expanded, *self._levels]
-                new, pruned, reached, beyond, expanded, *self._levels = store.collect_garbage(kept)
-        if not self._second:
-            self._books.note(reached, reached)
+            if store.is_crowded:
+                kept = [new, pruned, reached, known, expanded, *self._levels]
+                new, pruned, reached, known, expanded, *self._levels = store.collect_garbage(kept)
+        self._books.note(reached, reached)
+        return reached
 
     def _note(self, reached: int, frontier: int, expanded: int) -> None:
         self._books.note(reached, expanded)
         if frontier != EMPTY:
-            self._books.deeper(len(self._levels) + 1, self._space.store.count(frontier))
+            self._books.deeper(len(self._levels) + 1, self._space.store.count(self._space.view.of(frontier)))
 
     def _look_at_limits(self, reached: int) -> None:
         options = self._books.options
@@ -114,10 +98,6 @@ class BreadthFirst:
             self._books.stop_at("max_states")
         if len(self._levels) + 1 == options.max_depth:
             self._books.stop_at("max_depth")
-
-    def _all_found(self) -> bool:
-        names = [prop.name for prop in (*self._states, *self._steps)] + [DEADLOCK] * self._deadlock
-        return all(self._books.is_known(name) for name in names)
 
     def _check_states(self, states: int) -> None:
         for prop in self._states:
@@ -133,10 +113,8 @@ class BreadthFirst:
                 bad = self._step_checks.violating(prop, frontier)
                 if bad != EMPTY:
                     trace = self._trace(bad)
-                    state = trace[-1].state
-                    wrong = (t for t in semantics.transitions(state) if not semantics.kept_by(prop, state, t))
-                    self._books.found(prop.name, (*trace, step_of(next(wrong))))
-        if self._deadlock and not self._books.is_known(DEADLOCK):
+                    self._books.found(prop.name, (*trace, wrong_step(semantics, prop, trace[-1].state)))
+        if self._books.options.deadlock and not self._books.is_known(DEADLOCK):
             bad = self._space.stuck(frontier)
             if bad != EMPTY:
                 self._books.found(DEADLOCK, self._trace(bad))
@@ -145,3 +123,9 @@ class BreadthFirst:
         """Return a behaviour to a state of a set, of those that follow from the last level."""
         path = Predecessors(self._space).path(self._levels, self._space.store.one_of(bad))
         return behaviour_along(self._books.semantics, path)
+
+
+def wrong_step(semantics: Semantics, prop: Property, state: State) -> TraceStep:
+    """Return a step out of a state for which a property of steps does not hold."""
+    wrong = (step for step in semantics.transitions(state) if not semantics.kept_by(prop, state, step))
+    return step_of(next(wrong))

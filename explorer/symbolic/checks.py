@@ -13,12 +13,12 @@ from kraftcheck.explorer.symbolic.learning import Taken, Unanswered
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
-from kraftcheck.explorer.symbolic.variables import CHANNEL
+from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, Key
 from kraftcheck.explorer.symbolic.watches import Dim
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.calling import act_of, evaluate_property
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.property import SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map
 
@@ -105,11 +105,18 @@ class StateChecks:
             base["message"] = (binding.channel, known)
         return base
 
+    def _spent(self, prop: Property) -> dict[str, Dim]:
+        """Return the dimensions of the bounds, where a property reads what is spent of them."""
+        variables = self._space.variables
+        bounds = variables.bounds if SPENT in prop.asks else []
+        return {name: (variables.levels[Key(BOUND, name)], IDENTITY) for name in bounds}
+
     def _events(self, prop: Property, binding: Binding, states: int) -> Iterator[Event]:
         """Yield what is true of states in which a property does not hold, as events that change nothing."""
         base, space = self._base(prop, binding), self._space
+        spent = self._spent(prop)
         while True:
-            dims = tuple(dict.fromkeys((*base.values(), *self._reads.get((prop.name, binding), ()))))
+            dims = tuple(dict.fromkeys((*base.values(), *spent.values(), *self._reads.get((prop.name, binding), ()))))
             try:
                 if not dims:
                     if not self._holds(prop, binding, base, {}):
@@ -153,6 +160,7 @@ class StateChecks:
                     return None
             return answer
 
+        given[SPENT] = Map((name, labels.meaning(*dim, found[dim])) for name, dim in self._spent(prop).items())
         for read in prop.reads:
             if read.name in prop.asks:
                 replicas = self._space.variables.layout.replicas

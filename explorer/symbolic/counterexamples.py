@@ -26,22 +26,24 @@ class Predecessors:
         self._applied: dict[tuple[int, int], int] = {}
 
     def path(self, levels: Sequence[int], target: Sequence[int]) -> list[State]:
-        """Return states, one of each level, each of which leads to the next and the last to the target, then this.
+        """Return states each of which leads to the next, and the last to the target, then this.
 
         Parameters
         ----------
         levels
-            The states found at each depth before the target's.
+            Sets: a state of each follows from one of the set before, or is in that too.
         target
-            The vector of a state.
+            The vector of a state that follows from the last.
         """
         path = [tuple(target)]
         for level in reversed(levels):
-            path.append(self._before(level, path[-1]))
+            if not self._holds(level, 0, path[-1]):
+                path.append(self._before(level, path[-1], is_last=len(path) == 1))
         return [self._space.variables.decode(vector) for vector in reversed(path)]
 
-    def _before(self, states: int, target: Vector) -> Vector:
-        for root in (*self._space.groups.roots(), *self._space.pruned_roots()):
+    def _before(self, states: int, target: Vector, *, is_last: bool) -> Vector:
+        """Return a state of a set that leads to the target; only a way's last step may be beyond action constraints."""
+        for root in (*self._space.groups.roots(), *(self._space.pruned_roots() if is_last else ())):
             found = self._find(states, root, 0, target, set())
             if found is not None:
                 vector = list(target)

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter, defaultdict
+from contextlib import nullcontext, suppress
 
-from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Totals
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
+from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, MEMORY, Options, Result, Search
-from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst
+from kraftcheck.explorer.result import DEADLOCK, MEMORY, Options, Result, Search, Trap
+from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom
+from kraftcheck.explorer.symbolic.traps import without_way_out
 from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of
+from kraftcheck.explorer.symbolic.ways import Ways
 from kraftcheck.explorer.tables.states.memory import default_memory
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
 
 SATURATION, CHAINING = "saturation", "chaining"
+SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
+"""How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
+
+MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
+
+
+class GaveUp(Exception):  # noqa: N818 - a way out, not an error
+    """A way is not found in the time that there is for it."""
 
 
 def explore(protocol: Protocol, options: Options) -> Result:
@@ -70,8 +83,11 @@ class SymbolicSearch:
         self.calls = Calls(protocol, type(self.starts[0].shared))
         self._books = Bookkeeping(options, self._totals)
         self._interruption = Interruption()
-        self._counted, self._expanded = 0, EMPTY
+        self._counted = 0
         self._is_over = False
+        self._next_look = 0.0
+        self._deadline: float | None = None
+        self._traps: dict[str, Trap] = {}
         self.sizes: list[int] = []
         self.space: Space | None = None
 
@@ -93,36 +109,56 @@ class SymbolicSearch:
             self._is_over = True
 
     def _search_spaces(self) -> None:
-        layout = self._layout()
+        layout, options = self._layout(), self.options
         while True:
             try:
-                memory, constraints = self._memory(), self.options.action_constraints
-                self.space = Space(self.calls, layout, self.starts, memory, self._tick, constraints)
+                self.space, self._next_look = None, math.inf
+                memory = options.memory or default_memory()
+                limits = (options.action_constraints, options.max_nodes, options.view)
+                self.space = Space(self.calls, layout, self.starts, memory, self.pause, *limits)
                 self._books.result.depth = 0
                 self._search_space(self.space)
                 return
             except Rearranged:
-                self.sizes, self._counted, self._expanded = [], 0, EMPTY
+                self.sizes, self._counted = [], 0
             except NoRoom:
-                self._books.stop_at(MEMORY)
+                most = self.space.store.most_nodes if self.space is not None else 0
+                self._books.stop_at("max_nodes" if most == options.max_nodes else MEMORY)
 
     def _search_space(self, space: Space) -> None:
         """Search with the variables that are known."""
+        checks = StateChecks(space, self.semantics)
+        self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
+        self._next_look = 0.0
         if self.options.search == Search.BFS:
-            BreadthFirst(self, space, self._properties(over_steps=False), self._properties(over_steps=True)).run()
-            return
-        self._books.result.depth = None
-        reached, beyond = space.start, EMPTY
-        if self.options.search == SATURATION and not self.options.constraints:
-            reached = space.saturated(reached)
+            reached = BreadthFirst(self, space).run()
         else:
-            reached, beyond = self._chained(space)
-        self.note(reached, reached)
-        violated = self._violated(space, reached, space.store.union(beyond, space.pruned(reached)))
-        if violated:
-            states = tuple(p for p in self._properties(over_steps=False) if p.name in violated)
-            steps = tuple(p for p in self._properties(over_steps=True) if p.name in violated)
-            BreadthFirst(self, space, states, steps, deadlock=DEADLOCK in violated, second=True).run()
+            self._books.result.depth = None
+            beyond = EMPTY
+            if self.options.search == SATURATION and not self.options.constraints:
+                reached = self._saturated(space)
+            else:
+                reached, beyond = self._chained(space)
+            self.note(reached, reached)
+            if space.store.is_crowded:
+                [reached, beyond] = space.store.collect_garbage([reached, beyond])
+            self._show(space, self._violated(space, reached, space.store.union(beyond, space.pruned(reached))))
+        for prop in self.options.reachable:
+            stuck = without_way_out(space, checks, prop, space.store.roots["reached"], self.pause)
+            self._books.followed.add(prop.name)
+            if stuck != EMPTY:
+                self._traps[prop.name] = Trap(space.store.count(stuck), self._counted)
+                self._show(space, {prop.name: stuck})
+
+    def _saturated(self, space: Space) -> int:
+        """Return all reachable states; where something ends the search before, note those that are known."""
+        try:
+            return space.saturated(space.start)
+        except (Stop, KeyboardInterrupt, NoRoom):
+            self._is_over = True
+            part = space.store.roots["part"]
+            self.note(part, part if space.store.size(part) < MOST_COUNTED else EMPTY)
+            raise
 
     def _chained(self, space: Space) -> tuple[int, int]:
         """Return what is reached, and what is beyond the constraints: each event is taken from all known by then."""
@@ -134,26 +170,64 @@ class SymbolicSearch:
             space.learn(reached)
             store.forget_products()  # of what was new in the last round
             for root in space.groups.roots():
+                self.pause()
                 new = store.difference(store.difference(store.successors(reached, root), reached), beyond)
                 allowed = checks.within(constraints, new)
                 reached = store.union(reached, allowed)
                 beyond = store.union(beyond, store.difference(new, allowed))
+                if store.is_crowded:
+                    reached, beyond, before = store.collect_garbage([reached, beyond, before])
             self.note(reached, EMPTY)
         return reached, beyond
 
-    def _properties(self, *, over_steps: bool) -> tuple[Property, ...]:
-        return tuple(prop for prop in self.options.properties if prop.over_steps is over_steps)
-
-    def _violated(self, space: Space, states: int, more: int) -> set[str]:
-        """Return the names of what is violated in a set of states; of invariants also in more states."""
+    def _violated(self, space: Space, states: int, more: int) -> dict[str, int]:
+        """Return the states that violate something, by its name: of a set; of invariants also of more states."""
         checks, steps = StateChecks(space, self.semantics), StepChecks(space)
-        violated, every = set(), space.store.union(states, more)
-        for prop in self.options.properties:
-            if (steps.violating(prop, states) if prop.over_steps else checks.violating(prop, every)) != EMPTY:
-                violated.add(prop.name)
-        if self.options.deadlock and space.stuck(states) != EMPTY:
-            violated.add(DEADLOCK)
-        return violated
+        every = space.store.union(states, more)
+        found = {
+            prop.name: steps.violating(prop, states) if prop.over_steps else checks.violating(prop, every)
+            for prop in self.options.properties
+        }
+        if self.options.deadlock:
+            found[DEADLOCK] = space.stuck(states)
+        return {name: bad for name, bad in found.items() if bad != EMPTY}
+
+    def _show(self, space: Space, bad: dict[str, int]) -> None:
+        """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does."""
+        store, left = space.store, list(bad)
+        store.roots.update(bad)
+        ways = Ways(space, StateChecks(space, self.semantics), self.options.constraints, self.pause)
+        most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
+        for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
+            self._deadline = time.monotonic() + most
+            try:
+                for name, path in find(left):
+                    left.remove(name)
+                    self._tell(name, path)
+            except (GaveUp, NoRoom):
+                store.collect_garbage([])
+                names = ", ".join(left)
+                self._books.result.notes.append(f"{names}: no {kind} counterexample was found within {most:,.0f} s")
+            finally:
+                self._deadline = None
+            if self._interruption.asked:
+                break
+        for name in left:
+            self._books.result.notes.append(
+                f"{name}: the state shown is reached, but not how; for a behaviour: --search bfs, or --engine tables"
+            )
+            with suppress(Stop) if self._interruption.asked else nullcontext():
+                self._tell(name, [space.variables.decode(store.one_of(store.roots[name]))])
+        if self._interruption.asked:
+            raise KeyboardInterrupt
+
+    def _tell(self, name: str, path: list[State]) -> None:
+        """Note what is violated, with the behaviour along a path."""
+        trace = behaviour_along(self.semantics, path)
+        prop = next((one for one in self.options.properties if one.name == name), None)
+        if prop is not None and prop.over_steps:
+            trace = (*trace, wrong_step(self.semantics, prop, path[-1]))
+        self.found(name, trace)
 
     def _layout(self) -> Layout:
         reads = [action.reads for action in self.protocol.actions.values()]
@@ -161,19 +235,17 @@ class SymbolicSearch:
         whole = any(read.of_inbox for some in reads for read in some)
         return layout_of(self.protocol, self.starts, whole_inboxes=whole)
 
-    def _memory(self) -> int:
-        return self.options.memory or default_memory()
-
     # What is counted
 
     def note(self, reached: int, expanded: int) -> None:
         """Note which states are known, and of which all steps are."""
         assert self.space is not None
-        self._counted, self._expanded = self.space.store.count(reached), expanded
+        self._counted = self.space.store.count(reached)
+        self.space.store.roots.update(reached=reached, expanded=expanded)
 
     def found(self, name: str, trace: Behaviour) -> None:
         """Note that a property is violated."""
-        self._books.violation(name, trace)
+        self._books.violation(name, trace, self._traps.get(name))
 
     def is_known(self, name: str) -> bool:
         """Whether a property is known to be violated."""
@@ -188,10 +260,21 @@ class SymbolicSearch:
         """End the search at a limit."""
         self._books.stop_at(limit)
 
-    def _tick(self) -> None:
+    def pause(self) -> None:
+        """Look at the clock, and report how far the search is."""
+        now = time.monotonic()
+        if self._is_over or self.space is None or (now < self._next_look and not self._interruption.asked):
+            return
+        self._next_look = now + 0.1
+        if self._deadline is not None:
+            limit = self.options.time_limit
+            if self._interruption.asked or now > self._deadline or (limit and self._books.seconds > limit):
+                raise GaveUp
+            self._books.report(self.space.store.nodes)
+            return
         if self._interruption.asked:
             raise KeyboardInterrupt
-        self._books.look_at_the_clock(self.space.store.nodes if self.space is not None else 0)
+        self._books.look_at_the_clock(self.space.store.nodes)
 
     def _totals(self) -> Totals:
         names = [*self.protocol.actions, *self.protocol.network.own_actions()]
@@ -200,7 +283,10 @@ class SymbolicSearch:
 
     def _fired(self) -> dict[str, int]:
         """Return how often each action fires in the states of which all steps are known."""
-        if self._expanded == EMPTY or self.space is None or not self._is_over:
+        if self.space is None or not self._is_over:
+            return {}
+        store, expanded = self.space.store, self.space.store.roots.get("expanded", EMPTY)
+        if expanded == EMPTY:
             return {}
         by_action: dict[tuple[str, int], list[Event]] = defaultdict(list)
         times: Counter[tuple[str, Event]] = Counter()
@@ -210,13 +296,15 @@ class SymbolicSearch:
         fired: Counter[str] = Counter()
         for (action, _), events in by_action.items():
             for relation in self.space.groups.nodes.relations(events):
-                fired[action] += self.space.store.count_steps(self._expanded, relation, self._counted * len(events))
+                if self.options.view is not None:
+                    store.enabled(expanded, relation)  # labels that were not applied to states as they are seen
+                fired[action] += store.count_steps(expanded, relation, self._counted * len(events))
         return dict(fired)
 
     @property
     def nodes(self) -> int:
         """Nodes of the set of the states that were found."""
-        return 0 if self.space is None else self.space.store.size(self._expanded)
+        return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY))
 
     def _notes(self) -> list[str]:
         if self.space is None:

@@ -151,6 +151,11 @@ class Labels:
             self._items.append(label)
         return found
 
+    def spends(self, number: int) -> int:
+        """Return how much a label spends of a bound."""
+        found = self._items[number]
+        return (found.spends or 0) if isinstance(found, Label) else 0
+
     def apply(self, number: int, value: int) -> int:
         """Answer what a label makes of a value, or what a map leads to; keep the answer.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from kraftcheck.explorer import reachability
 from kraftcheck.explorer.result import Options, Search
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -16,20 +19,30 @@ def require_able(protocol: Protocol, options: Options) -> None:
         The protocol, with its constants.
     options
         What is asked for.
+
+    Raises
+    ------
+    InputError
+        At the first.
     """
-    for reason in _reasons(options):
+    reachability.require_able(protocol, replace(options, search=Search.BFS))
+    for reason in _reasons(protocol, options):
         raise InputError(f"{reason}; expected --engine tables")
 
 
-def _reasons(options: Options) -> list[str]:
+def _reasons(protocol: Protocol, options: Options) -> list[str]:
     """Return why the engine cannot do what is asked."""
     found = []
     if options.symmetry is not None:
         found.append(f"SYMMETRY {options.symmetry}: the engine symbolic counts every state: give --no-symmetry")
-    if options.view is not None:
-        found.append(f"VIEW {options.view}: the engine symbolic has no views")
-    for prop in options.reachable:
-        found.append(f"{prop.name}: the engine symbolic cannot check what stays reachable")
+    shared = protocol.hidden(options.view).shared if options.view is not None else frozenset()
+    if shared:
+        found.append(
+            f"VIEW {options.view} leaves out {', '.join(sorted(shared))}: it matters which of the states that look the "
+            "same is found first, and the engine symbolic finds them in no order"
+        )
+    elif options.view is not None and options.search != Search.BFS:
+        found.append(f"VIEW {options.view}: --search {options.search} does not see it; expected --search bfs")
     if options.search != Search.BFS:
         for name in ("max_states", "max_depth"):
             if getattr(options, name) is not None:

@@ -11,6 +11,7 @@ from kraftcheck.explorer.symbolic.learning import Learning
 from kraftcheck.explorer.symbolic.relations import Groups
 from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom, Store
 from kraftcheck.explorer.symbolic.variables import Layout, Variables
+from kraftcheck.explorer.symbolic.views import View
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
@@ -32,13 +33,17 @@ class Space:
         Called now and then while diagrams are made.
     constraints
         Action constraints.
+    most
+        The most nodes that there may be at one time.
+    view
+        The name of a view, which leaves out bounds only, or None.
 
     Attributes
     ----------
     variables, store, labels, groups, learning
         What sets are made of.
-    start
-        The set of the initial states.
+    view
+        Tells states apart.
     """
 
     def __init__(
@@ -49,26 +54,32 @@ class Space:
         memory: int,
         tick: Callable[[], None],
         constraints: tuple[Property, ...] = (),
+        most: int | None = None,
+        view: str | None = None,
     ) -> None:
         self._tick = tick
         calls.arrange(layout.replicas)
         self.variables = Variables(calls.protocol, layout, starts)
-        self.store = Store(len(self.variables.keys), memory, self._answer)
+        self.store = Store(len(self.variables.keys), memory, self._answer, most)
         self.labels = Labels(self.variables, self.store)
         self.groups = Groups(self.store)
         always = set.intersection(*[set(state.replicas) for state in starts])
         made = (self.variables, self.store, self.labels, self.groups)
         self.learning = Learning(calls, *made, always, constraints)
+        self.view = View(view, *made, self.learning)
         self.learning.begin()
-        self.start = self.store.set_of([self.variables.encode(state) for state in starts])
+        self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
+
+    @property
+    def start(self) -> int:
+        """The set of the initial states."""
+        return self.store.roots["start"]
 
     def _answer(self, kind: int, a: int, b: int) -> int:
         if kind == APPLY:
             return self.labels.apply(a, b)
-        if kind == LEARN:
-            return self.learning.answer(a, b)
         self._tick()
-        return 0
+        return self.learning.answer(a, b) if kind == LEARN else 0
 
     def learn(self, states: int) -> None:
         """Learn what a set of states asks for."""
@@ -105,13 +116,29 @@ class Space:
         return states
 
     def saturated(self, reached: int) -> int:
-        """Return all states reachable from a set."""
+        """Return all states reachable from a set.
+
+        Where an exception ends it, `store.roots["part"]` has those that were found.
+        """
+        store = self.store
         while True:
-            found, complete = self.store.saturated(reached)
+            learned = self.learning.learned
+            try:
+                found, complete = store.saturated(reached)
+            except BaseException:
+                store.roots["part"] = self._whole(store.partial, reached)
+                raise
             if complete:
                 return found
-            before = self.store.size(reached)
-            [found, reached] = self.store.collect_garbage([found, reached])
-            reached = self.store.union(found, reached)
-            if self.store.nodes > len(self.store.arrays.nodes) // 2 or self.store.size(reached) <= before:
+            [found, before] = store.collect_garbage([found, reached])
+            reached = store.roots["part"] = self._whole(found, before)
+            is_idle = reached == before and learned == self.learning.learned
+            if is_idle or store.is_crowded:
                 raise NoRoom
+
+    def _whole(self, found: int, reached: int) -> int:
+        """Return the union of two sets, or only the first where there is no room for it."""
+        try:
+            return self.store.union(found, reached)
+        except NoRoom:
+            return found

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
+from kraftcheck.explorer.symbolic.kernel.backwards import predecessors
 from kraftcheck.explorer.symbolic.kernel.collecting import collect_garbage, count, mark
 from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, add_edge, make, put_lookup, rebuild_table
 from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, union
@@ -20,6 +21,7 @@ from kraftcheck.spec.errors import ProtocolError
 EMPTY, UNIT = 0, 1
 BYTES_A_NODE = 192  # with its edges, its places in the hash table and in the cache, when memory is full
 FIRST = 1 << 16
+FEWEST = 1 << 10
 SCRATCH = 1 << 24
 PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
 """Moduli for counting steps: a number is found from what is left over of it (Chinese remainder theorem)."""
@@ -42,24 +44,29 @@ class Store:
         Bytes that the diagrams may take.
     answer
         Answers what compiled code asks Python for: `(kind, a, b)`, see `kernel/diagram.py`.
+    most
+        The most nodes that there may be at one time.
 
     Attributes
     ----------
     arrays
         What compiled functions take.
-    peak
-        The most nodes that there were at one time.
+    roots
+        Sets by name, which garbage collection keeps and renumbers.
+    partial
+        What the last operation that an exception ended had found: a part of its result.
     """
 
-    def __init__(self, levels: int, memory: int, answer: Answer) -> None:
+    def __init__(self, levels: int, memory: int, answer: Answer, most: int | None = None) -> None:
         self.levels = levels
         self.arrays = d = Diagram()
         self._answer = answer
         self._error: BaseException | None = None
-        self._roots: dict[str, int] = {}
+        self.roots: dict[str, int] = {}
+        self.partial = EMPTY
         self._collected = 0
-        nodes = min(max(memory // BYTES_A_NODE, 1 << 18), codes.MOST_NODES)
-        size = 1 << (nodes - 1).bit_length()
+        nodes = min(max(memory // BYTES_A_NODE, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
+        size = max(1 << (nodes - 1).bit_length(), FIRST)
         d.nodes = np.zeros((nodes, 3), np.int64)
         d.summaries = np.zeros(12 * nodes, np.int32)
         d.edges = np.zeros(5 * nodes, np.int64)
@@ -145,14 +152,14 @@ class Store:
         meta = self.arrays.meta
         before = int(meta[codes.INCOMPLETE])
         result = int(function(self.arrays, *arguments))
-        self._raise_error()
+        self._raise_error(result)
         if meta[codes.STOP] == 2:
             raise ProtocolError("the symbolic engine has no room for a diagram's edges: a variable has too many values")
         return result, int(meta[codes.INCOMPLETE]) == before
 
-    def _raise_error(self) -> None:
+    def _raise_error(self, partial: int) -> None:
         if self._error is not None:
-            error, self._error = self._error, None
+            error, self._error, self.partial = self._error, None, partial
             self.arrays.meta[codes.STOP] = 0
             self.arrays.meta[codes.TOP] = 0
             raise error
@@ -176,6 +183,10 @@ class Store:
     def successors(self, a: int, relation: int) -> int:
         """Return the successors of a set under a relation."""
         return self._run(product, a, relation, 0)
+
+    def predecessors(self, a: int, relation: int, b: int) -> int:
+        """Return the states of a set that a relation leads from into another set."""
+        return self._run(predecessors, a, relation, b)
 
     def enabled(self, a: int, relation: int) -> int:
         """Return the states of a set that have a successor under a relation."""
@@ -270,6 +281,17 @@ class Store:
         return int(mark(self.arrays, np.array([a])).sum()) - 2 if a else 0
 
     @property
+    def most_nodes(self) -> int:
+        """The most nodes that there may be at one time."""
+        return len(self.arrays.nodes)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether half of the room for nodes or for their edges is taken: garbage had better be collected."""
+        arrays, meta = self.arrays, self.arrays.meta
+        return bool(2 * meta[codes.NODES] > len(arrays.nodes) or 2 * meta[codes.EDGES] > len(arrays.edges))
+
+    @property
     def nodes(self) -> int:
         """Nodes that there are now."""
         return int(self.arrays.meta[codes.NODES])
@@ -280,12 +302,14 @@ class Store:
         return self._collected + self.nodes
 
     def collect_garbage(self, roots: list[int]) -> list[int]:
-        """Keep these sets, and what is watched, only; return their new nodes."""
+        """Keep these sets, those of `roots` and what is watched, only; return the new nodes of these."""
         d, before = self.arrays, self.nodes
         known = np.flatnonzero(d.watch_known > 1)
-        kept = np.array([*roots, *d.watch_known[known]], np.int64)
+        kept = np.array([*roots, *self.roots.values(), *d.watch_known[known]], np.int64)
         collect_garbage(d, kept)
-        d.watch_known[known] = kept[len(roots) :]
+        named = len(roots) + len(self.roots)
+        self.roots = dict(zip(self.roots, kept[len(roots) : named].tolist(), strict=True))
+        d.watch_known[known] = kept[named:]
         d.meta[codes.STOP] = 0
         self._collected += before - self.nodes
         return [int(node) for node in kept[: len(roots)]]

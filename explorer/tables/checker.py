@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, raised_from, step_of
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, least, raised_from, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
@@ -184,10 +184,10 @@ class Checker:
         transitions = list(self.semantics.transitions(trace[-1].state))
         for prop in self._expander.properties_in(kind, mask):
             violates = self._violates(prop, trace[-1].state, kind == BAD_STEP)
-            step = next(filter(violates, transitions), None)
-            if step is None:
+            steps = list(filter(violates, transitions))
+            if not steps:
                 raise AssertionError(f"the tables say that {prop.name} is violated, and no successor shows it")
-            self.books.violation(prop.name, (*trace, step_of(step)))
+            self.books.violation(prop.name, (*trace, step_of(least(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         if over_steps:

@@ -3,6 +3,13 @@
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
 not stay reachable; 14 an assert failed; 20 nothing violated, but the search stopped at a limit; 2 bad input;
 130 interrupted
+
+for example:
+    kraftcheck check reconfig --config smoke
+    kraftcheck check reconfig --variant observer-stands --config fault.observer-stands --report found.html
+    kraftcheck check my_protocol.py:MyProtocol --config small.cfg --max-states 100000
+    kraftcheck check quorum --memory 4G --checkpoint kept --time-limit 3600
+    kraftcheck check quorum --config smoke --github --junit smoke.xml --json smoke.json     # in CI
 """
 
 from __future__ import annotations
@@ -29,8 +36,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model")
     add(parser.add_argument_group("what is checked"), *CHECKED, "--variant")
     add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
-    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
-    add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--time-limit")
+    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
+    add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--max-nodes", "--time-limit")
     resuming = parser.add_argument_group("stopping and going on")
     add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")

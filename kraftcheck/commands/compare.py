@@ -2,6 +2,10 @@
 
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
 not stay reachable; 20 nothing violated, but the search stopped at a limit; 2 bad input; 130 interrupted
+
+for example:
+    kraftcheck compare reconfig observer-stands
+    kraftcheck compare quorum my_change.py:MyChange --config smoke --report change.html
 """
 
 from __future__ import annotations
@@ -69,7 +73,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(checked, "--config", help=config)
     add(checked, *CHECKED[1:])
     add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
-    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
+    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
     add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--time-limit")
     files = parser.add_argument_group("output")
     add(files, "--report", help="write a page to look at (.html), or Mermaid for a pull request (.md), with all runs")

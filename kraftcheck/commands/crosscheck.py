@@ -2,6 +2,10 @@
 
 exit codes: 0 equal; 1 different; 11, 12, 13 TLC itself found a deadlock, or a safety or temporal property violated;
 2 bad input, or TLC cannot do its part; 130 interrupted
+
+for example:
+    kraftcheck crosscheck reconfig --config small.cfg --dump states.dot.gz
+    kraftcheck crosscheck reconfig --config small.cfg --spec KRaftWithReconfig.tla
 """
 
 from __future__ import annotations

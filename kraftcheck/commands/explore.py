@@ -3,6 +3,10 @@
 The page is for this machine alone. Ctrl-C ends it.
 
 exit codes: 0 ended by the user; 2 bad input
+
+for example:
+    kraftcheck explore lock-service
+    kraftcheck explore reconfig --config small.cfg --trace trace.out
 """
 
 from __future__ import annotations

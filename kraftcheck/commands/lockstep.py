@@ -2,6 +2,10 @@
 
 exit codes: 0 all walks agree; 1 one differs, or Kafka threw an exception; 12 Kafka's own states violate a property;
 2 bad input, or the Java process ended; 130 interrupted
+
+for example:
+    kraftcheck lockstep quorum --runs 100 --seed 1
+    kraftcheck lockstep quorum --kafka 4.2.0 --kafka 4.3.1 --walk walks/found.txt
 """
 
 from __future__ import annotations

@@ -1,17 +1,22 @@
-"""List the models, their variants and configurations."""
+"""List the models, or the variants and configurations of one.
+
+for example:
+    kraftcheck models
+    kraftcheck models reconfig
+"""
 
 from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
 from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, print_lines
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.spec.loading.protocols import first_sentence
 
 WIDTH = 100
@@ -19,17 +24,30 @@ WIDTH = 100
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add(parser, "--json", help="write the list as JSON too")
+    add(parser, "model", nargs="?", help="the model whose variants and configurations are listed")
+    add(parser, "--json", help="write the list as JSON too, with variants and configurations in any case")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     require_writable(arguments, "json")
-    models = [find_model(name) for name in shipped_models()]
+    models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
     if arguments.json:
         write_json(arguments.json, [as_json(model) for model in models])
-    print_lines(line for model in models for line in lines(model))
+    print_lines(lines(models[0]) if arguments.model else table(models))
     return 0
+
+
+def table(models: Iterable[Model]) -> Iterator[Line]:
+    """Yield the lines of the list of models."""
+    rows: list[tuple[str, Sequence[str]]] = [(HEAD, ("model", "variants", "configurations", "what it is"))]
+    for model in models:
+        said = as_json(model)
+        counts = (f"{len(said['variants'])}", f"{len(said['configurations'])}")
+        rows.append((PLAIN, (model.name, *counts, said["summary"])))
+    yield from columns(rows, (1, 2))
+    yield []
+    yield [(FAINT, "kraftcheck models MODEL lists the variants and configurations of one")]
 
 
 def as_json(model: Model) -> dict[str, Any]:
@@ -62,4 +80,3 @@ def lines(model: Model) -> Iterator[Line]:
             first = f"    {name:{width}}  "
             text = textwrap.fill(sentence, max(30 + len(indent), WIDTH), initial_indent=first, subsequent_indent=indent)
             yield from ([(PLAIN, line)] for line in (text or first).splitlines())
-    yield []

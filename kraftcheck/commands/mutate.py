@@ -5,6 +5,10 @@ behaviour, does the same in the configurations searched, or is never reached the
 
 exit codes: 0 done; 1 with --strict, where a mutant survived that --explained does not explain; 2 bad input;
 130 interrupted
+
+for example:
+    kraftcheck mutate two-phase-commit
+    kraftcheck mutate my_protocol.py:MyProtocol --sample 50 --json mutants.json
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
 could be read; 130 interrupted
+
+for example:
+    kraftcheck pipeline traces/ --out tables --model reconfig --config published.cfg
+    kraftcheck pipeline 'traces/*.out.gz' --out tables --model reconfig --master spark://host:7077
 """
 
 from __future__ import annotations
@@ -13,7 +17,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
@@ -23,7 +26,7 @@ from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table,
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.display import cut
 from kraftcheck.traces.pipeline.driver import Pipeline, Summary
-from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
+from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, identity_of, inputs_of
 from kraftcheck.traces.replay.replayer import ReplayVerdict
 
 LONGEST = 160
@@ -41,6 +44,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--conf", "--max-size")
     add(parser, "--json", help="write the summary as JSON")
     add(parser, "--quiet", help="no progress, and no table of actions")
+    add(parser, "--verbose")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,10 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
         inputs = inputs_of(arguments.inputs, arguments.out)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        identity = identity_of_search(job.protocol, job.options)
-        names = ("model", "source", "constants", "symmetry", "start")
-        with PipelineFolder(arguments.out, {name: identity[name] for name in names}) as output:
-            summary = _replay(job, arguments, inputs, output)
+        with PipelineFolder(arguments.out, identity_of(job.protocol, job.options)) as output:
+            kept = None if set(inputs) - output.done() else Summary.kept(output)
+            summary = kept or _replay(job, arguments, inputs, output)
     print_lines(told(summary, quiet=arguments.quiet))
     if arguments.json:
         write_json(arguments.json, as_json(summary))
@@ -82,7 +85,7 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
     name, options = f"kraftcheck pipeline {job.model.name}", job.options
     init, symmetry = options.init, options.symmetry
     with (
-        closing(Cluster(name, options.master, options.conf, job.model.protocol)) as cluster,
+        closing(Cluster(name, options, job.model.protocol)) as cluster,
         Meter("files replayed", quiet=arguments.quiet) as meter,
     ):
         pipeline = Pipeline(

@@ -2,6 +2,10 @@
 
 exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
 could be read; 130 interrupted
+
+for example:
+    kraftcheck replay reconfig --config small.cfg trace.out
+    kraftcheck replay reconfig --config small.cfg traces/*.itf.json --report page.html --parquet tables
 """
 
 from __future__ import annotations
@@ -9,16 +13,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kraftcheck.jobs import lenient_job, named_model
+from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting.files import require_report, require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
 from kraftcheck.reporting.report import replay_as_data, write_report
+from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 from kraftcheck.traces.trace import TraceFormat
+
+if TYPE_CHECKING:
+    from kraftcheck.traces.pipeline.tables import ReplayTables
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +43,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--config", "--set", "--variant", "--max-size")
     add(parser, "--report", help="write a page to look at the traces (.html), or Mermaid for a pull request (.md)")
     add(parser, "--json", help="write what became of each trace as JSON")
+    what = "write tables of Parquet, as those of `kraftcheck pipeline`, without Spark"
+    parser.add_argument("--parquet", type=Path, metavar="DIR", help=what)
     add(parser, "--quiet", help="only the verdicts")
 
 
@@ -58,24 +74,29 @@ def run(arguments: argparse.Namespace) -> int:
         require_report(arguments.report)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        replayer = Replayer(
-            job.protocol,
-            init=job.options.init,
-            symmetry=job.options.symmetry,
-            limit_bytes=arguments.max_size,
-            report=meter.add,
-            watch=walked.append if arguments.report else None,
-        )
-        for file in arguments.traces:
-            for replay in replayer.replay(file):
-                replays.append(replay)
-                if arguments.report:
-                    runs.append(replay_as_data(job, replay, walked))
-                    walked.clear()
-                if replay.verdict is ReplayVerdict.UNREADABLE:
-                    print(f"kraftcheck: error: {replay.problem}", file=sys.stderr)
-                else:
-                    print_lines(told(replay, quiet=arguments.quiet))
+        with _tables(arguments, job) as tables:
+            watches = [walked.append] if arguments.report else []
+            watches += [tables.watch] if tables else []
+            replayer = Replayer(
+                job.protocol,
+                init=job.options.init,
+                symmetry=job.options.symmetry,
+                limit_bytes=arguments.max_size,
+                report=meter.add,
+                watch=partial(_tell_all, watches) if watches else None,
+            )
+            for file in arguments.traces:
+                for replay in replayer.replay(file):
+                    replays.append(replay)
+                    if tables:
+                        tables.end(replay)
+                    if arguments.report:
+                        runs.append(replay_as_data(job, replay, walked))
+                        walked.clear()
+                    if replay.verdict is ReplayVerdict.UNREADABLE:
+                        print(f"kraftcheck: error: {replay.problem}", file=sys.stderr)
+                    else:
+                        print_lines(told(replay, quiet=arguments.quiet))
     verdicts = Counter[str](replay.verdict for replay in replays)
     if len(replays) > 1:
         print_lines([tally(verdicts)])
@@ -84,3 +105,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report:
         write_report(arguments.report, runs)
     return exit_code(verdicts)
+
+
+def _tables(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTables | None]:
+    """Return what writes the tables that `--parquet` asks for; it is written to once it is entered."""
+    if not arguments.parquet:
+        return nullcontext()
+    if find_spec("pyarrow") is None:
+        raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
+    from kraftcheck.traces.pipeline.tables import ReplayTables
+
+    return ReplayTables(arguments.parquet, job.protocol, job.options)
+
+
+def _tell_all(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
+    for watch in watches:
+        watch(step)

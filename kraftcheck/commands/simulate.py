@@ -2,6 +2,10 @@
 
 exit codes: 0 all walks were made; 11 deadlock; 12 a property is violated; 14 an assert failed; 20 nothing
 violated, but it stopped at a limit; 2 bad input; 130 interrupted
+
+for example:
+    kraftcheck simulate reconfig --config smoke --runs 1000 --seed 1
+    kraftcheck simulate quorum --runs 100 --depth 60 --out walks
 """
 
 from __future__ import annotations
@@ -14,14 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kraftcheck.explorer.result import Result, TraceStep
+from kraftcheck.engines import compiling
+from kraftcheck.explorer.result import Options, Result, TraceStep
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add, count
 from kraftcheck.reporting.files import require_empty_folder, require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import header
-from kraftcheck.running import run_job, tell
+from kraftcheck.running import run_job, tell, tell_of_compiling
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
@@ -47,7 +52,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         how.add_argument(option, type=read, default=default, metavar="N", help=f"{what} (default: {default})")
     add(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK}")
     add(how, "--workers")
-    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
+    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
     add(parser.add_argument_group("where to stop"), "--max-states", "--time-limit")
     files = parser.add_argument_group("output")
     add(files, "--report", "--json", "--trace", "--calls", "--quiet")
@@ -77,6 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(job: Job, arguments: argparse.Namespace) -> int:
+    from kraftcheck.explorer.compiling import cache_problem
+
+    cache_problem()
     from kraftcheck.explorer.tables.random_walks import Plan, simulate
 
     if arguments.engine not in (None, *ENGINES):
@@ -99,7 +107,11 @@ def _simulate(job: Job, arguments: argparse.Namespace) -> int:
     if job.engine == SPARK:
         result = _walk_on_spark(job, plan, arguments)
     else:
-        walk = partial(simulate, job.protocol, plan=plan, keep=keep)
+        compiles = None if arguments.quiet else tell_of_compiling
+
+        def walk(options: Options) -> Result:
+            return compiling(partial(simulate, job.protocol, options, plan, keep), compiles)
+
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=walk)
     result.runs = result.runs or 0  # None where it was interrupted before the first walk began
     return tell(job, result, arguments, runs=result.runs, **more)
@@ -124,6 +136,6 @@ def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Resul
     with (
         Meter("walks made", quiet=arguments.quiet) as meter,
         CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder,
-        closing(Cluster(name, options.master, options.conf, type(protocol))) as cluster,
+        closing(Cluster(name, options, type(protocol))) as cluster,
     ):
         return replace(CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach), engine=job.engine)

@@ -1,14 +1,19 @@
-"""Compile the kernel, once for this machine: for an image, or for a cache of CI's.
+"""Compile the kernels, once for this machine: for an image, or for a cache of CI's.
 
-The table engine compiles its kernel when it is first used, which takes some half a minute. The compiled code is kept
-in NUMBA_CACHE_DIR, else in XDG_CACHE_HOME or ~/.cache, in a folder of its own for each version of the kernel.
+A kernel is compiled when it is first used, which takes some half a minute. The compiled code is kept in
+NUMBA_CACHE_DIR, else in XDG_CACHE_HOME or ~/.cache, in a folder of its own for each version of the kernel.
+
+for example:
+    kraftcheck warm
+    NUMBA_CACHE_DIR=/opt/cache kraftcheck warm     # in an image; set it where it runs, too
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
+
+from kraftcheck.reporting.lines import print_warnings
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -17,25 +22,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
+    from kraftcheck.explorer.compiling import cache_problem, compile_symbolic, compile_tables
+
+    problem = cache_problem()
+    print_warnings([problem] if problem else [])
+    began = time.monotonic()
+    compile_tables()
+    compile_symbolic()
     from kraftcheck.explorer.tables.kernel.native import CACHE
 
-    began = time.monotonic()
-    compile_all()
-    if not CACHE:
-        print("Warning: no folder can be written to; each process compiles anew", file=sys.stderr)
-    print(f"the kernel is compiled ({time.monotonic() - began:.1f} s), in {CACHE or 'memory'}")
+    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {CACHE}")
     return 0
-
-
-def compile_all() -> None:
-    """Search a small protocol in each way that the table engine has: what it calls is compiled."""
-    from kraftcheck.explorer.result import Options, Search
-    from kraftcheck.explorer.tables import engine, random_walks
-    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-    from kraftcheck.spec.values import ModelValue
-
-    small = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
-    for order in Search:
-        engine.explore(small, Options(search=order))
-    engine.explore(small, Options(symmetry="symmRM", memory=1))
-    random_walks.simulate(small, Options(), random_walks.Plan(1, 5, 0), None)

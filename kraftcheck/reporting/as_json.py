@@ -63,6 +63,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "trace_length": len(result.violations[0].trace) if violated else None,
         "traces": [violation_as_json(job.protocol, violation) for violation in result.violations],
         "seconds": round(result.seconds, 6),
+        "compile_seconds": round(result.compile_seconds, 6),
         "states_per_second": round(rate(result), 1),
         "peak_memory_bytes": peak_memory(),
         "notes": result.notes,

@@ -73,7 +73,9 @@ def changes(protocol: Protocol, before: State, after: State) -> list[FieldChange
 
 def initial(state: State) -> list[FieldChange]:
     """Return what an initial state is: the replicas, and each field with its values and who has them."""
-    found = [FieldChange("replicas", ((PLAIN, ", ".join(map(text_of, ordered(state.replicas)))),))]
+    found = []
+    if state.replicas:
+        found.append(FieldChange("replicas", ((PLAIN, ", ".join(map(text_of, ordered(state.replicas)))),)))
     kinds: dict[type[Record], list[Record]] = {}
     for key in ordered(state.replicas):
         kinds.setdefault(type(state.replicas[key]), []).append(state.replicas[key])

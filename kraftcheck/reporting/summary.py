@@ -13,7 +13,8 @@ from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, action
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 
-LIMITS = {"max_states": "--max-states", "max_depth": "--max-depth", "time_limit": "--time-limit", MEMORY: "--memory"}
+_LIMITS = ("max_states", "max_depth", "max_nodes", "time_limit", MEMORY)
+LIMITS = {name: "--" + name.replace("_", "-") for name in _LIMITS}
 """Options that stop a search, by their names in `Result.limit`."""
 
 

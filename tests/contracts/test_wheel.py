@@ -14,7 +14,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.support.readme import CONSOLE, difference, write_program
+from tests.support.browser import Watched, chromium, missing
+from tests.support.readme import CONSOLE, difference, way, write_program
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("spec", "kraft_model", "explorer", "traces")
@@ -74,6 +75,29 @@ def hostile(tmp_path: Path) -> Path:
         path.write_text("raise RuntimeError('this is somebody else\\'s')\n")
     write_program(tmp_path)
     return tmp_path
+
+
+@pytest.mark.slow
+def test_the_way_from_nothing_to_a_protocol_of_ones_own(python: Path, hostile: Path) -> None:
+    """The README's commands, one after the other, but for `pip install`, which this environment has behind it."""
+    install, first, own, look, test, mend, again = way()
+    assert install.endswith("pip install . pytest")
+    shown, browser = hostile / "shown.txt", hostile / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >{shlex.quote(str(shown))}\n')
+    browser.chmod(0o755)
+    before = f". {shlex.quote(str(python.parent / 'activate'))} && export BROWSER={shlex.quote(str(browser))} && "
+    done = [run(["bash", "-c", before + command], hostile) for command in (first, own, look, test, mend, again)]
+    assert [one.returncode for one in done] == [0, 12, 0, 1, 0, 0], done
+    assert "OneHolder  false of me = 1, peer = 2" in done[1].stdout
+    assert shown.read_text().strip().endswith("ring.html")
+    assert "Counterexample to OneHolder, 3 states" in done[3].stdout
+    assert "1 passed" in done[5].stdout
+    if missing() is None:
+        with chromium() as browser:
+            watched = Watched(browser.new_page())
+            watched.open(hostile / "ring.html")
+            assert "OneHolder" in watched.page.content()
+            assert watched.troubles == []
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -14,8 +14,10 @@ from kraftcheck.spec.language.starts import initial_states
 from tests.support.kraft_model.progress import STUCK, Stuck
 from tests.support.kraft_model.searches import bound, search
 
+COMPILED = [pytest.param(name, marks=[pytest.mark.kernel, pytest.mark.slow]) for name in ("tables", "symbolic")]
 
-@pytest.mark.parametrize("engine", ["reference", pytest.param("tables", marks=[pytest.mark.kernel, pytest.mark.slow])])
+
+@pytest.mark.parametrize("engine", ["reference", *COMPILED])
 @pytest.mark.parametrize(
     "one", [pytest.param(one, id=one.variant, marks=[pytest.mark.slow] * (one.among > 1_000)) for one in STUCK]
 )

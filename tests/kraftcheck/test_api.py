@@ -196,6 +196,11 @@ def test_memory_checkpoints_and_symmetry(tmp_path: Path) -> None:
     assert load("two-phase-commit", "smoke").check(memory=1 << 26, symmetry=True).distinct_states == 80
 
 
+def test_random_walks_of_a_model_by_name() -> None:
+    result = load("lock-service", variant="impatient-server", constants={"MaxLosses": 0}).simulate(runs=100, seed=1)
+    assert (result.verdict, result.violations[0].property) == (Verdict.VIOLATION, "MutualExclusion")
+
+
 def test_the_trace_of_a_result_and_its_report(tmp_path: Path) -> None:
     protocol = Factory(jobs=3)
     result = check(protocol, deadlock=False, engine="reference")

@@ -7,16 +7,20 @@ import os
 import re
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
+import numba
 import pytest
 
 from kraftcheck import InputError, Verdict, load
-from kraftcheck.engines import search
-from kraftcheck.explorer.result import Violation
+from kraftcheck.engines import compiling, search
+from kraftcheck.explorer.clock import CLOCK
+from kraftcheck.explorer.compiling import cache_problem, noted
+from kraftcheck.explorer.result import Result, Violation
 from kraftcheck.reporting.as_json import SCHEMA, value_as_json
 from kraftcheck.spec import Map, ModelValue
 from tests.support.command_line import Run
@@ -113,6 +117,15 @@ def test_errors_are_written_too(run: Run, tmp_path: Path) -> None:
     found = as_json(run, tmp_path, "check", "lock-service", "--config", "none-such", code=2)
     assert found["result"] == "error"
     assert "none-such" in found["error"]
+    for words, said in (
+        (("check", "lock-service", "--max-states", "0"), "argument --max-states: expected a number of at least 1, fo"),
+        (("simulate", "lock-service", "--runs"), "argument --runs: expected one argument"),
+        (("replay", "lock-service", tmp_path / "gone.out", "--variant", "x"), "unknown variant x"),
+        (("compare", "lock-service", "x"), "unknown variant x"),
+        (("crosscheck", "lock-service", "--dump", "gone.dot"), "the following arguments are required: --config"),
+        (("models", "lock-servise"), "unknown model lock-servise (perhaps lock-service?)"),
+    ):
+        assert as_json(run, tmp_path, *words, code=2)["error"].startswith(said)
 
 
 def test_values_in_json() -> None:
@@ -255,6 +268,8 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "1 failed, 2 passed, 2 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
+    (page,) = re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told)
+    assert '"result":"incomplete"' in Path(page).read_text()
     assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told
@@ -321,47 +336,72 @@ def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "1 passed" in pytest_in(tmp_path)
 
 
-@pytest.mark.kernel
-def test_the_kernel_can_be_compiled_beforehand(run: Run) -> None:
-    outcome = run("warm")
-    assert outcome.code == 0
-    assert outcome.out.startswith("the kernel is compiled (")
+@pytest.mark.slow
+def test_the_kernels_can_be_compiled_beforehand(tmp_path: Path) -> None:
+    kept = command("warm", NUMBA_CACHE_DIR=os.environ.get("NUMBA_CACHE_DIR"))
+    assert kept.stdout.startswith("the kernels are compiled (")
+    assert kept.stderr == ""
+
+
+def command(*words: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run a command line in a process of its own."""
+    changed = {**os.environ, **environment}
+    return subprocess.run(
+        [sys.executable, "-m", "kraftcheck", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={name: value for name, value in changed.items() if value is not None},
+    )
 
 
 @pytest.mark.slow
-def test_compiling_is_said(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "kraftcheck",
-        "check",
-        "two-phase-commit",
-        "--config",
-        "smoke",
-        "--engine",
-        "tables",
-    ]
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    first, second = (
-        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr for _ in range(2)
-    )
-    assert first.startswith("the kernel is compiled once on this machine")
-    assert second == ""
+def test_compiling_is_said_and_counted_apart(tmp_path: Path) -> None:
+    words = ("check", "two-phase-commit", "--config", "smoke", "--engine", "tables", "--time-limit", "3")
+    found = []
+    for told in ("compiling the kernel, once on this machine: about 30 s\n", ""):
+        done = command(*words, "--json", str(tmp_path / "found.json"), NUMBA_CACHE_DIR=str(tmp_path))
+        assert done.stderr == told
+        found.append(json.loads((tmp_path / "found.json").read_text()))
+    assert [one["result"] for one in found] == ["ok", "ok"]
+    assert found[0]["compile_seconds"] > 3 > found[0]["seconds"]
+    assert found[1]["compile_seconds"] == 0
+
+
+@pytest.mark.kernel
+def test_what_is_compiled_stops_the_clock() -> None:
+    said: list[str] = []
+    began, stood = time.monotonic(), CLOCK.now()
+    with noted(partial(said.append, "compiling")) as noting:
+        assert numba.njit(lambda x: x + 1)(1) == 2
+    assert said == ["compiling"]
+    assert 0 < noting.seconds <= time.monotonic() - began
+    assert CLOCK.now() - stood <= time.monotonic() - began - 0.99 * noting.seconds
+
+
+@pytest.mark.kernel
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    problem = cache_problem.__wrapped__()
+    assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
+    assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
+    monkeypatch.setattr("kraftcheck.explorer.compiling.cache_problem", lambda: problem)
+    assert compiling(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
+    assert compiling(Result).warnings == []
 
 
 @pytest.mark.kernel
 def test_what_is_tried_while_the_kernel_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraftcheck.explorer.tables.kernel.compiled.is_compiled", lambda: False)
-    said: list[str] = []
     job = load("two-phase-commit", "smoke").job()
 
     def engine(*, is_named: bool) -> str:
-        compiles = partial(said.append, "compiling")
-        found = search("tables", job.protocol, job.options, is_named=is_named, compiles=compiles)
+        found = search("tables", job.protocol, job.options, is_named=is_named)
         assert found.distinct_states == 288
         return found.engine
 
-    assert (engine(is_named=False), said) == ("reference", [])
-    assert (engine(is_named=True), said) == ("tables", ["compiling"])
+    assert engine(is_named=False) == "reference"
+    assert engine(is_named=True) == "tables"
     monkeypatch.setattr("kraftcheck.engines.TRIAL_SECONDS", 1e-9)
-    assert (engine(is_named=False), said) == ("tables", ["compiling"] * 2)
+    assert engine(is_named=False) == "tables"

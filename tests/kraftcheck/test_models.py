@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -58,12 +59,24 @@ def test_models_command(run, tmp_path) -> None:
     assert reconfig["summary"].startswith("KRaft with one-at-a-time reconfiguration")
     assert "restart-without-state-corrected" in reconfig["variants"]
     assert list(reconfig["configurations"])[:3] == list(TIERS)
-    for entry in content.values():
-        assert entry["summary"] in " ".join(outcome.out.split())
-        for sentences in (entry["variants"], entry["configurations"]):
-            for name, sentence in sentences.items():
-                assert f"    {name}" in outcome.out
-                assert " ".join(sentence.split()) in " ".join(outcome.out.split())
+    assert len(outcome.out.splitlines()) == len(content) + 3
+    for name, entry in content.items():
+        (line,) = [line for line in outcome.out.splitlines() if line.startswith(f"{name} ")]
+        assert line.split(maxsplit=3)[1:] == [
+            str(len(entry["variants"])),
+            str(len(entry["configurations"])),
+            entry["summary"],
+        ]
+    for name in ("reconfig", "two-phase-commit"):
+        told = run("models", name, "--json", path).out
+        assert json.loads(path.read_text()) == [content[name]]
+        for sentences in (content[name]["variants"], content[name]["configurations"]):
+            for one, sentence in sentences.items():
+                assert f"    {one}" in told
+                assert " ".join(sentence.split()) in " ".join(told.split())
+    assert run("models", "reconfigg").err.startswith(
+        "kraftcheck: error: unknown model reconfigg (perhaps reconfig?); there is "
+    )
 
 
 @pytest.fixture
@@ -121,7 +134,8 @@ def test_a_model_is_found_because_its_folder_is_there(home, run) -> None:
     assert "house_of_models.to_three.variants" not in sys.modules
     assert (model.protocol.__name__, model.shipped, list(model.variants)) == ("Counter", "to-three", ["two"])
     assert list(model.configurations) == ["default"]
-    listed = run("models").out
+    assert re.search(r"^to-three +1 +1  A node counts to three.$", run("models").out, re.MULTILINE)
+    listed = run("models", "to-three").out
     assert "to-three  A node counts to three.\n  variants\n    two  To two.\n" in listed
     found = run("check", "to-three", "--engine", "reference", "--variant", "two", "--no-deadlock")
     assert found.code == 0, found

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from importlib import import_module
 from inspect import Parameter, signature
+from io import StringIO
 from pathlib import Path
 
+import argcomplete
 import pytest
 
 import kraftcheck
 from kraftcheck import SearchOptions, check, simulate
 from kraftcheck.cli import parser
+from kraftcheck.completion import with_completers
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
@@ -49,6 +56,77 @@ def test_an_option_that_is_not_given_is_left_to_its_default(command) -> None:
     words = [word for option in words for word in (option, required[option])]
     positional = ["x" for action in found._actions if not action.option_strings]
     assert given(found.parse_args([*positional, *words])) == {}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_ends_with_examples_that_are_right(command, run, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(command, "--help").out
+    text = shown.partition("\nfor example:\n")[2]
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines
+    for line in lines:
+        words = shlex.split(line[line.index("kraftcheck ") :], comments=True)
+        assert words[:2] == ["kraftcheck", command]
+        assert parser(command).parse_args(words[1:]).run
+    assert max(map(len, shown.removesuffix(text).splitlines())) <= 80
+
+
+# Completion
+
+
+class Finder(argcomplete.CompletionFinder):
+    """Answers a shell, and leaves this process's files alone."""
+
+    def _init_debug_stream(self) -> None:
+        pass
+
+
+def leave(code: int) -> None:
+    raise SystemExit(code)
+
+
+def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return what a shell would offer at the end of the words."""
+    top, told = parser(words.split()[1] if words.count(" ") > 1 else ""), StringIO()
+    with_completers(top)
+    environment = {"_ARGCOMPLETE": "1", "COMP_LINE": words, "COMP_POINT": str(len(words)), "_ARGCOMPLETE_IFS": "\n"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        Finder()(top, exit_method=leave, output_stream=told)
+    return {word.strip() for word in told.getvalue().split("\n")}
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("kraftcheck ch", {"check"}),
+        ("kraftcheck check two", {"two-phase-commit"}),
+        ("kraftcheck check two-phase-commit --max-d", {"--max-depth"}),
+        ("kraftcheck check reconfig --config fault.obs", {"fault.observer-stands"}),
+        ("kraftcheck check lock-service --variant ", {"impatient-server"}),
+        ("kraftcheck compare lock-service imp", {"impatient-server"}),
+        ("kraftcheck check two-phase-commit --search b", {"bfs"}),
+    ],
+)
+def test_what_a_shell_offers(words, offered, monkeypatch) -> None:
+    assert completed(words, monkeypatch) == offered
+
+
+@pytest.mark.slow
+def test_completion_in_bash(tmp_path: Path) -> None:
+    program = tmp_path / "kraftcheck"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kraftcheck "$@"\n')
+    program.chmod(0o755)
+    script = f"""
+        eval "$({sys.executable} -m argcomplete.scripts.register_python_argcomplete kraftcheck)"
+        COMP_LINE="kraftcheck check lock-service --variant i" COMP_POINT=41 COMP_TYPE=9 COMP_WORDS=(kraftcheck)
+        _python_argcomplete kraftcheck; echo "${{COMPREPLY[@]}}"
+    """
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["impatient-server"], done
 
 
 def test_a_script_has_the_options_of_check() -> None:

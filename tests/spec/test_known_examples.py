@@ -49,6 +49,14 @@ def test_the_numbers_are_tlcs(row: Row) -> None:
     assert row.theirs == row.ours or (row.model in COUNTED_TWICE and row.theirs > row.ours)
 
 
+@pytest.mark.slow
+@pytest.mark.kernel
+@pytest.mark.parametrize("engine", ["reference", "tables"])
+def test_the_numbers_with_symmetry_are_tlcs(engine: str) -> None:
+    found = load("paxos", config="default").check(engine=engine, symmetry=True)
+    assert (found.distinct_states, found.depth) == (443, 17)
+
+
 def test_every_example_has_a_row() -> None:
     assert {row.model for row in rows()} == set(models_in("kraftcheck.spec.examples")) - {"lock-service"}
 

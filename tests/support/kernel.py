@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TextIO
 
-from kraftcheck.commands.warm import compile_all
+from kraftcheck.explorer.compiling import compile_tables
 from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
 from kraftcheck.explorer.tables.kernel.native import CACHE
 from kraftcheck.files import InUseError, lock_file
@@ -49,7 +49,7 @@ def ensure_compiled() -> None:
     if not compiled.is_compiled() or LOCK.exists():
         with await_lock():
             if not compiled.is_compiled():
-                compile_all()
+                compile_tables()
 
 
 def await_lock() -> TextIO:
@@ -62,4 +62,4 @@ def await_lock() -> TextIO:
 
 
 if __name__ == "__main__":
-    compile_all()
+    compile_tables()

@@ -22,15 +22,22 @@ class Section(NamedTuple):
     ----------
     title
         Its heading.
-    program
-        The Python in it, after the page's own preamble: the blocks of code that are no session.
+    preamble
+        The Python that stands before the first heading, which belongs to all sections.
+    own
+        The Python in it: the blocks of code that are no session.
     sessions
         What is typed, and what comes of it.
     """
 
     title: str
-    program: str
+    preamble: str
+    own: str
     sessions: str
+
+    @property
+    def program(self) -> str:
+        return self.preamble + "\n\n" + self.own
 
     @property
     def module_name(self) -> str:
@@ -47,7 +54,7 @@ def sections(page: Path) -> list[Section]:
         programs = [block for block in blocks if not block.startswith(">>> ")]
         sessions = [block for block in blocks if block.startswith(">>> ")]
         if blocks:
-            found.append(Section(part.partition("\n")[0], preamble + "\n\n".join(programs), "\n".join(sessions)))
+            found.append(Section(part.partition("\n")[0], preamble, "\n\n".join(programs), "\n".join(sessions)))
     return found
 
 

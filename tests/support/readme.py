@@ -12,10 +12,21 @@ CONSOLE: list[tuple[str, str]] = re.findall(r"^```console\n\$ (.+)\n((?:.*\n)*?)
 TIMES = re.compile(r"[\d.,]+ s; [\d,]+ states/s")
 
 
+PROGRAMS: list[str] = re.findall(r"^```python\n((?:.*\n)*?)```$", README, re.MULTILINE)
+WAY = re.search(r"^## Seven commands .*\n(?:.*\n)*?```sh\n((?:.*\n)*?)```$", README, re.MULTILINE)
+
+
+def way() -> list[str]:
+    """Return the commands from nothing to a protocol of one's own."""
+    assert WAY is not None
+    return WAY[1].splitlines()
+
+
 def write_program(folder: Path) -> None:
-    """Write the README's protocol to `ring.py`."""
-    (program,) = re.findall(r"^```python\n((?:.*\n)*?)```$", README, re.MULTILINE)[:1]
-    (folder / "ring.py").write_text(program)
+    """Write the README's protocol to `ring.py`, and its test to `test_ring.py`."""
+    for name, what in (("ring.py", "class Ring"), ("test_ring.py", "def test_ring")):
+        (program,) = [one for one in PROGRAMS if what in one]
+        (folder / name).write_text(program)
 
 
 def difference(shown: str, printed: str) -> str | None:

@@ -6,6 +6,8 @@ import gzip
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark.description import describe
+from kraftcheck.explorer.spark.session import errors_into
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
@@ -180,6 +183,67 @@ def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> N
         PipelineFolder(tmp_path / "other", identity)
 
 
+# Without Spark
+
+
+JOINED = str(TLC / "counterexamples" / "joined.out.gz")
+WITH = ("--config", str(TLC / "counterexamples" / "joined.cfg"))
+
+
+def test_tables_of_a_replay_and_a_corpus_with_nothing_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.out"
+    broken.write_text("State 1: <Initial predicate>\n/\\ x = [")
+    out = str(tmp_path / "out")
+    assert main(["replay", "reconfig", JOINED, str(broken), *WITH, "--parquet", out, "--quiet"]) == 1
+    found = tables(tmp_path / "out")
+    expected = rows_of(Path(JOINED))
+    assert [{**row, "file": None} for row in found["steps"]] == [{**row, "file": None} for row in expected.steps]
+    assert [(Path(row["file"]).name, row["verdict"]) for row in found["traces"]] == [
+        ("joined.out.gz", "conforms"),
+        ("broken.out", "unreadable"),
+    ]
+    assert [row["line"] for row in found["errors"]] == [2]
+    totals = {row["action"]: row["times"] for row in found["coverage"] if row["file"] is None}
+    taken = Counter(row["action"] for row in expected.steps if row["action"])
+    assert {name: times for name, times in totals.items() if times} == taken
+    assert main(["replay", "reconfig", JOINED, *WITH, "--parquet", out, "--quiet"]) == 0
+    assert len(tables(tmp_path / "out")["traces"]) == 2
+    capsys.readouterr()
+
+    def no_jvm(*_: object) -> None:
+        raise AssertionError("a JVM is started")
+
+    monkeypatch.setattr("kraftcheck.explorer.spark.session.Cluster.__init__", no_jvm)
+    words = ["pipeline", JOINED, str(broken), "--model", "reconfig", "--out", out, *WITH]
+    assert main(words) == 1
+    printed = capsys.readouterr().out
+    assert "unreadable: " in printed
+    assert "2 traces: 1 conform, 1 cannot be read; " in printed
+    assert printed.endswith("1 errors; 0 of 2 files are new\n")
+    with pytest.raises(AssertionError, match="a JVM is started"):
+        main([*words[:2], str(TLC / "counterexamples" / "joined.json.gz"), *words[3:]])
+
+
+def test_parquet_needs_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kraftcheck.commands.replay.find_spec", lambda name: None)
+    assert main(["replay", "reconfig", JOINED, *WITH, "--parquet", str(tmp_path / "out")]) == 2
+    assert "--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_process_says_goes_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with errors_into(tmp_path / "said"):
+        later = subprocess.Popen(["sh", "-c", "echo now >&2; read x; echo later >&2"], stdin=subprocess.PIPE)
+    sys.stderr.write("ours\n")
+    later.communicate(b"\n")
+    assert (tmp_path / "said").read_text() == "now\nlater\n"
+    assert capfd.readouterr().err == "ours\n"
+
+
 # On Spark
 
 
@@ -254,12 +318,23 @@ def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
     assert totals == summary["actions"]
     assert summary["steps"] == sum(taken.values())
     assert summary["distinct_states"] == len({row["state"] for row in found["steps"]})
+    # the same tables without Spark
+    words = ["replay", "two-phase-commit", *map(str, sorted((tmp_path / "in").iterdir())), "--quiet"]
+    assert main([*words, "--parquet", str(tmp_path / "alone")]) == 1
+    alone = tables(tmp_path / "alone")
+    for name, rows in found.items():
+        assert sorted(map(_lasting, rows)) == sorted(map(_lasting, alone[name])), name
+    assert pipeline(tmp_path / "in", tmp_path / "alone") == (1, {**summary, "new_files": 0})
     # again: only what is new
     for path in list((tmp_path / "in").iterdir())[:3]:
         shutil.copy(path, tmp_path / "in" / f"new_{path.name}")
     code, again = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
     assert (again["new_files"], again["files"], again["traces"]) == (3, 63, 63)
     assert len(tables(tmp_path / "out")["traces"]) == 63
+
+
+def _lasting(row: dict[str, Any]) -> list[str]:
+    return [f"{name}: {value}" for name, value in sorted(row.items()) if name != "seconds"]
 
 
 def _middle(data: bytes, insert: bytes) -> bytes:

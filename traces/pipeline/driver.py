@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.interruption import Interruption
@@ -74,6 +74,19 @@ class Summary:
     actions: dict[str, int] = field(default_factory=dict)
     diverging: list[tuple[str, int, int | None, str]] = field(default_factory=list)
     unreadable: list[tuple[str, int | None, int | None, str]] = field(default_factory=list)
+
+    def keep(self, output: PipelineFolder) -> None:
+        """Note the summary in the folder, so that a run in which nothing is new need not read the tables."""
+        output.keep_summary(asdict(self))
+
+    @classmethod
+    def kept(cls, output: PipelineFolder) -> Summary | None:
+        """Return the summary that the folder has of all its batches, if it has one, for a run without new files."""
+        note = output.kept_summary()
+        if note is None:
+            return None
+        shown = {name: [tuple(row) for row in note[name]] for name in ("diverging", "unreadable")}
+        return cls(**{**note, **shown, "new_files": 0})
 
     @property
     def never_taken(self) -> list[str]:
@@ -144,7 +157,9 @@ class Pipeline:
                 report(first + len(batch))
             if interruption.asked:
                 raise KeyboardInterrupt
-        return self._summary(len(done) + len(new), len(new))
+        summary = self._summary(len(done) + len(new), len(new))
+        summary.keep(self._output)
+        return summary
 
     def _replay(self, files: list[InputFile]) -> None:
         output, cluster, began = self._output, self._cluster, time.monotonic()

@@ -6,6 +6,7 @@
     coverage/*.parquet                how often each action was taken, by trace and in total
     done/00001.json                   the files of a batch, which counts from then on
     pipeline.json                     the model and constants of all batches
+    summary.json                      the summary of the batches that were done when it was made
 
 A killed run leaves behind only what has no note under `done/`. The next run removes it.
 """
@@ -19,13 +20,15 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity
+from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
+from kraftcheck.explorer.result import Options
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.batch_folder import BatchFolder, read_note, write_note
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note, write_note
 from kraftcheck.traces.pipeline.rows import COLUMNS
 
 FORMAT = 1
-COVERAGE, STAGING = "coverage", "staging"
+COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
 
 
 class InputFile(NamedTuple):
@@ -87,6 +90,12 @@ def _paths(name: str) -> Iterator[Path]:
         yield from (Path(match) for match in sorted(glob(name, recursive=True)) if Path(match).is_file())
 
 
+def identity_of(protocol: Protocol, options: Options) -> SearchIdentity:
+    """Return what must agree between the runs over one folder: the model, its source, constants, and the start."""
+    identity = identity_of_search(protocol, options)
+    return {name: identity[name] for name in ("model", "source", "constants", "symmetry", "start")}
+
+
 class PipelineFolder(BatchFolder):
     """The output folder of the pipeline. See `BatchFolder`.
 
@@ -95,12 +104,15 @@ class PipelineFolder(BatchFolder):
     path
         The folder.
     identity
-        The model and its source, the constants, and how traces begin.
+        The model and its source, the constants, and how traces begin: `identity_of`.
+    option
+        The command line's option that names the folder.
     """
 
     IDENTITY, OTHER = "pipeline.json", "it belongs to another run (choose another folder)"
 
-    def __init__(self, path: Path, identity: SearchIdentity) -> None:
+    def __init__(self, path: Path, identity: SearchIdentity, option: str = "--out") -> None:
+        self.OPTION = option
         super().__init__(path, {"format": FORMAT, **identity})
 
     def clean_up(self) -> None:
@@ -131,6 +143,16 @@ class PipelineFolder(BatchFolder):
         note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]}
         write_note(self.note_file(self.path, batch), note)
         self._remove(STAGING)
+
+    def keep_summary(self, summary: Note) -> None:
+        """Note the summary of all batches that are done."""
+        write_note(self.path / SUMMARY, {"batches": len(self.note_files()), **summary})
+
+    def kept_summary(self) -> Note | None:
+        """Return the summary of all batches that are done, or None where it was not noted since the last one."""
+        path = self.path / SUMMARY
+        note = read_note(path) if path.is_file() else {}
+        return note if note.pop("batches", 0) == len(self.note_files()) and note else None
 
     def replace_coverage(self) -> None:
         """Put the coverage in its staging folder in the place of the old one."""

@@ -51,6 +51,65 @@ class FileRows:
     errors: list[Row] = field(default_factory=list)
 
 
+class RowMaker:
+    """Makes the rows of traces: a replayer tells it of each state that conforms, and its caller of each trace's end.
+
+    Attributes
+    ----------
+    found
+        Rows that are not handed on yet.
+    """
+
+    def __init__(self) -> None:
+        self.found = FileRows()
+        self._number = 0
+
+    def hand_on(self) -> FileRows:
+        """Return the rows, and forget them."""
+        found, self.found = self.found, FileRows()
+        return found
+
+    def end(self, path: str, replay: Replay, seconds: float) -> None:
+        """Note a trace that has come to its end."""
+        self._number = 0
+        diverged = replay.diverged_at
+        self.found.traces.append(
+            {
+                "index": replay.index,
+                "format": replay.format,
+                "steps": replay.steps,
+                "verdict": replay.verdict,
+                "diverged_step": None if diverged is None else diverged - 1,
+                "reason": replay.reason and _cut(replay.reason),
+                "seconds": seconds,
+                "notes": [_cut(note) for note in replay.notes],
+            }
+        )
+        if replay.verdict is ReplayVerdict.UNREADABLE:
+            self.found.errors.append(_error(replay.index, path, replay.problem or "it could not be read"))
+
+    def fail(self, path: str, problem: str) -> None:
+        """Note a file that ended in the middle of a trace, for a reason that nobody foresaw."""
+        self._number = 0
+        self.found.errors.append(_error(None, path, problem))
+
+    def watch(self, step: ReplayedState) -> None:
+        """Note a state that conforms."""
+        transition = step.transition
+        actor = transition and transition.actor
+        self.found.steps.append(
+            {
+                "index": step.index,
+                "step": self._number,
+                "action": transition and transition.action,
+                "actor": None if actor is None else text_of(actor),
+                "changed": [] if step.before is None else list(changed(step.before, step.state)),
+                "state": name_of(step.state),
+            }
+        )
+        self._number += 1
+
+
 class FileReplayer:
     """Replays files, and returns the results as rows.
 
@@ -63,12 +122,11 @@ class FileReplayer:
     """
 
     def __init__(self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int) -> None:
+        self._maker = RowMaker()
         self._make = partial(
-            Replayer, protocol, init=init, symmetry=symmetry, limit_bytes=limit_bytes, watch=self._watch
+            Replayer, protocol, init=init, symmetry=symmetry, limit_bytes=limit_bytes, watch=self._maker.watch
         )
         self._replayer = self._make()
-        self._found = FileRows()
-        self._number = 0
 
     def rows(self, path: str) -> Iterator[FileRows]:
         """Replay the traces of a file.
@@ -83,55 +141,18 @@ class FileReplayer:
         FileRows
             Rows; several times for a large file.
         """
-        self._found = FileRows()
-        self._number = 0
-        began = time.perf_counter()
+        maker, began = self._maker, time.perf_counter()
         try:
             for replay in self._replayer.replay(path):
                 now = time.perf_counter()
-                self._end(path, replay, now - began)
+                maker.end(path, replay, now - began)
                 began = now
-                if len(self._found.steps) >= STEPS_A_ROW:
-                    yield self._found
-                    self._found = FileRows()
+                if len(maker.found.steps) >= STEPS_A_ROW:
+                    yield maker.hand_on()
         except Exception as error:  # no file may end the task
-            self._found.errors.append(_error(None, path, f"{type(error).__name__}: {error}"))
+            maker.fail(path, f"{type(error).__name__}: {error}")
             self._replayer = self._make()
-        yield self._found
-
-    def _end(self, path: str, replay: Replay, seconds: float) -> None:
-        """Note a trace that has come to its end."""
-        self._number = 0
-        diverged = replay.diverged_at
-        self._found.traces.append(
-            {
-                "index": replay.index,
-                "format": replay.format,
-                "steps": replay.steps,
-                "verdict": replay.verdict,
-                "diverged_step": None if diverged is None else diverged - 1,
-                "reason": replay.reason and _cut(replay.reason),
-                "seconds": seconds,
-                "notes": [_cut(note) for note in replay.notes],
-            }
-        )
-        if replay.verdict is ReplayVerdict.UNREADABLE:
-            self._found.errors.append(_error(replay.index, path, replay.problem or "it could not be read"))
-
-    def _watch(self, step: ReplayedState) -> None:
-        transition = step.transition
-        actor = transition and transition.actor
-        self._found.steps.append(
-            {
-                "index": step.index,
-                "step": self._number,
-                "action": transition and transition.action,
-                "actor": None if actor is None else text_of(actor),
-                "changed": [] if step.before is None else list(changed(step.before, step.state)),
-                "state": name_of(step.state),
-            }
-        )
-        self._number += 1
+        yield maker.hand_on()
 
 
 def name_of(state: State) -> bytes:

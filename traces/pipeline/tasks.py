@@ -12,22 +12,9 @@ import pyarrow as pa
 
 from kraftcheck.explorer.spark.description import as_text, revive
 from kraftcheck.traces.pipeline.rows import COLUMNS, FileReplayer
+from kraftcheck.traces.pipeline.tables import fields_of
 
-_TYPES = {
-    "int": pa.int32(),
-    "string": pa.string(),
-    "double": pa.float64(),
-    "binary": pa.binary(),
-    "array<string>": pa.list_(pa.string()),
-}
-
-
-def _rows_of(columns: str) -> pa.DataType:
-    declared = [column.split(" ") for column in columns.split(", ")]
-    return pa.list_(pa.struct([(name, _TYPES[kind]) for name, kind in declared]))
-
-
-SCHEMA = pa.schema([("file", pa.string()), *((table, _rows_of(columns)) for table, columns in COLUMNS.items())])
+SCHEMA = pa.schema([("file", pa.string()), *((table, pa.list_(pa.struct(fields_of(table)))) for table in COLUMNS)])
 
 
 @lru_cache(maxsize=1)

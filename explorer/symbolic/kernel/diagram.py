@@ -50,7 +50,7 @@ APPLY, LEARN, TICK = 1, 2, 3
 
 # Operations, as the cache knows them.
 UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT, PAIRS, FIRED = range(1, 11)
-LEARNED, FOLLOWED, CHOSEN = 12, 13, 14
+BEFORE, LEARNED, FOLLOWED, CHOSEN = range(11, 15)
 
 LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met
@@ -155,7 +155,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
         meta[STOP] = 1
         meta[INCOMPLETE] += 1
         return np.int64(0)
-    if a + MARGIN >= len(d.nodes) or start + n + MARGIN >= len(d.edges):
+    if a + min(MARGIN, len(d.nodes) >> 2) >= len(d.nodes) or start + n + min(MARGIN, len(d.edges) >> 2) >= len(d.edges):
         meta[STOP] = max(meta[STOP], 1)
     d.nodes[a, 0] = start
     d.nodes[a, 1] = level << 32 | n

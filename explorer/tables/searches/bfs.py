@@ -16,8 +16,9 @@ from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Tra
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
-from kraftcheck.explorer.tables.expander import BATCH, Expander
+from kraftcheck.explorer.tables.expander import BATCH, Event, Expander
 from kraftcheck.explorer.tables.learning.size import Size, text_of_size
+from kraftcheck.explorer.tables.least import LeastStates
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Memory
 from kraftcheck.explorer.tables.states.packing import Rows
@@ -27,6 +28,11 @@ from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import StateGraph, note_of
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
+
+ANOTHER = (
+    "of several shortest counterexamples this is the first that was found: another run, or another number of workers, "
+    "may show another"
+)
 
 
 class BreadthFirst:
@@ -66,6 +72,7 @@ class BreadthFirst:
         file = None if self.checkpoint is None else self.checkpoint.states
         self.levels = Levels(self.memory.budget.rows, file, folder)
         self._size = Size(self.expander.learner)
+        self._least = LeastStates(self.expander, self.levels, batch)
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
@@ -108,6 +115,8 @@ class BreadthFirst:
             self._settle_up()
         finally:
             self.books.result.depth = sum(1 for count in self.levels.counts if count)
+            if self._least.gave_up:
+                self.books.result.notes.append(ANOTHER)
 
     def _settle_up(self) -> None:
         """Bring what is under way to its end."""
@@ -169,12 +178,27 @@ class BreadthFirst:
             except RaisedError as error:
                 raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
             self._take(self.visited.add(expander.found()))
-            self.checker.take(expander.events(), partial(self._trace_to, rows))
+            self._note(expander.events(), rows)
             if self.checker.python is not None:
                 expanded = np.setdiff1d(asked, which, assume_unique=True)
                 self.checker.python.check_pruned(rows, expanded, self._trace_to)
             self._stop_if_over()
         self._position += count
+
+    def _note(self, events: list[Event], rows: Rows) -> None:
+        """Note what is violated out of the states of a level: of the least one, and of others where it goes on."""
+        level = self.levels.depth - 1
+        while events:
+            self.books.tally()
+            self._least.allow(self.books.result.seconds)
+            row = self._least.of_level(level, lambda found: self._least.showing(found, self.books.violated))
+            if row is None:
+                if self._least.gave_up:
+                    self.checker.take(events, partial(self._trace_to, rows))
+                break
+            trace = self.path_to(row, level)
+            for kind, mask in self._least.events_of(row, self.books.violated):
+                self.checker.note(kind, mask, trace)
 
     def _take(self, found: Iterable[Rows]) -> None:
         """Take new states into the level that is being built, after checking what Python must check."""
@@ -309,12 +333,11 @@ class BreadthFirst:
         return self.checker.behaviour(rows[::-1])
 
     def _predecessor(self, target: Any, level: int) -> Any:
-        """Return the first state of a level that leads to the target."""
-        for rows in self.levels.chunks(level, self.batch):
-            index = self.expander.predecessor(rows, target[None])
-            if index is not None:
-                return rows[index]
-        raise AssertionError("a visited state has no predecessor in the level before")
+        """Return the least state of a level that leads to the target."""
+        found = self._least.of_level(level, lambda rows: self.expander.predecessor(rows, target[None]))
+        if found is None:
+            raise AssertionError("a visited state has no predecessor in the level before")
+        return found
 
 
 def search(protocol: Protocol, options: Options) -> Result:

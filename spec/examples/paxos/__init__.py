@@ -97,7 +97,7 @@ class Paxos(Protocol):
     quorums: frozenset[frozenset[ModelValue]] = constant("Quorum")
     max_ballot: int = constant("MaxBallot", at_least=0)
     network = MessageSet(keeps=True)
-    symmetries = {"symmAcceptor": ("acceptors",), "symmValue": ("values",)}
+    symmetries = {"symmAcceptorValue": ("acceptors", "values")}
 
     def initial(self) -> Iterator[State]:
         """Nobody has voted."""

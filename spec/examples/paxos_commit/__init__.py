@@ -122,7 +122,7 @@ class PaxosCommit(Protocol):
     majorities: frozenset[frozenset[ModelValue]] = constant("Majority")
     max_ballot: int = constant("MaxBallot", at_least=0)
     network = MessageSet(keeps=True)
-    symmetries = {"symmRM": ("resource_managers",), "symmAcceptor": ("acceptors",)}
+    symmetries = {"symmRMAcceptor": ("resource_managers", "acceptors")}
 
     def initial(self) -> Iterator[State]:
         """Everyone is working."""

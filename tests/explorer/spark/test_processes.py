@@ -90,12 +90,15 @@ def test_interrupted_and_resumed(tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert "INCOMPLETE: nothing is violated so far, interrupted; " in out
     assert "Traceback" not in err
+    assert "WARN" not in err  # what Spark says while it starts
     assert is_empty_soon(process.pid), in_session(process.pid)
     levels = len(json.loads((folder / "manifest.json").read_bytes())["search"]["levels"])
     again = next(line.partition("To go on: kraftcheck ")[2] for line in out.splitlines() if "To go on: " in line)
-    resumed = start(sys.executable, "-m", "kraftcheck", *shlex.split(again), "--json", tmp_path / "again.json")
+    more = ("--verbose", "--json", tmp_path / "again.json")
+    resumed = start(sys.executable, "-m", "kraftcheck", *shlex.split(again), *more)
     out, err = resumed.communicate(timeout=300)
     assert resumed.returncode == 0, err
+    assert "WARN" in err
     found = json.loads((tmp_path / "again.json").read_text())
     expected = json.loads((COUNTS / "expected.json").read_text())[CONFIG.stem]
     assert found["distinct_states"] == expected["distinct_states"]

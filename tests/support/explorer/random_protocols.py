@@ -235,7 +235,7 @@ class RandomProtocol(Protocol):
 
     symbols = (Place, Nobody)
     symmetries = {"everyone": ("hosts", "spares")}
-    views = {"less": hide("round", "ticks", "launches")}
+    views = {"less": hide("round", "ticks", "launches"), "patient": hide("ticks", "launches")}
     description: Description
 
     def initial(self) -> Iterator[State]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kraftcheck.catalogue import Model, find_config, find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.language.semantics import Semantics
@@ -21,7 +22,8 @@ def bound(model: str, config: str | None = None, variant: str | None = None) -> 
 def search(given: BoundConfig, engine: str = "tables", max_depth: int | None = None) -> Result:
     """Search as a configuration asks for, perhaps only to a depth."""
     options = Options.of(given, max_depth=max_depth)
-    return {"tables": tables.explore, "reference": reference.explore}[engine](given.protocol, options)
+    engines = {"tables": tables.explore, "reference": reference.explore, "symbolic": symbolic.explore}
+    return engines[engine](given.protocol, options)
 
 
 def check_fault(model: str, fault: Fault) -> None:

@@ -1,0 +1,123 @@
+"""Notes when a kernel is compiled, and where compiled code is kept.
+
+Nothing of a kernel may be imported before `cache_problem` is asked for the first time: it is then that the folder for
+compiled code is chosen.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from kraftcheck.explorer.clock import CLOCK
+from kraftcheck.explorer.result import Options, Search
+
+SYMBOLIC = ("saturation", "chaining", "bfs")
+"""The search orders of the symbolic engine."""
+
+
+@cache
+def cache_problem() -> str | None:
+    """Return what is wrong with the folder for compiled code; another one then stands in for it in this process."""
+    given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        folder = Path(given).expanduser() / "kraftcheck"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return None
+    except (OSError, RuntimeError):
+        pass
+    own = mkdtemp(prefix="kraftcheck-")
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    os.environ["NUMBA_CACHE_DIR"] = own
+    return (
+        f"the compiled kernel cannot be kept: {given} cannot be written to, so each run compiles anew "
+        "(NUMBA_CACHE_DIR names another folder)"
+    )
+
+
+class Compiling:
+    """What was compiled.
+
+    Parameters
+    ----------
+    told
+        Called when something begins to be compiled, once.
+
+    Attributes
+    ----------
+    seconds
+        How long it took.
+    """
+
+    def __init__(self, told: Callable[[], object] | None) -> None:
+        self.seconds = 0.0
+        self._told = told
+        self._depth = 0
+        self._began = 0.0
+
+    def notify(self, event: Any) -> None:
+        """Take note of an event of Numba's: a function begins or ends to be compiled, perhaps within another one."""
+        self._depth += 1 if event.is_start else -1
+        if event.is_start and self._depth == 1:
+            self._began = time.monotonic()
+            if self._told is not None:
+                self._told()
+            self._told = None
+        elif self._depth == 0:
+            seconds = time.monotonic() - self._began
+            self.seconds += seconds
+            CLOCK.compiling += seconds
+
+
+@contextmanager
+def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
+    """Note what is compiled meanwhile; the clock of searches stands still for as long.
+
+    Parameters
+    ----------
+    told
+        Called when something begins to be compiled, once.
+    """
+    from numba.core import event
+
+    events: Any = event  # what Numba exports without annotations
+    compiling = Compiling(told)
+    events.Listener.register(Compiling)
+    events.register("numba:compile", compiling)
+    try:
+        yield compiling
+    finally:
+        events.unregister("numba:compile", compiling)
+
+
+def compile_tables() -> None:
+    """Search a small protocol in each way that the table engine has: what it calls is compiled."""
+    from kraftcheck.explorer.tables import engine, random_walks
+    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+    from kraftcheck.spec.values import ModelValue
+
+    small = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
+    for order in Search:
+        engine.explore(small, Options(search=order))
+    engine.explore(small, Options(symmetry="symmRM", memory=1))
+    random_walks.simulate(small, Options(), random_walks.Plan(1, 5, 0), None)
+
+
+def compile_symbolic() -> None:
+    """Search a small protocol in each way that the symbolic engine has."""
+    from kraftcheck.explorer.symbolic import engine
+    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+    from kraftcheck.spec.values import ModelValue
+
+    small = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
+    for order in SYMBOLIC:
+        engine.explore(small, Options(search=order))

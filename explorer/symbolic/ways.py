@@ -1,0 +1,81 @@
+"""Ways into sets of states that are known to be reached: shortest ones, level by level, or any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from kraftcheck.explorer.symbolic.checks import StateChecks
+from kraftcheck.explorer.symbolic.counterexamples import Predecessors
+from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.store import EMPTY
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.state import State
+
+Way = tuple[str, list[State]]
+
+
+class Ways:
+    """Finds ways into sets, once all is reached and learned.
+
+    Parameters
+    ----------
+    space
+        The state space; `space.store.roots` has the sets, by their names.
+    checks
+        What evaluates the constraints.
+    constraints
+        Beyond them no way leads on.
+    pause
+        Called now and then; it may raise what ends the search for a way.
+    """
+
+    def __init__(
+        self, space: Space, checks: StateChecks, constraints: tuple[Property, ...], pause: Callable[[], None]
+    ) -> None:
+        self._space = space
+        self._checks = checks
+        self._constraints = constraints
+        self._pause = pause
+
+    def shortest(self, names: Iterable[str]) -> Iterator[Way]:
+        """Yield a shortest way into each of some sets, as they are seen, with its name."""
+        space, store, wanted = self._space, self._space.store, list(names)
+        new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
+        while wanted:
+            self._pause()
+            yield from self._into(wanted, store.union(new, pruned), levels)
+            frontier = self._checks.within(self._constraints, new)
+            known = store.union(known, space.view.of(new))
+            levels.append(frontier)
+            new = space.view.without(space.successors(frontier), known)
+            pruned = space.view.without(space.pruned(frontier), known)
+            if store.is_crowded:
+                new, pruned, known, *levels = store.collect_garbage([new, pruned, known, *levels])
+
+    def any(self, names: Iterable[str]) -> Iterator[Way]:
+        """Yield a way into each of some sets, with its name: each event is taken from all that is known by then."""
+        space, store, wanted, stages = self._space, self._space.store, list(names), list[int]()
+        yield from self._into(wanted, space.start, stages)
+        reached = self._checks.within(self._constraints, space.start)
+        known = store.union(space.start, reached)
+        while wanted:
+            for root in space.groups.roots():
+                self._pause()
+                new = store.difference(store.successors(reached, root), known)
+                if new != EMPTY:
+                    stages.append(reached)
+                    yield from self._into(wanted, new, stages)
+                    known = store.union(known, new)
+                    reached = store.union(reached, self._checks.within(self._constraints, new))
+            yield from self._into(wanted, space.pruned(reached), [*stages, reached])
+            if store.is_crowded:
+                reached, known, *stages = store.collect_garbage([reached, known, *stages])
+
+    def _into(self, wanted: list[str], states: int, sets: list[int]) -> Iterator[Way]:
+        """Yield a way into each wanted set that some states are in, through sets that lead to these."""
+        store = self._space.store
+        for name in list(wanted):
+            there = self._space.view.meet(states, store.roots[name])
+            if there != EMPTY:
+                wanted.remove(name)
+                yield name, Predecessors(self._space).path(sets, store.one_of(there))

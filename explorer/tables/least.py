@@ -1,0 +1,124 @@
+"""Of all states of a level that lead to something, the least: the same one whatever the order of discovery.
+
+Ids, and the order of a level, depend on how many threads searched. Fingerprints of states do not
+(`learning/fingerprints.py`), so of several shortest counterexamples the one with the least fingerprints is the same in
+every run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.expander import Event, Expander
+from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
+from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.threads import SERIAL
+
+PATIENCE = 5.0
+"""Seconds that looking for the least may take in any case; more where the search itself took more."""
+
+
+class LeastStates:
+    """Finds the least states of levels.
+
+    Parameters
+    ----------
+    expander, levels
+        The search's.
+    batch
+        States to look at together.
+
+    Attributes
+    ----------
+    gave_up
+        Whether there was no time to look at all states.
+    """
+
+    def __init__(self, expander: Expander, levels: Levels, batch: int) -> None:
+        self.gave_up = False
+        self._expander = expander
+        self._levels = levels
+        self._batch = batch
+        self._fingerprints: Fingerprints | None = None
+        self._until = float("inf")
+
+    def allow(self, seconds: float) -> None:
+        """Allow a search of so many seconds to look for as long again, and for `PATIENCE` in any case."""
+        self._until = time.monotonic() + max(PATIENCE, seconds)
+
+    def of_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
+        """Return the row of the least state of a level that leads to something; None where there is none.
+
+        Parameters
+        ----------
+        level
+            The level.
+        leads
+            Returns the place of the first of some rows that leads there, or None.
+        """
+        least, found = None, None
+        for rows in self._levels.chunks(level, self._batch):
+            if time.monotonic() > self._until:
+                self.gave_up = True
+                if found is not None:
+                    break
+            rows = self._expander.with_columns(rows)
+            keys = self._keys(rows)
+            order = np.argsort(keys, kind="stable")
+            if least is not None:
+                order = order[keys[order] < least]
+            place = leads(rows[order]) if len(order) else None
+            if place is not None:
+                least, found = keys[order[place]], rows[order[place]]
+        return found
+
+    def _keys(self, rows: Rows) -> Any:
+        if self._fingerprints is None:
+            self._fingerprints = Fingerprints(self._expander.learner)
+        self._fingerprints.update()
+        of = self._fingerprints
+        return of.rows[rows[:, 0]] + of.contents[rows[:, 1:]].sum(axis=1, dtype=np.uint64)
+
+    def showing(self, rows: Rows, violated: set[str]) -> int | None:
+        """Return the place of the first of some states out of which something is violated, or None.
+
+        Parameters
+        ----------
+        rows
+            The states. What is found out of them is forgotten.
+        violated
+            What is known to be violated, and does not count.
+        """
+        for first in range(0, len(rows), SERIAL):
+            part = rows[first : first + SERIAL]
+            if self._events(part, violated):
+                return first + min(place for place, _, _ in self._events(part, violated))  # nothing is missing now
+        return None
+
+    def events_of(self, row: Any, violated: set[str]) -> list[tuple[int, int]]:
+        """Return what is violated out of a state: kinds and masks, as those of `Event`, each kind once."""
+        masks: dict[int, int] = {}
+        for _, kind, mask in self._events(row[None], violated):
+            masks[kind] = masks.get(kind, 0) | mask
+        return sorted(masks.items())
+
+    def _events(self, rows: Rows, violated: set[str]) -> list[Event]:
+        """Expand states, one after another, and return what the kernel notes; leave all else as it was."""
+        expander = self._expander
+        fired = [worker.fired.copy() for worker in expander.pool]
+        expander.events()
+        expander.ignore(violated)
+        which = np.arange(len(rows), dtype=np.int64)
+        while len(which):
+            rows, which = expander.expand(rows, which)
+        events = expander.events()
+        for worker, before in zip(expander.pool, fired, strict=True):
+            worker.fired[:] = before
+            worker.successors.clear()
+        expander.ignore(violated)
+        return events

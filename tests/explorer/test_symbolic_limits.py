@@ -1,0 +1,93 @@
+"""The symbolic engine at its limits: it counts what it has, collects garbage, and stops with a verdict that stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftcheck.cli import main
+from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.explorer.symbolic.engine import GaveUp, explore
+from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.ways import Ways
+from tests.support.kraft_model.searches import bound as configured
+from tests.support.kraft_model.searches import check_trace
+from tests.support.tlc import bound, expected
+
+pytestmark = pytest.mark.kernel
+
+SEARCHES = ("saturation", "chaining", "bfs")
+NAME = "two-voters-two-elections"
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return what has a number for each time that garbage is collected."""
+    times: list[int] = []
+    collect = Store.collect_garbage
+
+    def collect_and_count(store: Store, roots: list[int]) -> list[int]:
+        times.append(len(times))
+        return collect(store, roots)
+
+    monkeypatch.setattr(Store, "collect_garbage", collect_and_count)
+    return times
+
+
+def test_garbage_that_is_collected_within_saturation_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = counted(monkeypatch)
+    result = explore(bound(f"counts/{NAME}").protocol, Options(search="saturation", deadlock=False, max_nodes=10_000))
+    assert times
+    assert (result.verdict, result.distinct_states) == (Verdict.OK, expected()[NAME]["distinct_states"])
+
+
+def test_garbage_that_is_collected_changes_no_counterexample(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, given = counted(monkeypatch), configured("registration", None, "not-durable")
+    result = explore(given.protocol, Options.of(given, search="saturation", max_nodes=1_100))
+    assert times
+    assert [len(violation.trace) for violation in result.violations] == [7]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", SEARCHES)
+def test_a_search_that_a_limit_of_nodes_stops_counts_no_more_than_there_is(order: str) -> None:
+    result = explore(bound(f"counts/{NAME}").protocol, Options(search=order, deadlock=False, max_nodes=3_000))
+    assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "max_nodes")
+    assert 0 < result.distinct_states < expected()[NAME]["distinct_states"]
+
+
+@pytest.mark.parametrize("order", SEARCHES)
+def test_a_search_that_the_clock_stops_counts_what_it_has(order: str) -> None:
+    result = explore(bound(f"counts/{NAME}").protocol, Options(search=order, deadlock=False, time_limit=1e-6))
+    assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
+    assert 0 < result.distinct_states < expected()[NAME]["distinct_states"]
+
+
+def gives_up(*_: object) -> None:
+    raise GaveUp
+
+
+def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = configured("registration", None, "not-durable")
+    monkeypatch.setattr(Ways, "shortest", gives_up)
+    result = explore(given.protocol, Options.of(given, search="saturation"))
+    (violation,) = result.violations
+    assert (violation.property, result.verdict) == ("ToldIsKept", Verdict.VIOLATION)
+    assert "ToldIsKept: no shortest counterexample was found within" in result.notes[0]
+    check_trace(given, violation.trace)
+
+
+@pytest.mark.slow
+def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = configured("registration", None, "not-durable")
+    monkeypatch.setattr(Ways, "shortest", gives_up)
+    monkeypatch.setattr(Ways, "any", gives_up)
+    result = explore(given.protocol, Options.of(given, search="saturation"))
+    (violation,) = result.violations
+    assert (violation.property, len(violation.trace), result.verdict) == ("ToldIsKept", 1, Verdict.VIOLATION)
+    assert "the state shown is reached, but not how; for a behaviour: --search bfs" in result.notes[2]
+
+
+@pytest.mark.slow
+def test_the_command_line_has_a_limit_of_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check", "registration", "--config", "smoke", "--engine", "symbolic", "--max-nodes", "1100", "--quiet"]
+    assert main(command) == 20
+    assert "stopped at --max-nodes" in capsys.readouterr().out
