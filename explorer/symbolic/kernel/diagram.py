@@ -321,3 +321,9 @@ def looked_up(d: Any, label: Any, value: Any) -> Any:
     if found == UNKNOWN:
         found = call_back(d.meta[CALLBACK], APPLY, label, value)
     return found
+
+
+@inlined
+def classes_of(d: Any, mapped: Any, value: Any) -> Any:
+    """Return the classes to which a map leads, as start << 24 | number; none where Python could not say."""
+    return max(looked_up(d, mapped, value), np.int64(0))

@@ -20,6 +20,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     UNION,
     UNKNOWN,
     cached,
+    classes_of,
     first_edge,
     known_lookup,
     level_of,
@@ -254,7 +255,7 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
                     push(d, (value if keep else table[k, 0]) << 32 | after)
                 k = table[k, 2]
             if rule[2]:
-                packed = looked_up(d, d.message_maps[level], value)
+                packed = classes_of(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                     k = first_edge(d, r, np.int64(1), d.map_items[item])
                     while k >= 0:

@@ -26,9 +26,9 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     TOP,
     UNKNOWN,
     cached,
+    classes_of,
     first_edge,
     level_of,
-    looked_up,
     push,
     remember,
 )
@@ -42,7 +42,7 @@ def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
     if mapped == 0:
         push(d, value << 32 | child)
     else:
-        packed = looked_up(d, mapped, value)
+        packed = classes_of(d, mapped, value)
         for k in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             push(d, d.map_items[k] << 32 | child)
 
@@ -93,10 +93,14 @@ def projected(d: Any, a: Any, t: Any) -> Any:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
     if level > tails[t, 0]:  # the set has the value 0 there
-        base = d.meta[TOP]
-        push_classes(d, tails[t, 1], np.int64(0), projected(d, a, tails[t, 2]))
+        base, rest = d.meta[TOP], projected(d, a, tails[t, 2])
+        if rest:
+            push_classes(d, tails[t, 1], np.int64(0), rest)
         return collect(d, tails[t, 0], base)
     if d.nodes[a, 2] == 0:
+        if d.meta[STOP]:
+            d.meta[INCOMPLETE] += 1
+            return np.int64(0)
         base, before = d.meta[TOP], d.meta[INCOMPLETE]
         start, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
         for slot in range(d.slot_count[level]):
@@ -208,7 +212,7 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
                 push(d, k << 1 | 1)
             k = table[k, 2]
     if rule[2]:
-        packed = looked_up(d, d.message_maps[rule[0]], value)
+        packed = classes_of(d, d.message_maps[rule[0]], value)
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             k = first_edge(d, r, np.int64(1), d.map_items[item])
             while k >= 0:
