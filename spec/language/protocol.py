@@ -230,11 +230,14 @@ class Protocol:
         """Return a projection of one replica, or of one inbox."""
         under_way = read.of_inbox and not read.is_whole
         given = self.network.deliverable(source) if under_way else source
+        what = f"projection {read.name} of {type(self).__name__}"
         try:
-            return read.function(self, given)
+            found = read.function(self, given)
         except Exception as error:
-            what = f"projection {read.name} of {type(self).__name__}"
             raise RaisedError(self, what, read.function, "", {"of": given}, error) from error
+        if mismatch(found, Any) is not None:
+            raise RaisedError(self, what, read.function, f"returned {describe_value(found)}", {"of": given})
+        return found
 
     def hidden(self, view: str) -> Hidden:
         """Return what a view leaves out, by the view's name."""
@@ -256,13 +259,15 @@ class Protocol:
         given: object = self.initial()
         if not isinstance(given, Iterable):
             raise ProtocolError(f"{self._start()} returned {describe_value(given)}; {FORGOT_YIELD}")
-        found = list(dict.fromkeys(given))
-        if not found:
-            raise ProtocolError(f"{type(self).__name__} has no initial state")
-        for state in found:
+        given = list(given)
+        for state in given:
             problem = mismatch(state, State, "")
             if problem:
                 raise ProtocolError(f"initial state of {type(self).__name__}: {problem}")
+        found: list[State] = list(dict.fromkeys(given))
+        if not found:
+            raise ProtocolError(f"{type(self).__name__} has no initial state")
+        for state in found:
             self.shared_types = field_types(type(state.shared))
             self.ids |= set(state.replicas)
             for destination in state.inboxes:

@@ -63,7 +63,7 @@ def complaint_of_config(run, tmp_path: Path, text: str | bytes, *arguments) -> s
         ([*SMOKE, "--time-limit", "nan"], "argument --time-limit: expected a number of seconds above 0, found 'nan'"),
         ([*SMOKE, "--memory", "much"], "argument --memory: expected a size such as 512M or 4G, found 'much'"),
         ([*SMOKE, "--search", "best"], "argument --search: invalid choice: 'best'"),
-        ([*SMOKE, "--graph", "graph.png"], "graph.png: expected a file that ends in .graphml, .json, .dot, found .png"),
+        ([*SMOKE, "--graph", "graph.png"], "graph.png: expected a file that ends in .graphml, .json, .dot, .svg, "),
         ([*SMOKE, "--json", "nowhere/x.json"], "--json nowhere/x.json: cannot be written: No such file or directory"),
         ([*SMOKE, "--trace", "."], "--trace .: expected a file to write, found a folder"),
         ([*SMOKE, "--json", "x", "--trace", "./x"], "--trace x: --json writes this file too"),
