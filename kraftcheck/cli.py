@@ -14,17 +14,15 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from kraftcheck.spec.errors import RaisedError
 
 ASSERTION = 14
 """The exit code where an `assert` failed and no engine found the way to it."""
-
-SEARCHES = ("check", "simulate")
-"""Commands whose `--json` tells an error too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     words = list(sys.argv[1:] if arguments is None else arguments)
-    given = parser(next(iter(words), "")).parse_args(words)
+    try:
+        given = parser(next(iter(words), "")).parse_args(words)
+    except _BadUsage as error:
+        return _complain(str(error), _json_in(words), program=error.program)
     given.words = words
     from kraftcheck.spec.errors import InputError, RaisedError
 
@@ -58,16 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except RaisedError as error:
-        return _told(error, json if words[0] in SEARCHES else None)
+        return _told(error, json)
     except InputError as error:
-        return _complain(str(error), json if words[0] in SEARCHES else None)
+        return _complain(str(error), json)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except MemoryError:
-        return _complain("out of memory; --search bfs has --memory, and --checkpoint, which keeps what is found")
+        return _complain("out of memory; --search bfs has --memory, and --checkpoint, which keeps what is found", json)
     except OSError as error:
-        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -87,9 +88,18 @@ def _told(error: RaisedError, json: Path | None) -> int:
     return _complain(str(error), json, ASSERTION if error.is_assertion else 2, **found)
 
 
-def _complain(message: str, json: Path | None = None, code: int = 2, **more: Any) -> int:
+def _json_in(words: Sequence[str]) -> Path | None:
+    """Return the file that `--json` names in a command line that cannot be understood."""
+    named = [after for word, after in pairwise(words) if word == "--json"]
+    named += [word.partition("=")[2] for word in words if word.startswith("--json=")]
+    return Path(named[0]) if named else None
+
+
+def _complain(
+    message: str, json: Path | None = None, code: int = 2, *, program: str = "kraftcheck", **more: Any
+) -> int:
     """Tell an error, in the file that `--json` names too; return the exit code."""
-    print(f"kraftcheck: error: {message}", file=sys.stderr)
+    print(f"{program}: error: {message}", file=sys.stderr)
     if json is not None and "--json" not in message:
         from kraftcheck.reporting.as_json import tool
         from kraftcheck.reporting.files import write_json
@@ -106,6 +116,22 @@ class _Help(argparse.HelpFormatter):
         blocks = text.strip("\n").split("\n\n")
         fill = super()._fill_text
         return "\n\n".join(one if one.startswith("for example:") else fill(one, width, indent) for one in blocks)
+
+
+class _BadUsage(Exception):  # noqa: N818 - what the user did
+    """A command line cannot be understood."""
+
+    def __init__(self, program: str, message: str) -> None:
+        super().__init__(message)
+        self.program = program
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises what is wrong with a command line, after the usage is shown."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        raise _BadUsage(self.prog, message)
 
 
 class _Version(argparse.Action):
@@ -126,7 +152,7 @@ def parser(chosen: str) -> argparse.ArgumentParser:
     chosen
         The command whose arguments it must know; of the others it knows what they do.
     """
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="kraftcheck", description="An explicit-state model checker for KRaft, Kafka's Raft.", allow_abbrev=False
     )
     top.add_argument("--version", action=_Version, nargs=0, help="say which version this is")

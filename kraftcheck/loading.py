@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from kraftcheck.catalogue import Model, find_model, model_of
-from kraftcheck.engines import search
+from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import read
@@ -35,6 +35,7 @@ class SearchOptions(TypedDict, total=False):
     engine: str | None
     deadlock: bool
     symmetry: bool
+    strict_bounds: bool
     keep_going: bool
     check_actions: bool
     workers: int
@@ -117,6 +118,33 @@ class Loaded(NamedTuple):
         run = partial(search, job.engine, job.protocol, job.options, is_named=job.is_named)
         with blaming(self.model):
             return judged(job.protocol, job.options, job.engine, run)[0]
+
+    def simulate(
+        self, *, runs: int = 1000, depth: int = 100, seed: int = 0, **options: Unpack[SearchOptions]
+    ) -> Result:
+        """Walk at random through the states, as `kraftcheck simulate` does.
+
+        Parameters
+        ----------
+        runs, depth, seed
+            How many walks to make, the most states along one, and what the choices are drawn from.
+        options
+            As for `check`.
+
+        Raises
+        ------
+        InputError
+            As `job`.
+        """
+        job = self.job(**options)
+
+        def walk() -> Result:
+            from kraftcheck.explorer.tables import random_walks as walks
+
+            return walks.simulate(job.protocol, job.options, walks.Plan(runs, depth, seed), None)
+
+        with blaming(self.model):
+            return compiling(walk)
 
     def to_networkx(self, **options: Unpack[SearchOptions]) -> Graph:
         """Return the state graph, as `kraftcheck.to_networkx` does.

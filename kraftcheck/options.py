@@ -60,6 +60,8 @@ def _flag(what: str, action: Any = "store_true", **more: Any) -> dict[str, Any]:
     return {"help": what, "action": action, **more}
 
 
+COLUMNS = "columns"
+"""The value of `--view` with which each replica has a column."""
 _MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file.py:ClassName")
 _OPTIONS: dict[str, dict[str, Any]] = {
     "model": _MODEL,
@@ -69,6 +71,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--variant": _value("NAME", "a variant of the model"),
     "--deadlock": _flag("check for deadlock, whatever the .cfg says", argparse.BooleanOptionalAction),
     "--symmetry": _flag("reduce by symmetry, whatever the .cfg says", argparse.BooleanOptionalAction),
+    "--strict-bounds": _flag(
+        "to temporal properties, what a bound forbids is not enabled, as in TLC", argparse.BooleanOptionalAction
+    ),
     "--continue": _flag("go on after a violation", dest="keep_going"),
     "--check-actions": _flag("test that actions are pure"),
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
@@ -90,13 +95,20 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
     "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
     "--report": _value("FILE", "write a page to look at (.html), or Mermaid for a pull request (.md)", Path),
+    "--view": {
+        "choices": ("steps", COLUMNS),
+        "dest": "layout",
+        "help": "how a counterexample is told: what each step changes, or with one column a replica (default: steps)",
+    },
+    "--simplify": _flag("make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"),
+    "--simplify-time": _value("SECONDS", "how long that may take (default: 30)", _seconds, default=30.0),
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),
     "--verbose": _flag("show what Spark itself says while it starts and runs"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }
-CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--continue", "--check-actions")
+CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
 """What is checked."""
 
 

@@ -5,13 +5,16 @@
         assert kraftcheck.distinct_states == 1_234
 
 The fixture `kraftcheck` is the `Result` of the search that the marker asks for; where something is violated, or the
-search stopped at a limit, the test fails before it begins, and leaves a page to look at with `report="page.html"`.
+search stopped at a limit, the test fails before it begins, and leaves a page to look at: in pytest's folder for
+temporary files, in that of `--kraftcheck-reports`, or where `report="page.html"` says.
 Without the marker the fixture is a function that takes what the marker takes, and returns the result.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +23,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.result import Result
+    from kraftcheck.spec.language.protocol import Protocol
 
 Check = Callable[..., "Result"]
 
@@ -29,20 +33,37 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "kraftcheck(model, config=None, variant=None, allow_incomplete=False, report=None, **options): check a "
-        "model; report is a page (.html) to write where it is violated; the options are those of `check` on the "
+        "model; report is the page (.html) to write where it is violated; the options are those of `check` on the "
         "command line, max_states=1000 for --max-states 1000",
     )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names a folder for the pages of tests that fail."""
+    what = "folder for the page of each test in which kraftcheck finds something (default: pytest's temporary folder)"
+    parser.getgroup("kraftcheck").addoption("--kraftcheck-reports", metavar="DIR", help=what)
 
 
 @pytest.fixture
 def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
     """Return the result of the search that the marker asks for; without a marker, a function that searches."""
     marker = request.node.get_closest_marker("kraftcheck")
-    return _checked if marker is None else _checked(*marker.args, **marker.kwargs)
+    check = partial(_checked, partial(_page_of, request))
+    return check if marker is None else check(*marker.args, **marker.kwargs)
+
+
+def _page_of(request: pytest.FixtureRequest) -> Path:
+    """Return the page of a test that fails."""
+    given = request.config.getoption("--kraftcheck-reports")
+    factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    folder = factory.mktemp("kraftcheck") if given is None else Path(given)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / (re.sub(r"[^\w.-]+", "-", request.node.nodeid).strip("-") + ".html")
 
 
 def _checked(
-    model: str,
+    page: Callable[[], Path],
+    model: str | type[Protocol],
     config: str | None = None,
     *,
     variant: str | None = None,
@@ -71,8 +92,7 @@ def _checked(
     allowed = {Verdict.OK, *([Verdict.INCOMPLETE] if allow_incomplete else [])}
     if result.verdict not in allowed:
         said = plain(told(loaded.protocol, result, quiet=True))
-        if report is not None:
-            loaded.write_report(result, report, **options)
-            said += f"\nthe page: {report}"
-        pytest.fail(said, pytrace=False)
+        file = Path(report) if report is not None else page()
+        loaded.write_report(result, file, **options)
+        pytest.fail(f"{said}\nthe page: {file}", pytrace=False)
     return result

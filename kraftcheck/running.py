@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kraftcheck.engines import search
-from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Options, Result, Verdict
+from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Interrupted, Options, Result, Verdict, Violation
+from kraftcheck.explorer.simplifying.cost import told as simplifying_told
+from kraftcheck.explorer.simplifying.simplifier import Simplifier
 from kraftcheck.jobs import Job
+from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import write_counterexamples, write_json
 from kraftcheck.reporting.lines import print_lines
@@ -35,7 +42,7 @@ def exit_code(result: Result) -> int:
     """Return the exit code that says how a search ended."""
     if result.limit == INTERRUPTED:
         return EXIT_INTERRUPTED
-    return EXIT_TRAP if result.only_traps else EXIT_CODES[result.verdict]
+    return EXIT_TRAP if result.only_of_behaviours else EXIT_CODES[result.verdict]
 
 
 def run_job(
@@ -119,6 +126,82 @@ def _vacuity(protocol: Protocol, options: Options, result: Result, watched: list
     }
 
 
+def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
+    """Return a result with simpler counterexamples, where `--simplify` asks for it; a note says what was done.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    result
+        What it found.
+    arguments
+        What was read from the command line.
+    """
+    if not arguments.simplify or result.limit == INTERRUPTED:
+        return result
+    is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
+    violations, notes = [], []
+    for violation in result.violations:
+        shortest = None if is_shortest or violation.trap else partial(find_shortest, job, violation)
+        simpler, note = simplified(job, violation, arguments, shortest)
+        violations.append(simpler)
+        notes.append(note)
+    return replace(result, violations=violations, notes=result.notes + notes)
+
+
+def simplified(
+    job: Job,
+    violation: Violation,
+    arguments: argparse.Namespace,
+    shortest: Callable[[int, float], Behaviour | None] | None,
+) -> tuple[Violation, str]:
+    """Return a counterexample made simpler, showing the progress, and what was done.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    violation
+        The counterexample.
+    arguments
+        What was read from the command line.
+    shortest
+        See `Simplifier.run`.
+    """
+    began = time.monotonic()
+    with Meter("behaviours tried", quiet=arguments.quiet) as meter:
+        simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
+        found = simplifier.run(shortest)
+    costs = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
+    return found, simplifying_told(violation.property, *costs, simplifier.done, time.monotonic() - began)
+
+
+def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
+    """Return a shortest counterexample, where one is found in time; None elsewhere.
+
+    Parameters
+    ----------
+    job
+        What was asked for.
+    violation
+        A counterexample to the same property.
+    states, seconds
+        The most states that it may have, and how long that may take.
+    """
+    properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
+    limits = {"max_depth": states, "time_limit": seconds, "max_states": None, "report": None}
+    options = replace(
+        Options(init=job.options.init, workers=job.options.workers, constraints=job.options.constraints),
+        action_constraints=job.options.action_constraints,
+        properties=job.options.properties if violation.failed else properties,
+        deadlock=violation.property == DEADLOCK,
+        **limits,  # type: ignore[arg-type]
+    )
+    result = search("reference" if job.engine == "reference" else "tables", job.protocol, options, is_named=False)
+    return next((one.trace for one in result.violations if one.property == violation.property), None)
+
+
 def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
     """Write the files that the user asks for, and print the report.
 
@@ -151,7 +234,8 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
         from kraftcheck.reporting.ci import write_junit
 
         write_junit(job, result, arguments.junit, allow_incomplete=allowed)
-    print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls))
+    columns = shutil.get_terminal_size().columns if getattr(arguments, "layout", None) == COLUMNS else None
+    print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls, columns=columns))
     if getattr(arguments, "github", False):
         from kraftcheck.reporting.ci import github_annotations
 

@@ -11,9 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_types, is_enum
+from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, field_types, is_enum
 
-INSTEAD: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
@@ -196,7 +195,17 @@ def _has_good_fields(record: Record) -> bool:
 
 @cache
 def _field_checkers(cls: Any) -> list[tuple[str, Check]]:
-    return [(name, _checker(kind)) for name, kind in field_types(cls).items()]
+    try:
+        kinds = field_types(cls)
+    except NameError as error:
+        raise ProtocolError(f"{cls.__qualname__}: the annotation of a field cannot be resolved: {error}") from None
+    found = []
+    for name, kind in kinds.items():
+        try:
+            found.append((name, _checker(kind)))
+        except ProtocolError as error:
+            raise ProtocolError(f"{cls.__qualname__}.{name}: {error}") from None
+    return found
 
 
 def _is_value(value: Value) -> bool:

@@ -26,6 +26,10 @@ T = TypeVar("T")
 _NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
 
 
+INSTEAD: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
+"""What to write instead of a collection that can change."""
+
+
 def cached(function: Callable[[A], T]) -> Callable[[A], T]:
     """Memoise a function of one argument, and keep its types: mypy takes no class for hashable."""
     return cache(function)
@@ -127,6 +131,10 @@ class Record:
     def __init_subclass__(cls, quiet: tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
         cls._quiet = (*cls._quiet, *quiet)
+        for name, annotation in vars(cls).get("__annotations__", {}).items():
+            kind = type(vars(cls).get(name))
+            if kind in INSTEAD and "ClassVar" not in str(annotation):
+                raise TypeError(f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {INSTEAD[kind]}")
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
     def but(self, **changes: Value) -> Self:

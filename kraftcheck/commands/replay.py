@@ -13,20 +13,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kraftcheck.explorer.simplifying.simplifier import violation_of
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
+from kraftcheck.reporting.counterexample import told as counterexample
 from kraftcheck.reporting.files import require_report, require_writable, write_json
-from kraftcheck.reporting.lines import print_lines, print_warnings
+from kraftcheck.reporting.lines import FAINT, Line, notes, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
-from kraftcheck.reporting.report import replay_as_data, write_report
+from kraftcheck.reporting.report import as_step, replay_as_data, write_report
+from kraftcheck.running import find_shortest, simplified
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 from kraftcheck.traces.trace import TraceFormat
@@ -43,6 +46,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--config", "--set", "--variant", "--max-size")
     add(parser, "--report", help="write a page to look at the traces (.html), or Mermaid for a pull request (.md)")
     add(parser, "--json", help="write what became of each trace as JSON")
+    add(parser, "--simplify", help="tell a trace that violates a property as a simpler one")
+    add(parser, "--simplify-time")
     what = "write tables of Parquet, as those of `kraftcheck pipeline`, without Spark"
     parser.add_argument("--parquet", type=Path, metavar="DIR", help=what)
     add(parser, "--quiet", help="only the verdicts")
@@ -75,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         with _tables(arguments, job) as tables:
-            watches = [walked.append] if arguments.report else []
+            watches = [walked.append] if arguments.report or arguments.simplify else []
             watches += [tables.watch] if tables else []
             replayer = Replayer(
                 job.protocol,
@@ -92,11 +97,13 @@ def run(arguments: argparse.Namespace) -> int:
                         tables.end(replay)
                     if arguments.report:
                         runs.append(replay_as_data(job, replay, walked))
-                        walked.clear()
                     if replay.verdict is ReplayVerdict.UNREADABLE:
                         print(f"kraftcheck: error: {replay.problem}", file=sys.stderr)
                     else:
                         print_lines(told(replay, quiet=arguments.quiet))
+                    if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
+                        print_lines(_simplified(job, replay, walked, arguments))
+                    walked.clear()
     verdicts = Counter[str](replay.verdict for replay in replays)
     if len(replays) > 1:
         print_lines([tally(verdicts)])
@@ -105,6 +112,23 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report:
         write_report(arguments.report, runs)
     return exit_code(verdicts)
+
+
+def _simplified(
+    job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace
+) -> Iterator[Line]:
+    """Yield the lines that tell a simpler behaviour than a trace, which violates the same property."""
+    trace = tuple(as_step(one) for one in walked)
+    violation = violation_of(job.protocol, trace, replay.violated)
+    if violation is None:
+        yield [(FAINT, "  Note: nothing to simplify: no property is violated at the end of this trace")]
+        return
+    shortest = partial(find_shortest, job, violation)
+    found, note = simplified(job, violation, arguments, shortest)
+    yield []
+    yield from counterexample(job.protocol, found)
+    yield []
+    yield from notes([note])
 
 
 def _tables(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTables | None]:

@@ -26,7 +26,7 @@ from kraftcheck.reporting.files import require_empty_folder, require_report, req
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import header
-from kraftcheck.running import run_job, tell, tell_of_compiling
+from kraftcheck.running import run_job, simplify, tell, tell_of_compiling
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
@@ -55,7 +55,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
     add(parser.add_argument_group("where to stop"), "--max-states", "--time-limit")
     files = parser.add_argument_group("output")
-    add(files, "--report", "--json", "--trace", "--calls", "--quiet")
+    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
     files.add_argument("--out", type=Path, metavar="DIR", help="write each walk as TLC's -simulate does")
 
 
@@ -114,7 +114,7 @@ def _simulate(job: Job, arguments: argparse.Namespace) -> int:
 
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=walk)
     result.runs = result.runs or 0  # None where it was interrupted before the first walk began
-    return tell(job, result, arguments, runs=result.runs, **more)
+    return tell(job, simplify(job, result, arguments), arguments, runs=result.runs, **more)
 
 
 def _require_able(job: Job, arguments: argparse.Namespace) -> None:

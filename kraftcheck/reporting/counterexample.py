@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kraftcheck.explorer.result import DEADLOCK, TraceStep, Trap, Violation
+from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import changes, initial, message_words, messages
+from kraftcheck.reporting.columns import LEGEND as IN_COLUMNS
+from kraftcheck.reporting.columns import Columns
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.reporting.why import why
 from kraftcheck.spec.display import text_of
@@ -19,7 +21,7 @@ _MOST_SAME = 3
 """Messages that a step leaves under way, and that are shown one by one; more are counted."""
 
 
-def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
+def told(protocol: Protocol, violation: Violation, columns: int | None = None) -> Iterator[Line]:
     """Yield the lines that tell a counterexample.
 
     Parameters
@@ -28,6 +30,8 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
         The protocol with its constants.
     violation
         The property and the behaviour.
+    columns
+        The width of a line, where each replica shall have a column of its own.
 
     Yields
     ------
@@ -37,7 +41,9 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     what = "Deadlock" if violation.property == DEADLOCK else f"Counterexample to {violation.property}"
     if violation.failed is not None:
         what = f"An assert failed in {violation.property}"
-    yield from behaviour_lines(protocol, violation.trace, what)
+    yield from behaviour_lines(protocol, violation.trace, what, columns)
+    if violation.loop is not None:
+        yield from _loop_lines(protocol, violation.trace[-1], violation.loop)
     yield from _why_lines(protocol, violation)
     if violation.trap is not None:
         yield []
@@ -48,7 +54,9 @@ def told(protocol: Protocol, violation: Violation) -> Iterator[Line]:
             yield [(FAINT, f"{_INDENT}no way out is {', '.join(without)}")]
 
 
-def behaviour_lines(protocol: Protocol, trace: Sequence[TraceStep], what: str) -> Iterator[Line]:
+def behaviour_lines(
+    protocol: Protocol, trace: Sequence[TraceStep], what: str, columns: int | None = None
+) -> Iterator[Line]:
     """Yield the lines that tell a behaviour.
 
     Parameters
@@ -59,14 +67,24 @@ def behaviour_lines(protocol: Protocol, trace: Sequence[TraceStep], what: str) -
         The behaviour.
     what
         What it is.
+    columns
+        As `told` takes it.
     """
     yield [(HEAD, f"{what}, {many(len(trace), 'state')}")]
     if any(step.state.inboxes for step in trace):
-        yield [(FAINT, LEGEND)]
+        yield [(FAINT, f"messages: {IN_COLUMNS}" if columns else LEGEND)]
+    table = Columns(protocol, trace, columns) if columns else None
+    if table is not None:
+        yield []
+        yield from table.head()
     before: TraceStep | None = None
     for number, step in enumerate(trace, start=1):
         yield []
         yield _heading(protocol, number, step)
+        if table is not None:
+            yield from table.step(before, step)
+            before = step
+            continue
         found = initial(step.state) if before is None else changes(protocol, before.state, step.state)
         width = max((len(change.path) for change in found), default=0)
         yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
@@ -74,6 +92,22 @@ def behaviour_lines(protocol: Protocol, trace: Sequence[TraceStep], what: str) -
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
         before = step
+
+
+def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Line]:
+    """Yield how a behaviour goes on for ever, and why that is fair."""
+    yield []
+    if loop.again is None:
+        yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}")]
+    else:
+        heading = _heading(protocol, loop.back_to, loop.again)
+        yield [(HEAD, f"Back to state {loop.back_to}"), *heading[1:]]
+        found = changes(protocol, last.state, loop.again.state)
+        width = max((len(change.path) for change in found), default=0)
+        yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
+        yield from _message_lines(protocol, last, loop.again)
+    if loop.kept:
+        yield [(FAINT, f"{_INDENT}fair, since for ever: {'; '.join(loop.kept)}")]
 
 
 def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:

@@ -62,6 +62,7 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
         text = Text.assemble(*[(text, _RICH_STYLES[style]) for style, text in line])
         indent = Text(" " * hanging(text.plain, console.width))
         for place, piece in enumerate(text.divide(breaks(text.plain, console.width))):
+            piece.rstrip()  # a space beyond the last column would begin a line
             console.print(indent + piece if place else piece, soft_wrap=True)
 
 

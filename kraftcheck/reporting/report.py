@@ -69,7 +69,7 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
         {**told, **behaviour_as_data(job.protocol, told["states"], violation.trace), "end": _end(violation)}
         for told, violation in traces
     ]
-    return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.reachable)]}
+    return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]}
 
 
 def _end(violation: Violation) -> str:
@@ -88,7 +88,7 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
     walked
         Its states, as far as they conform.
     """
-    trace = [_step(one) for one in walked]
+    trace = [as_step(one) for one in walked]
     name = Path(replay.file).name if replay.index == 0 else f"{Path(replay.file).name}, trace {replay.index + 1}"
     found, known = replay.divergence, replay.violated in job.protocol.properties
     told: dict[str, Any] = {"property": replay.violated, "why": None, "title": f"{name} {replay.verdict}", "end": ""}
@@ -116,7 +116,8 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
     }
 
 
-def _step(one: ReplayedState) -> TraceStep:
+def as_step(one: ReplayedState) -> TraceStep:
+    """Return a replayed state as a step of a behaviour."""
     taken = one.transition
     return TraceStep(one.state) if taken is None else TraceStep(one.state, taken.action, taken.actor, taken.message)
 

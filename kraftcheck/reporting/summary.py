@@ -28,7 +28,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     ]
     constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
-    checked = [prop.name for prop in (*options.properties, *options.reachable)] + (
+    checked = [prop.name for prop in (*options.properties, *options.over_behaviours)] + (
         ["deadlock"] if options.deadlock else []
     )
     yield [(FAINT, f"checked: {', '.join(checked)}")] if checked else [(WARNING, "Warning: nothing is checked")]
@@ -40,7 +40,9 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     yield []
 
 
-def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bool = False) -> Iterator[Line]:
+def report(
+    protocol: Protocol, result: Result, *, quiet: bool = False, calls: bool = False, columns: int | None = None
+) -> Iterator[Line]:
     """Yield the lines of the report on a search.
 
     Parameters
@@ -53,9 +55,11 @@ def report(protocol: Protocol, result: Result, *, quiet: bool = False, calls: bo
         Whether to leave out the table of actions.
     calls
         Whether the table says how often each action was called in Python.
+    columns
+        The width of a line, where a counterexample has a column for each replica.
     """
     for violation in result.violations:
-        yield from told(protocol, violation)
+        yield from told(protocol, violation, columns)
         yield []
     if not quiet:
         counts = {"fired" if result.runs is None else "taken": result.actions}

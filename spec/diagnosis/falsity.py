@@ -3,7 +3,7 @@
 A property is a pure function, so parts of what it returned can be evaluated once more with the names that they had.
 
 >>> names = {"votes": (1, 2), "count": 7}
->>> list(false_parts(ast.parse("count < 5 or all(vote < 2 for vote in votes)", mode="eval").body, names))
+>>> list(false_parts(ast.parse("count < 5 or all(vote < 2 for vote in votes)", mode="eval").body, names, {}))
 ['count < 5  (count = 7)', 'vote < 2  (vote = 2)']
 """
 
@@ -50,7 +50,7 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
     if isinstance(statement.value, ast.Constant):
         guard = guard_of(call)
         return (f"true: {guard.text}",) if guard.text else ()
-    return _parts(statement.value, function.__globals__ | call.moments[-1].names)
+    return _parts(statement.value, function.__globals__, call.moments[-1].names)
 
 
 def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
@@ -69,17 +69,17 @@ def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ..
             while traceback is not None:
                 frame = traceback.tb_frame
                 if (frame.f_code.co_filename, traceback.tb_lineno) == place:
-                    return _parts(node.test, frame.f_globals | frame.f_locals)
+                    return _parts(node.test, frame.f_globals, frame.f_locals)
                 traceback = traceback.tb_next
     return ()
 
 
-def _parts(test: ast.expr, names: Names) -> tuple[str, ...]:
-    found = [f"false: {part}" for part in dict.fromkeys(false_parts(test, names))]
+def _parts(test: ast.expr, outer: Names, names: Names) -> tuple[str, ...]:
+    found = [f"false: {part}" for part in dict.fromkeys(false_parts(test, names, outer))]
     return (*found[:MOST], *(["..."] if len(found) > MOST else []))
 
 
-def false_parts(test: ast.expr, names: Names) -> Iterator[str]:
+def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
     """Yield the parts of a false expression on account of which it is false, each with the values in it.
 
     Parameters
@@ -88,59 +88,64 @@ def false_parts(test: ast.expr, names: Names) -> Iterator[str]:
         The expression.
     names
         The value of each name in it.
+    outer
+        The names around it, whose values are not shown.
     """
     try:
-        inner = list(_inner(test, names))
+        inner = list(_inner(test, _Scope(outer | names)))
     except Exception:  # evaluated once more it raises: it is not pure
         inner = []
     if inner:
-        for part, known in inner:
-            yield from false_parts(part, known)
+        for part, more in inner:
+            yield from false_parts(part, names | more, outer)
         return
     values = ", ".join(dict.fromkeys(values_in(test, names)))
     yield cut(ast.unparse(test), SHOWN) + (f"  ({cut(values, SHOWN)})" if values else "")
 
 
-def _inner(test: ast.expr, names: Names) -> Iterator[tuple[ast.expr, Names]]:
-    """Yield the parts on account of which an expression is false, with the names in them; nothing where it has none."""
+class _Scope:
+    """Evaluates expressions with the names that they had."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def value(self, node: ast.expr) -> Any:
+        expression = ast.fix_missing_locations(ast.Expression(node))
+        return eval(compile(expression, "<property>", "eval"), dict(self._names))
+
+
+def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
+    """Yield the parts on account of which an expression is false, with further names; nothing where it has none."""
     if isinstance(test, ast.BoolOp):
-        false = [part for part in test.values if not _value(part, names)]
-        yield from ((part, names) for part in (false[:1] if isinstance(test.op, ast.And) else false))
+        false = [part for part in test.values if not scope.value(part)]
+        yield from ((part, {}) for part in (false[:1] if isinstance(test.op, ast.And) else false))
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inside = test.operand
         if isinstance(inside, ast.BoolOp) and isinstance(inside.op, ast.Or):
-            true = next(part for part in inside.values if _value(part, names))
-            yield negated(true), names
+            yield negated(next(part for part in inside.values if scope.value(part))), {}
         elif isinstance(inside, ast.Call):
-            yield from (
-                (ast.UnaryOp(ast.Not(), part), known) for part, known in _element(inside, "any", names, wanted=True)
-            )
+            yield from ((negated(part), more) for part, more in _element(inside, "any", scope, wanted=True))
     elif isinstance(test, ast.IfExp):
-        yield (test.body if _value(test.test, names) else test.orelse), names
+        yield (test.body if scope.value(test.test) else test.orelse), {}
     elif isinstance(test, ast.Compare) and len(test.ops) > 1:
         terms = pairwise([test.left, *test.comparators])
         pairs = [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
-        yield next(pair for pair in pairs if not _value(pair, names)), names
+        yield next(pair for pair in pairs if not scope.value(pair)), {}
     elif isinstance(test, ast.Call):
-        yield from _element(test, "all", names, wanted=False)
+        yield from _element(test, "all", scope, wanted=False)
 
 
-def _element(call: ast.Call, name: str, names: Names, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:
+def _element(call: ast.Call, name: str, scope: _Scope, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:
     """Yield the first element of `all(... for ...)` or `any(... for ...)` that decides it, with its names."""
     is_it = isinstance(call.func, ast.Name) and call.func.id == name and len(call.args) == 1
     found = call.args[0] if is_it else None
     if not isinstance(found, ast.GeneratorExp | ast.ListComp):
         return
     bound = [node.id for each in found.generators for node in ast.walk(each.target) if isinstance(node, ast.Name)]
-    record = ast.Dict([ast.Constant(one) for one in bound], [ast.Name(one, ast.Load()) for one in bound])
+    names = ast.Dict([ast.Constant(one) for one in bound], [ast.Name(one, ast.Load()) for one in bound])
     test = found.elt if wanted else ast.UnaryOp(ast.Not(), found.elt)
     *outer, last = found.generators
     last = ast.comprehension(last.target, last.iter, [*last.ifs, test], last.is_async)
-    chosen = next(_value(ast.GeneratorExp(record, [*outer, last]), names), None)
+    chosen = next(scope.value(ast.GeneratorExp(names, [*outer, last])), None)
     if chosen is not None:
-        yield found.elt, names | chosen
-
-
-def _value(node: ast.expr, names: Names) -> Any:
-    expression = ast.fix_missing_locations(ast.Expression(node))
-    return eval(compile(expression, "<property>", "eval"), dict(names))
+        yield found.elt, chosen

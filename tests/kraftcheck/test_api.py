@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import runpy
 import subprocess
@@ -196,6 +197,26 @@ def test_memory_checkpoints_and_symmetry(tmp_path: Path) -> None:
     assert load("two-phase-commit", "smoke").check(memory=1 << 26, symmetry=True).distinct_states == 80
 
 
+@pytest.mark.parametrize("options", [{"variant": "impatient-server"}, {"config": "smoke", "max_depth": 2}])
+def test_a_script_finds_what_the_command_line_finds(options, run, tmp_path: Path) -> None:
+    named = {name: options[name] for name in options if name in ("variant", "config")}
+    result = load("lock-service", **named).check(
+        engine="reference", **{name: options[name] for name in options if name not in named}
+    )
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    run("check", "lock-service", *words, "--engine", "reference", "--json", tmp_path / "found.json")
+    found = json.loads((tmp_path / "found.json").read_text())
+    for name in ("distinct_states", "generated_states", "depth", "actions", "notes", "warnings", "complete", "limit"):
+        assert found[name] == getattr(result, name), name
+    assert (found["result"], found["trace_length"] or 0) == (result.verdict, len(result.trace))
+    assert found["notes"] or found["traces"]
+
+
+def test_random_walks_of_a_model_by_name() -> None:
+    result = load("lock-service", variant="impatient-server", constants={"MaxLosses": 0}).simulate(runs=100, seed=1)
+    assert (result.verdict, result.violations[0].property) == (Verdict.VIOLATION, "MutualExclusion")
+
+
 def test_the_trace_of_a_result_and_its_report(tmp_path: Path) -> None:
     protocol = Factory(jobs=3)
     result = check(protocol, deadlock=False, engine="reference")
@@ -251,7 +272,13 @@ def test_errors_say_what_the_command_line_says(words, options, run) -> None:
     assert outcome.err.endswith(f"error: {caught.value}\n")
 
 
-# docs/python.md
+# docs/api.md, docs/python.md
+
+
+def test_the_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: [\w.]+\.(\w+)$", PAGE.with_name("api.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == kraftcheck.__all__
+
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 

@@ -117,6 +117,15 @@ def test_errors_are_written_too(run: Run, tmp_path: Path) -> None:
     found = as_json(run, tmp_path, "check", "lock-service", "--config", "none-such", code=2)
     assert found["result"] == "error"
     assert "none-such" in found["error"]
+    for words, said in (
+        (("check", "lock-service", "--max-states", "0"), "argument --max-states: expected a number of at least 1, fo"),
+        (("simulate", "lock-service", "--runs"), "argument --runs: expected one argument"),
+        (("replay", "lock-service", tmp_path / "gone.out", "--variant", "x"), "unknown variant x"),
+        (("compare", "lock-service", "x"), "unknown variant x"),
+        (("crosscheck", "lock-service", "--dump", "gone.dot"), "the following arguments are required: --config"),
+        (("models", "lock-servise"), "unknown model lock-servise (perhaps lock-service?)"),
+    ):
+        assert as_json(run, tmp_path, *words, code=2)["error"].startswith(said)
 
 
 def test_values_in_json() -> None:
@@ -259,6 +268,8 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "1 failed, 2 passed, 2 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
+    (page,) = re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told)
+    assert '"result":"incomplete"' in Path(page).read_text()
     assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told
@@ -297,7 +308,9 @@ def test_the_steps_of_the_github_example_in_a_shell_as_github_runs_them(tmp_path
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step]
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
-    for step in (*steps, steps[-1]):  # the last one again, as the job after would
+    assert steps[0] == "kraftcheck warm"
+    assert github(steps[0]).stdout.startswith("the kernels are compiled (")
+    for step in (*steps[1:], steps[-1]):  # the last one again, as the job after would
         done = github(step)
         assert done.returncode == 0, done
     assert {"smoke.xml", "smoke.json", "state"} <= {file.name for file in tmp_path.iterdir()}
@@ -323,13 +336,6 @@ def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     exec(compile(plain, "docs/ci.md", "exec"), {})
     (tmp_path / "test_page.py").write_text(marked)
     assert "1 passed" in pytest_in(tmp_path)
-
-
-@pytest.mark.slow
-def test_the_kernels_can_be_compiled_beforehand(tmp_path: Path) -> None:
-    kept = command("warm", NUMBA_CACHE_DIR=os.environ.get("NUMBA_CACHE_DIR"))
-    assert kept.stdout.startswith("the kernels are compiled (")
-    assert kept.stderr == ""
 
 
 def command(*words: str, **environment: str | None) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -327,3 +328,63 @@ def test_lines_are_broken_to_the_width_of_a_terminal(width: int) -> None:
     assert indent == (14 if width > 28 else 8)
     assert all(len(piece.rstrip()) <= width - (indent if place else 0) for place, piece in enumerate(pieces))
     assert width < 200 or cut == []
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_terminal_is_filled_to_its_width(width: int, capsys, monkeypatch) -> None:
+    from kraftcheck.reporting.counterexample import told as lines_of
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    request = FetchRequest(2, 3, 1, False, ServerId(N1, 0), ServerId(N2, 1))
+    long = [("", f"    messages  + {'  '.join(message_words(request))} and {'so on ' * 8}end")]
+    (violation,) = check(Crowd(), engine="reference").violations
+    print_lines([*lines_of(Crowd(), violation), long])
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) == {80: 23, 200: 21}[width]
+    assert width == 200 or lines[-1].startswith(" " * 14 + "on so on ")
+
+
+def test_one_column_a_replica() -> None:
+    from kraftcheck.reporting.counterexample import told as lines_of
+    from kraftcheck.reporting.lines import plain
+
+    result = check(Notes(), properties=["NeverBoth"], deadlock=False, engine="reference")
+    assert plain(lines_of(Notes(), result.violations[0], 60)) == (
+        "Counterexample to NeverBoth, 4 states\n"
+        "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped\n"
+        "\n"
+        "    n1\n"
+        "    nothing happens to 3, n2\n"
+        "\n"
+        "State 1  initial state\n"
+        "    heard []\n"
+        "    shared.sent  0\n"
+        "\n"
+        "State 2  Write by the environment\n"
+        "    > Note to n1 number=2\n"
+        "    shared.sent 0 -> 1\n"
+        "    1 still under way\n"
+        "\n"
+        "State 3  Read by n1 on Note\n"
+        "    * Note number=1\n"
+        "    heard[1] + 1\n"
+        "    1 still under way\n"
+        "\n"
+        "State 4  Read by n1 on Note\n"
+        "    * Note number=2\n"
+        "    heard[2] + 2\n"
+        "    1 still under way\n"
+        "\n"
+        "NeverBoth  false of me = n1\n"
+        "    false: len(me.heard) < 2  (len(me.heard) = 2)"
+    )
+
+
+def test_two_columns_on_the_command_line(run, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ("lock-service", "--variant", "impatient-server", "--engine", "reference", "--quiet", "--view", "columns")
+    told_lines = run("check", *asked).out.split("State 4")[1].splitlines()
+    assert told_lines[1:3] == [" " * 56 + "< Acquire from c1", " " * 56 + "> Grant to c1"]

@@ -16,7 +16,19 @@ from kraftcheck.api import check
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import Options
 from kraftcheck.reporting.as_json import value_as_json
-from kraftcheck.spec import Map, ModelValue, Protocol, ProtocolError, Record, State, Steps, become, constant, internal
+from kraftcheck.spec import (
+    Map,
+    ModelValue,
+    Protocol,
+    ProtocolError,
+    Record,
+    State,
+    Steps,
+    become,
+    constant,
+    internal,
+    invariant,
+)
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.display import text_of
@@ -228,3 +240,64 @@ def test_the_command_line_reads_what_it_wrote(run: Any, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert run("simulate", name, "--runs", 2, "--depth", 12, "--seed", 1, "--out", "w").code == 0
     assert run("replay", name, *sorted(map(str, Path("w").iterdir()))).code == 0
+
+
+class Full(Types):
+    """Claims that no node ever has a value of every type."""
+
+    @invariant
+    def never_full(self, me: Node) -> bool:
+        return None in (me.count, me.level, me.inner) or me.colour is Colour.WHITE
+
+
+@pytest.mark.parametrize("form", ["tla", "itf.json", "json"])
+def test_a_counterexample_is_written_in_each_form_and_replayed(run: Any, tmp_path: Path, form: str) -> None:
+    file, name = tmp_path / f"trace.{form}", f"{__file__}:Full"
+    assert run("check", name, "--engine", "reference", "--trace", file, "--quiet").code == 12
+    outcome = run("replay", name, file)
+    assert (outcome.code, "conforms, 4 steps" in outcome.out) == (0, True), outcome
+
+
+SLIP = """
+from kraftcheck import *
+class Node(Record):
+    id: int
+    log: tuple[int, ...] = ()
+class Nothing(Record):
+    pass
+class Mine(Protocol):
+    def initial(self):
+        yield self.start([Node(1)], Nothing())
+    @projection
+    def seen(self, me: Node):
+        return me.log
+    @internal(reads=seen)
+    def step(self, me: Node, seen: Map):
+        yield become(me)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("tuple[int, ...] = ()", "list[int] = []", "Node.log: a list can change; write a tuple"),
+        ("tuple[int, ...] = ()", "list[int]", "Node.log: a field of type list[int] can change; annotate it as a tuple"),
+        ("tuple[int, ...] = ()", '"Log" = ()', "Node: the annotation of a field cannot be resolved: name 'Log' is not"),
+        (
+            "return me.log",
+            "return [*me.log]",
+            "projection seen of Mine returned [], a list, which can change; write",
+        ),
+        ("Node(1)", "Node(1, [])", "replicas[1].log: expected a sequence of numbers, found [], a list, which can"),
+    ],
+)
+def test_what_can_change_is_no_value(run: Any, tmp_path: Path, right: str, wrong: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        SLIP.replace(right, wrong).replace("Node(1)", NODE if wrong == "list[int]" else "Node(1)")
+    )
+    outcome = run("check", f"{tmp_path / 'mine.py'}:Mine", "--engine", "reference")
+    assert (outcome.code, outcome.err.count("\n") <= 3) == (2, True)
+    assert message in outcome.err
+
+
+NODE = "Node(1, [1])"

@@ -17,8 +17,10 @@ from tests.support.kraft_model.searches import bound
 pytestmark = pytest.mark.kernel
 
 BRIEFLY = "default"  # of each model, without the others: they are slow
+ALIKE = ("die-hard", "dining-philosophers", "chang-roberts", "lamport-mutex", "paxos", "paxos-commit")
+"""Examples whose values are of the types of `ewd998` and others."""
 CASES = [
-    pytest.param(name, config, marks=[pytest.mark.slow] * (config != BRIEFLY))
+    pytest.param(name, config, marks=[pytest.mark.slow] * (config != BRIEFLY or name in ALIKE))
     for name in shipped_models()
     for config in find_model(name).configurations
     if config.startswith("default")

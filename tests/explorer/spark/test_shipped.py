@@ -26,10 +26,12 @@ ALSO_IN_CI = (
     "quorum:trap.not-voter",  # with a VIEW
     "reconfig:fault.second-vote-in-epoch:second-vote-in-epoch",
 )
+ALIKE = ("die-hard", "dining-philosophers", "chang-roberts", "lamport-mutex", "paxos")
+"""Examples whose values are of the types of `paxos-commit` and `ewd998`."""
 
 
 def in_ci(case: Shipped) -> bool:
-    small = case.model != "quorum" or case.config.startswith("smoke")
+    small = (case.model != "quorum" or case.config.startswith("smoke")) and case.model not in ALIKE
     return (small and case.config.startswith(IN_CI)) or case.name in ALSO_IN_CI
 
 

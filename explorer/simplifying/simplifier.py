@@ -1,0 +1,371 @@
+"""Makes a counterexample easier to read: shorter, then with fewer replicas, actions, switches, messages and values.
+
+A shortest counterexample is not the simplest. Small passes try other behaviours, each of which is taken step by step
+with the reference semantics and must end in a violation of the same property; what costs less is kept.
+
+Sources: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), for leaving out steps;
+E. W. Dijkstra, "A Note on Two Problems in Connexion with Graphs" (1959), for the cheapest of the shortest behaviours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep, Violation
+from kraftcheck.explorer.simplifying.cost import Costs
+from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import encode
+
+SECONDS = 30.0
+"""How long it may take."""
+MOST_STATES = 6_000
+"""States that one search around a counterexample may visit."""
+REMEMBERED = 200_000
+"""States whose steps are remembered."""
+
+
+class _TimeOver(Exception):  # noqa: N818 - a way out, not an error
+    """There is no time left."""
+
+
+class Simplifier:
+    """Simplifies one counterexample.
+
+    Parameters
+    ----------
+    protocol, options
+        The protocol with its constants, and what its search was asked for.
+    violation
+        The counterexample.
+    seconds
+        How long it may take.
+    report
+        Called with each behaviour that is tried.
+
+    Attributes
+    ----------
+    best
+        The simplest behaviour so far.
+    costs
+        What behaviours cost.
+    done
+        What the passes did, in words.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        options: Options,
+        violation: Violation,
+        seconds: float = SECONDS,
+        report: Callable[[], None] | None = None,
+    ) -> None:
+        self.best: Behaviour = violation.trace
+        self.done: list[str] = []
+        self._semantics = Semantics(protocol)
+        self._options = options
+        self._violation = violation
+        self._property = protocol.properties.get(violation.property)
+        self._report = report or (lambda: None)
+        self._until = time.monotonic() + seconds
+        self._encoded: dict[tuple[Any, Any], bytes] = {}
+        self._known: dict[State, list[Transition]] = {}
+        self.costs = Costs(protocol.network)
+        self._failed = violation.failed
+
+    def run(self, shortest: Callable[[int, float], Behaviour | None] | None = None) -> Violation:
+        """Simplify until nothing more helps, there is no time left, or the user interrupts it.
+
+        Parameters
+        ----------
+        shortest
+            Returns a shortest behaviour that shows the violation, given the most states that it may have and seconds;
+            None where there is none or no time. By default the counterexample is a shortest one already.
+
+        Returns
+        -------
+        Violation
+            The simplest counterexample found.
+        """
+        try:
+            if shortest is not None:
+                self._pass("steps left out", self._steps_left_out())
+                left = (self._until - time.monotonic()) / 2
+                found = shortest(len(self.best) - 1, left) if len(self.best) > 1 else None
+                self._pass("a shortest one searched", iter([found] if found else []))
+            before = None
+            while before != self.best:
+                before = self.best
+                self._pass("steps moved", self._steps_moved())
+                self._pass("steps in another order", self._reordered())
+                self._pass("replicas left out", self._replicas_left_out())
+                self._pass("actions left out", self._actions_left_out())
+                self._pass("the cheapest of its length", self._cheapest())
+                if shortest is not None:
+                    self._pass("steps left out", self._steps_left_out())
+        except _TimeOver:
+            self.done.append("then the time was over")
+        except KeyboardInterrupt:
+            self.done.append("then it was interrupted")
+        if self._failed is not None:
+            self._shows(*self._end(self.best))
+            self._failed.trace = self.best
+        return replace(self._violation, trace=self.best, failed=self._failed)
+
+    def _pass(self, what: str, tried: Iterator[Behaviour | None]) -> None:
+        """Keep what is better among the behaviours that a pass tries."""
+        before = self.best
+        try:
+            for found in tried:
+                self._report()
+                if found is not None and self.costs.of(found) < self.costs.of(self.best):
+                    self.best = found
+                if time.monotonic() > self._until:
+                    raise _TimeOver
+        finally:
+            if self.best is not before and what not in self.done:
+                self.done.append(what)
+
+    # Steps
+
+    def _steps(self, state: State) -> list[Transition]:
+        """Return the steps out of a state, in canonical order."""
+        found = self._known.get(state)
+        if found is None:
+            if time.monotonic() > self._until:
+                raise _TimeOver
+            if len(self._known) > REMEMBERED:
+                self._known.clear()
+            found = self._known[state] = sorted(self._semantics.transitions(state), key=self._order)
+        return found
+
+    def _order(self, taken: Transition) -> tuple[str, bytes]:
+        by_whom = (taken.actor, taken.message)
+        if by_whom not in self._encoded:
+            self._encoded[by_whom] = b"".join(encode(part) for part in by_whom if part is not None)
+        return taken.action, self._encoded[by_whom]
+
+    def _goes_on(self, before: State, taken: Transition) -> bool:
+        """Whether a search goes on behind a step: it is within the constraints."""
+        semantics, options = self._semantics, self._options
+        return all(semantics.holds(one, taken.target) for one in options.constraints) and all(
+            semantics.holds_over(one, before, taken.target) for one in options.action_constraints
+        )
+
+    def _shows(self, before: State | None, taken: Transition | None, state: State) -> bool:
+        """Whether a state, or the step to it, shows the violation."""
+        semantics, prop = self._semantics, self._property
+        if self._violation.trap is not None:
+            return state == self._violation.trace[-1].state
+        try:
+            if self._violation.property == DEADLOCK:
+                return not self._steps(state)
+            if prop is None:  # an action in which an `assert` failed
+                self._steps(state)
+                return False
+            if prop.over_steps:
+                holds = before is None or taken is None or semantics.kept_by(prop, before, taken)
+            else:
+                holds = semantics.holds(prop, state)
+        except RaisedError as error:
+            if self._violation.failed is None or error.name != self._violation.property:
+                return False
+            self._failed = error
+            return True
+        return not holds and self._violation.failed is None
+
+    def shows_it(self) -> bool:
+        """Whether the last step of the best behaviour shows the violation."""
+        return self._shows(*self._end(self.best))
+
+    def _end(self, trace: Behaviour) -> tuple[State | None, Transition | None, State]:
+        """Return the last step of a behaviour: the state before, the step, and the state."""
+        last = trace[-1]
+        if len(trace) == 1:
+            return None, None, last.state
+        before = trace[-2].state
+        return before, self._like(before, last, exactly=True), last.state
+
+    def _like(self, state: State, step: TraceStep, *, exactly: bool = False) -> Transition | None:
+        """Return the step out of a state that is most like a step of a behaviour, or None."""
+        fitting = [t for t in self._steps(state) if (t.action, t.actor) == (step.action, step.actor)]
+        if exactly:
+            return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
+        same = [t for t in fitting if t.message == step.message]
+        same = same or [t for t in fitting if _kind(t.message) == _kind(step.message)]
+        wanted = None if step.actor is None else step.state.replicas.get(step.actor)
+        alike = [t for t in same if step.actor is not None and t.target.replicas.get(step.actor) == wanted]
+        return next(iter(alike or same), None)
+
+    def _along(self, steps: Sequence[TraceStep]) -> Behaviour | None:
+        """Take steps from the start, those that can be taken; return the way to the violation, or None."""
+        trace = [self.best[0]]
+        if self._shows(None, None, trace[0].state):
+            return tuple(trace)
+        for step in steps:
+            before = trace[-1].state
+            try:
+                taken = self._like(before, step)
+            except RaisedError:
+                return None
+            if taken is None:
+                continue
+            trace.append(step_of(taken))
+            if self._shows(before, taken, taken.target):
+                return tuple(trace)
+            if not self._goes_on(before, taken):
+                return None
+        return None
+
+    # Passes
+
+    def _steps_left_out(self) -> Iterator[Behaviour | None]:
+        """Leave out steps: halves, quarters and so on, down to single ones."""
+        size = max(1, len(self.best) // 2)
+        while True:
+            first, before = 1, self.best
+            while first < len(self.best):
+                found, shorter = self._along(self.best[1:first] + self.best[first + size :]), len(self.best)
+                yield found
+                if len(self.best) == shorter:
+                    first += size
+            if self.best is before and size == 1:
+                return
+            size = max(1, min(size if self.best is not before else size // 2, len(self.best) // 2))
+
+    def _steps_moved(self) -> Iterator[Behaviour | None]:
+        """Move each step to each other place, so that those of one replica come together."""
+        for first in range(1, len(self.best)):
+            for place in range(1, len(self.best)):
+                steps = list(self.best[1:])
+                if place != first and first <= len(steps):
+                    steps.insert(place - 1, steps.pop(first - 1))
+                    yield self._along(steps)
+
+    def _replicas_left_out(self) -> Iterator[Behaviour | None]:
+        """Look for a behaviour, no longer, in which one replica less takes steps."""
+        for actor, _ in Counter(step.actor for step in self.best[1:] if step.actor is not None).most_common()[::-1]:
+            actors = {step.actor for step in self.best[1:]} - {actor} | {None}
+            yield self._around(lambda taken, actors=actors: taken.actor in actors)  # type: ignore[misc]
+
+    def _actions_left_out(self) -> Iterator[Behaviour | None]:
+        """Look for a behaviour, no longer, of the same replicas in which one action less is taken."""
+        for action in sorted({str(step.action) for step in self.best[1:]}):
+            actors = {step.actor for step in self.best[1:]}
+            actions = {step.action for step in self.best[1:]} - {action}
+            yield self._around(
+                lambda taken, actors=actors, actions=actions: taken.actor in actors and taken.action in actions  # type: ignore[misc]
+            )
+
+    def _reordered(self) -> Iterator[Behaviour | None]:
+        """Look for the cheapest of all behaviours, no longer, in which the same things happen."""
+        allowed = {(step.action, step.actor, step.message) for step in self.best[1:]}
+        yield self._around(lambda taken: (taken.action, taken.actor, taken.message) in allowed)
+
+    def _cheapest(self) -> Iterator[Behaviour | None]:
+        """Look for the cheapest of all behaviours, no longer, of the same replicas and actions."""
+        allowed = {(step.action, step.actor) for step in self.best[1:]}
+        yield self._around(lambda taken: (taken.action, taken.actor) in allowed)
+
+    def _around(self, allowed: Callable[[Transition], bool]) -> Behaviour | None:
+        """Return the cheapest behaviour, as far as switches, messages and values go, of those that are allowed.
+
+        Parameters
+        ----------
+        allowed
+            Whether a step is.
+
+        Returns
+        -------
+        Behaviour
+            One that has no more steps than the best. None where there is none, or too many states are on the way.
+        """
+        waiting: list[tuple[tuple[int, int, int, int], int, State, Any]] = []
+        ways: dict[tuple[State, Any], tuple[tuple[State, Any] | None, TraceStep]] = {}
+        numbers = count()
+        for state in initial_states(self._semantics, self._options.init):
+            ways[state, None] = None, TraceStep(state)
+            heappush(waiting, ((0, 0, 0, 0), next(numbers), state, None))
+        costs: dict[tuple[State, Any], tuple[int, int, int, int]] = dict.fromkeys(ways, (0, 0, 0, 0))
+        finished: set[tuple[State, Any]] = set()
+        while waiting and len(ways) < MOST_STATES:
+            cost, _, state, actor = heappop(waiting)
+            if (state, actor) in finished:
+                continue
+            finished.add((state, actor))
+            if cost[0] == len(self.best) - 1:
+                return None
+            try:
+                steps = self._steps(state)
+            except RaisedError:
+                continue
+            for taken in steps:
+                if not allowed(taken):
+                    continue
+                end = (taken.target, taken.actor)
+                more = (
+                    1,
+                    int(actor is not None and taken.actor != actor),
+                    self.costs.sent(state, taken.target),
+                    self.costs.weight(taken.target),
+                )
+                total = (cost[0] + 1, cost[1] + more[1], cost[2] + more[2], cost[3] + more[3])
+                if self._shows(state, taken, taken.target):
+                    way = _way(ways, (state, actor))
+                    return self._last((*way, step_of(taken)))
+                if end in finished or (end in costs and costs[end] <= total) or not self._goes_on(state, taken):
+                    continue
+                costs[end], ways[end] = total, ((state, actor), step_of(taken))
+                heappush(waiting, (total, next(numbers), taken.target, taken.actor))
+        return None
+
+    def _last(self, trace: Behaviour) -> Behaviour:
+        """Return a behaviour with the cheapest of the last steps that show the violation."""
+        before = trace[-2].state
+        shown = [(*trace[:-1], step_of(t)) for t in self._steps(before) if self._shows(before, t, t.target)]
+        return min(shown, key=self.costs.of)
+
+
+def _way(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
+    """Return the behaviour that leads to the end of a way."""
+    steps: list[TraceStep] = []
+    while end is not None:
+        end, step = ways[end]
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def _kind(message: Any) -> tuple[Any, ...]:
+    return type(message), getattr(message, "source", None) if message is not None else None
+
+
+def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Violation | None:
+    """Return the violation that a behaviour ends in.
+
+    Parameters
+    ----------
+    protocol
+        The protocol with its constants.
+    trace
+        The behaviour.
+    name
+        The property that it is said to violate. If that is none of the protocol's, all invariants are tried.
+    """
+    kinds = [prop for prop in protocol.properties.values() if prop.kind in ("invariant", "step_invariant")]
+    names = [name] if name in (DEADLOCK, *protocol.properties) else [prop.name for prop in kinds]
+    for one in names:
+        violation = Violation(one, trace)
+        if Simplifier(protocol, Options(), violation).shows_it():
+            return violation
+    return None

@@ -1,0 +1,122 @@
+"""Counterexamples made simpler: still true behaviours that violate the same, shorter, with fewer replicas."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kraftcheck import ModelValue, check, invariant
+from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.result import Options, TraceStep, Violation
+from kraftcheck.explorer.simplifying.simplifier import Simplifier, violation_of
+from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Phase
+from kraftcheck.spec.language.semantics import Semantics
+from tests.support.command_line import Run
+
+BROKEN = ("lock-service", "--variant", "impatient-server")
+LOCK = ImpatientServer(clients=frozenset(ModelValue(f"c{n}", n) for n in range(1, 5)), losses=1)
+SEMANTICS = Semantics(LOCK)
+EXCLUSION = LOCK.properties["MutualExclusion"]
+
+
+def walk() -> Violation:
+    """Return the counterexample at the end of a random walk."""
+    chance = random.Random(11)
+    trace = [TraceStep(SEMANTICS.initial()[0])]
+    while SEMANTICS.holds(EXCLUSION, trace[-1].state):
+        steps = sorted(SEMANTICS.transitions(trace[-1].state), key=str)
+        trace.append(step_of(chance.choice(steps)))
+    return Violation("MutualExclusion", tuple(trace))
+
+
+def is_true(trace: Behaviour) -> bool:
+    """Whether every step is one of the protocol's, and the end, and nothing before, violates the property."""
+    steps = all(after in map(step_of, SEMANTICS.transitions(before.state)) for before, after in pairwise(trace))
+    held = [SEMANTICS.holds(EXCLUSION, step.state) for step in trace]
+    return trace[0] == TraceStep(SEMANTICS.initial()[0]) and steps and held == [True] * (len(trace) - 1) + [False]
+
+
+def test_a_long_walk_becomes_a_short_story() -> None:
+    violation = walk()
+    simplifier = Simplifier(LOCK, Options(), violation)
+    found = simplifier.run(lambda states, seconds: None)
+    before, after = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
+    assert is_true(violation.trace)
+    assert is_true(found.trace)
+    assert before.steps > 12
+    assert (after.steps, after.replicas, after.switches, after.messages, after.left) == (7, 3, 4, 4, 0)
+    assert simplifier.done[0] == "steps left out"
+
+
+def test_a_shortest_one_is_not_made_longer() -> None:
+    (violation,) = check(LOCK, engine="reference").violations
+    found = Simplifier(LOCK, Options(), violation).run()
+    assert is_true(found.trace)
+    assert len(found.trace) == len(violation.trace) == 8
+
+
+def test_what_was_found_is_given_when_time_is_over_or_the_user_interrupts() -> None:
+    violation = walk()
+    hurried = Simplifier(LOCK, Options(), violation, seconds=0.0)
+    assert is_true(hurried.run(lambda states, seconds: None).trace)
+    assert hurried.done[-1] == "then the time was over"
+
+    def interrupt() -> None:
+        if len(stopped.best) < len(violation.trace):
+            raise KeyboardInterrupt
+
+    stopped = Simplifier(LOCK, Options(), violation, report=interrupt)
+    found = stopped.run(lambda states, seconds: None)
+    assert is_true(found.trace)
+    assert len(found.trace) < len(violation.trace)
+    assert stopped.done[-1] == "then it was interrupted"
+
+
+def test_a_trace_that_does_not_say_what_it_violates() -> None:
+    assert violation_of(LOCK, walk().trace, None) == walk()
+    assert violation_of(LOCK, walk().trace, "NobodyKnows") == walk()
+    assert violation_of(LOCK, walk().trace[:3], None) is None
+
+
+@pytest.mark.kernel
+def test_the_option_of_check_and_replay(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "found.out"
+    outcome = run(
+        "check", *BROKEN, "--engine", "reference", "--search", "dfs", "--max-depth", "20", "--quiet", "--trace", trace
+    )
+    assert outcome.code == 12
+    deep = int(outcome.out.split(" states\n")[0].rsplit(" ", 1)[1])
+    outcome = run("replay", *BROKEN, "--simplify", trace)
+    assert outcome.code == 0
+    assert f" {deep - 1} -> 7 steps, " in outcome.out
+    assert "\nCounterexample to MutualExclusion, 8 states\n" in outcome.out
+    outcome = run("check", *BROKEN, "--quiet", "--simplify")
+    assert outcome.code == 12
+    assert "\nNote: simplified MutualExclusion in " in outcome.out
+
+
+@pytest.mark.kernel
+def test_the_option_of_simulate(run: Run) -> None:
+    outcome = run("simulate", *BROKEN, "--seed", "5", "--depth", "300", "--quiet", "--simplify")
+    assert outcome.code == 12
+    assert outcome.out.startswith("Counterexample to MutualExclusion, 8 states\n")
+
+
+def test_an_assert_that_failed() -> None:
+    class Asserting(ImpatientServer):
+        @invariant
+        def nobody_else(self, me: Client, peer: Client) -> bool:
+            """Says it with an assert."""
+            assert not me.phase is peer.phase is Phase.HOLDING
+            return True
+
+    protocol = Asserting(clients=LOCK.clients, losses=1)
+    (violation,) = check(protocol, engine="reference", search="dfs", max_depth=20, properties=["NobodyElse"]).violations
+    assert violation.failed is not None
+    found = Simplifier(protocol, Options(properties=(protocol.properties["NobodyElse"],)), violation).run(
+        lambda states, seconds: None
+    )
+    assert (len(found.trace), found.failed is not None and found.failed.trace) == (8, found.trace)
