@@ -337,7 +337,8 @@ class Store:
         d, count = self.arrays, len(nodes) + 2
         if 2 * count > len(d.nodes) or 2 * len(edges) > len(d.edges):
             raise NoRoom
-        d.nodes[2:count], d.edges[: len(edges)] = nodes, edges
+        d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
+        d.edges[: len(edges)] = edges
         d.meta[codes.NODES], d.meta[codes.EDGES] = count, len(edges)
         rebuild_table(d, max(FIRST, 1 << (2 * count - 1).bit_length()))
 
