@@ -42,7 +42,7 @@ def exit_code(result: Result) -> int:
     """Return the exit code that says how a search ended."""
     if result.limit == INTERRUPTED:
         return EXIT_INTERRUPTED
-    return EXIT_TRAP if result.only_traps else EXIT_CODES[result.verdict]
+    return EXIT_TRAP if result.only_of_behaviours else EXIT_CODES[result.verdict]
 
 
 def run_job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import runpy
 import subprocess
@@ -194,6 +195,21 @@ def test_memory_checkpoints_and_symmetry(tmp_path: Path) -> None:
     result = check(THREE, symmetry=True, resume=kept)
     assert (result.distinct_states, result.complete) == (80, True)
     assert load("two-phase-commit", "smoke").check(memory=1 << 26, symmetry=True).distinct_states == 80
+
+
+@pytest.mark.parametrize("options", [{"variant": "impatient-server"}, {"config": "smoke", "max_depth": 2}])
+def test_a_script_finds_what_the_command_line_finds(options, run, tmp_path: Path) -> None:
+    named = {name: options[name] for name in options if name in ("variant", "config")}
+    result = load("lock-service", **named).check(
+        engine="reference", **{name: options[name] for name in options if name not in named}
+    )
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    run("check", "lock-service", *words, "--engine", "reference", "--json", tmp_path / "found.json")
+    found = json.loads((tmp_path / "found.json").read_text())
+    for name in ("distinct_states", "generated_states", "depth", "actions", "notes", "warnings", "complete", "limit"):
+        assert found[name] == getattr(result, name), name
+    assert (found["result"], found["trace_length"] or 0) == (result.verdict, len(result.trace))
+    assert found["notes"] or found["traces"]
 
 
 def test_random_walks_of_a_model_by_name() -> None:

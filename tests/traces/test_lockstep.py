@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -112,6 +113,7 @@ def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
         driver.ask("cluster", nodes=[1], voters=[1])
         monkeypatch.setattr("kraftcheck.traces.kafka.process.PATIENCE", 0.5)
         driver._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, driver._process.pid, os.WSTOPPED | os.WNOWAIT)  # or it might answer yet
         with pytest.raises(DriverDied, match=r"gave no answer to `expire` within 0 s|within 1 s"):
             driver.ask("expire", node=1)
     assert driver._process.returncode is not None

@@ -209,6 +209,7 @@ def test_tables_of_a_replay_and_a_corpus_with_nothing_new(
     taken = Counter(row["action"] for row in expected.steps if row["action"])
     assert {name: times for name, times in totals.items() if times} == taken
     assert main(["replay", "reconfig", JOINED, *WITH, "--parquet", out, "--quiet"]) == 0
+    assert main(["replay", "reconfig", JOINED, str(tmp_path / "gone"), *WITH, "--parquet", out, "--quiet"]) == 1
     assert len(tables(tmp_path / "out")["traces"]) == 2
     capsys.readouterr()
 

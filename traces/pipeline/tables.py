@@ -62,7 +62,7 @@ class ReplayTables:
         self._done = self._folder.done()
         self._batch = self._folder.next_batch()
         self._maker = RowMaker()
-        self._files: dict[str, InputFile | None] = {}
+        self._files: dict[str, InputFile] = {}
         self._writers: dict[str, Any] = {}
         self._began = self._mark = time.monotonic()
 
@@ -75,28 +75,27 @@ class ReplayTables:
             for writer in self._writers.values():
                 writer.close()
             if kind is None and self._writers:
-                files = [file for file in self._files.values() if file is not None]
-                self._folder.accept(self._batch, files, time.monotonic() - self._began)
-                self._summarise(len(files))
+                self._folder.accept(self._batch, self._files.values(), time.monotonic() - self._began)
+                self._summarise(len(self._files))
 
     def watch(self, step: ReplayedState) -> None:
         """Note a state that conforms."""
         self._maker.watch(step)
 
     def end(self, replay: Replay) -> None:
-        """Note a trace that has come to its end."""
+        """Note a trace that has come to its end; none of a file that is not there."""
         now = time.monotonic()
         self._maker.end(replay.file, replay, now - self._mark)
         self._mark = now
-        path = Path(replay.file).resolve()
-        rows = self._maker.hand_on()
-        file = self._files.get(replay.file)
-        if file is None and path.is_file():
-            status = path.stat()
-            file = self._files[replay.file] = InputFile(str(path), status.st_size, status.st_mtime_ns)
+        rows, path = self._maker.hand_on(), Path(replay.file).resolve()
+        if not path.is_file():
+            return
+        status = path.stat()
+        file = InputFile(str(path), status.st_size, status.st_mtime_ns)
         if file not in self._done:
+            self._files[file.path] = file
             for table in COLUMNS:
-                self._write(table, str(path), getattr(rows, table))
+                self._write(table, file.path, getattr(rows, table))
 
     def _write(self, table: str, file: str, rows: list[dict[str, Any]]) -> None:
         schema = pa.schema([_FILE, *fields_of(table)])
