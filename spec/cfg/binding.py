@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
 from kraftcheck.spec.cfg.parsing import ConfigError
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.errors import ConstantError, InputError, unknown
+from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.property import REACHABLE, Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
@@ -120,7 +120,10 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
             _refuse(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
     _require_all(protocol, config)
     try:
-        return protocol(**values)
+        made = protocol(**values)
+        if not hasattr(made, "probes"):
+            raise ProtocolError(f"{protocol.__name__}.__init__ does not call super().__init__(**values)")
+        return made
     except ConstantError as error:
         message = f"constant {error.name}{' ' if error.problem.startswith('is ') else ': '}{error.problem}"
         found = config.constants.get(error.name)
