@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.spec.cfg.config import ModelConfig, Named, read_config
 from kraftcheck.spec.cfg.parsing import TextPosition
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.property import REACHABLE
+from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
 from kraftcheck.spec.loading.user_files import load
@@ -221,7 +222,7 @@ def everything(protocol: type[Protocol]) -> ModelConfig:
     place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
-        for kind in ("invariant", "step_invariant", REACHABLE)
+        for kind in ("invariant", "step_invariant", *OF_BEHAVIOURS)
     }
-    over_behaviours = names["step_invariant"] + names[REACHABLE]
-    return ModelConfig(place.file, invariants=names["invariant"], properties=over_behaviours)
+    invariants = names.pop("invariant")
+    return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))

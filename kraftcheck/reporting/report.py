@@ -69,7 +69,7 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
         {**told, **behaviour_as_data(job.protocol, told["states"], violation.trace), "end": _end(violation)}
         for told, violation in traces
     ]
-    return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.reachable)]}
+    return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]}
 
 
 def _end(violation: Violation) -> str:

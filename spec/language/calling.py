@@ -93,11 +93,11 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     """
     function, cause = protocol.probes.get(prop.name, prop.function), None
     try:
-        result = function(protocol, *[arguments[name] for name in prop.asks])
+        result = function(protocol, *[arguments[name] for name in prop.asks], **dict(prop.fixed))
     except (Exception, SystemExit) as error:
         cause, result = error, None
     if type(result) is bool:
-        return result
+        return result is not prop.opposite
     hint = "; forgot `return`?" if result is None else ""
     problem = f"returned {result!r}; expected True or False{hint}"
     if isinstance(result, GeneratorType):

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, get_type_hints
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
@@ -20,6 +21,8 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
 
 MISSING: Any = object()
+FAIR_SPEC = "FairSpec"
+"""The specification whose fairness is what the actions declare."""
 
 
 class Constant:
@@ -108,9 +111,11 @@ class Protocol:
     views
         From the name that VIEW may use to the view, made by `hide`.
     specifications
-        From the name that SPECIFICATION may use to whether it asks for fairness.
-    temporal
-        Names of temporal properties of the specification that kraftcheck does not check.
+        From the name that SPECIFICATION may use to the fairness that it asks for: False or () for none. Where a
+        `.cfg` has no SPECIFICATION, or `FairSpec`, it is what the actions declare by `fair=`.
+    strict_bounds
+        Whether bounds are part of the specification: an action for which nothing is left is not enabled, as in TLC.
+        Else a behaviour that a bound alone keeps from going on is none that a temporal property speaks of.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set without effect.
     written_only
@@ -124,8 +129,8 @@ class Protocol:
     symbols: ClassVar[tuple[type[enum.Enum], ...]] = ()
     symmetries: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     views: ClassVar[Mapping[str, frozenset[str]]] = {}
-    specifications: ClassVar[Mapping[str, bool]] = {"Spec": False}
-    temporal: ClassVar[tuple[str, ...]] = ()
+    specifications: ClassVar[Mapping[str, bool | tuple[Fairness, ...]]] = {"Spec": False}
+    strict_bounds: ClassVar[bool] = False
     accepted_constants: ClassVar[tuple[str, ...]] = ()
     written_only: ClassVar[tuple[str, ...]] = ()
     configuration: ClassVar[str | None] = None
@@ -174,6 +179,24 @@ class Protocol:
         self.ids: set[Value] = set()  # of those, and of replicas that actions create
         self.sent: dict[tuple[type, Value], Action] = {}  # what actions send to whom, and one that does
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
+
+    @classmethod
+    def fairness_of(cls, specification: str | None) -> tuple[Fairness, ...]:
+        """Return the fairness that a specification asks for: None, or `FairSpec`, is what the actions declare.
+
+        Raises
+        ------
+        ProtocolError
+            Where there is no such specification, or it does not say what is fair.
+        """
+        if specification is None or (specification == FAIR_SPEC and FAIR_SPEC not in cls.specifications):
+            return tuple(action.fairness for action in cls.actions.values() if action.fairness is not None)
+        if specification not in cls.specifications:
+            raise ProtocolError(unknown("specification", specification, cls.specifications, cls.name()))
+        declared = cls.specifications[specification]
+        if declared is True:
+            raise ProtocolError(f"SPECIFICATION {specification} asks for fairness, which {cls.name()} does not say")
+        return declared or ()
 
     @classmethod
     def name(cls) -> str:
