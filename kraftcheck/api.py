@@ -78,7 +78,7 @@ def check(
     max_states, max_depth, max_nodes, time_limit
         Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
     checkpoint, checkpoint_every, resume, report
-        Predicates beyond which states are not expanded, and steps not taken; whether a dead end is an error.
+        A folder for checkpoints, seconds between two, the folder of one to go on from; what is called with progress.
 
     Returns
     -------
