@@ -10,6 +10,7 @@ from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
     Interrupted,
+    Loop,
     Options,
     Progress,
     Result,
@@ -63,7 +64,7 @@ class Bookkeeping:
     violated
         Names of the properties known to be violated.
     followed
-        Names of what should stay reachable, as far as it is known whether it does.
+        Names of what should stay reachable, and of temporal properties, as far as it is known whether they hold.
     earlier
         Seconds that the search took before it was resumed.
     """
@@ -111,12 +112,13 @@ class Bookkeeping:
         self.tally()
         result = self.result
         result.notes += notes()
-        unknown = [prop.name for prop in self.options.reachable if prop.name not in self.followed]
-        if unknown:
-            why = "the search visited not every state" if result.limit else "the search ended before"
-            result.notes.append(f"{', '.join(unknown)}: what stays reachable was not checked, since {why}")
+        for kind, what in (("reachable", "what stays reachable was"), ("temporal", "temporal properties were")):
+            unknown = [prop.name for prop in getattr(self.options, kind) if prop.name not in self.followed]
+            if unknown:
+                why = "the search visited not every state" if result.limit else "the search ended before"
+                result.notes.append(f"{', '.join(unknown)}: {what} not checked, since {why}")
         if result.violations:
-            safety = {violation.property for violation in result.violations if violation.trap is None}
+            safety = {violation.property for violation in result.violations if not violation.is_of_behaviours()}
             failed = result.violations[0].failed is not None
             result.verdict = Verdict.DEADLOCK if safety == {DEADLOCK} else Verdict.VIOLATION
             result.verdict = Verdict.ASSERTION if failed else result.verdict
@@ -153,12 +155,14 @@ class Bookkeeping:
             self.stop_at("time_limit")
         self.report(frontier)
 
-    def violation(self, name: str, trace: tuple[TraceStep, ...], trap: Trap | None = None) -> None:
+    def violation(
+        self, name: str, trace: tuple[TraceStep, ...], trap: Trap | None = None, loop: Loop | None = None
+    ) -> None:
         """Note that a property is violated, unless it is known; end the search unless it goes on."""
         if name in self.violated:
             return
         self.violated.add(name)
-        self.result.violations.append(Violation(name, trace, trap))
+        self.result.violations.append(Violation(name, trace, trap, loop))
         if not self.options.keep_going:
             raise Stop
 

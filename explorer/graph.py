@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import networkx as nx
 
+from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.graph_svg import told_step
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments when it runs
 
 Told = Callable[[State], object]
+
+SVG = ".svg"
+MOST, MOST_DRAWN = 200_000, 1_000
+"""States of a graph that is written, and of one that is drawn, unless the user allows more."""
+SAMPLE = 100
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
@@ -79,6 +88,90 @@ def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Grap
     return graph
 
 
+def surroundings(
+    semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: Told | None = None
+) -> Graph:
+    """Return the graph of the states of a behaviour, and of those that a few steps lead to from there.
+
+    Parameters
+    ----------
+    semantics
+        The meaning of the protocol.
+    trace
+        The behaviour.
+    steps
+        How many steps to go from each of its states.
+    most
+        The most states.
+    state_text
+        As for `explore_graph`.
+
+    Returns
+    -------
+    networkx.MultiDiGraph
+        As of `state_graph`. Nodes of the behaviour have the attribute `on`: "bad" for its last, else "way"; so have its
+        steps, `way`. All steps between the states are there.
+
+    Raises
+    ------
+    InputError
+        Where there are more states.
+    """
+    numbers: dict[State, int] = {}
+    for step in trace:
+        numbers.setdefault(step.state, len(numbers) + 1)
+    frontier = list(numbers)
+    for _ in range(steps):
+        found = [taken.target for state in frontier for taken in semantics.transitions(state)]
+        frontier = [state for state in dict.fromkeys(found) if state not in numbers]
+        numbers.update({state: number for number, state in enumerate(frontier, start=len(numbers) + 1)})
+        if len(numbers) > most:
+            raise InputError(
+                f"--graph-around {steps}: more than {most:,} states; expected fewer steps, or more by --graph-most"
+            )
+    graph: Graph = nx.MultiDiGraph()
+    on = dict.fromkeys((step.state for step in trace), "way") | {trace[-1].state: "bad"}
+    for state, number in numbers.items():
+        text = {} if state_text is None else {"state": state_text(state)}
+        known = {"on": on[state]} if state in on else {}
+        graph.add_node(number, initial=state == trace[0].state, **text, **known)
+    taken_on = {(a.state, b.action, b.actor, b.message, b.state) for a, b in pairwise(trace)}
+    for state, number in numbers.items():
+        for action, actor, message, _, target in semantics.transitions(state):
+            if target in numbers:
+                by = {} if actor is None else {"actor": str(actor)}
+                way = {"way": True} if (state, action, actor, message, target) in taken_on else {}
+                graph.add_edge(number, numbers[target], action=action, **by, **way)
+    return graph
+
+
+def size_of(graph: Graph, path: Path, most: int | None) -> str:
+    """Return how large a state graph and its file are, in words.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    path
+        The file.
+    most
+        The most states that the user allows; None for `MOST`.
+
+    Raises
+    ------
+    InputError
+        Where there are more states.
+    """
+    states, steps = graph.number_of_nodes(), graph.number_of_edges()
+    sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), SAMPLE)]
+    size = sum(sample) / max(1, len(sample)) * states + 80 * steps
+    said = f"{states:,} states and {steps:,} steps, about {size / 1e6:,.1f} MB"
+    allowed = most or (MOST_DRAWN if path.suffix.lower() == SVG else MOST)
+    if states > allowed:
+        raise InputError(f"--graph {path}: {said}; expected at most {allowed:,} states, or more by --graph-most")
+    return said
+
+
 def write_graph(graph: Graph, path: str | Path) -> None:
     """Write a state graph, in the format that the file's ending says.
 
@@ -87,7 +180,7 @@ def write_graph(graph: Graph, path: str | Path) -> None:
     graph
         What `state_graph` returned.
     path
-        A file that ends in `.graphml`, `.json` (node-link data) or `.dot` (Graphviz).
+        A file that ends in `.graphml`, `.json` (node-link data), `.dot` (Graphviz) or `.svg`.
 
     Raises
     ------
@@ -99,7 +192,7 @@ def write_graph(graph: Graph, path: str | Path) -> None:
 
 def graph_writer(path: str | Path) -> Callable[[Graph, Path], None]:
     """Return the writer for a file's ending, or raise `InputError` where there is none."""
-    writers = {".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot}
+    writers = {".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot, SVG: _write_svg}
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise InputError(f"{path}: expected a file that ends in {', '.join(writers)}, found {ending or 'no ending'}")
@@ -115,15 +208,28 @@ def _write_json(graph: Graph, path: Path) -> None:
 
 
 def _write_dot(graph: Graph, path: Path) -> None:
+    path.write_text(_dot(graph), encoding="utf-8")
+
+
+def _write_svg(graph: Graph, path: Path) -> None:
+    from kraftcheck.explorer.graph_svg import write_svg
+
+    write_svg(graph, path, _dot(graph, drawn=True))
+
+
+def _dot(graph: Graph, *, drawn: bool = False) -> str:
+    """Return a graph as Graphviz reads it; drawn, a state's text is what a pointer shows."""
     lines = ["digraph states {", "  node [shape=box];"]
     for number, node in graph.nodes(data=True):
-        label = f"{number}\n{node['state']}\n" if "state" in node else str(number)
-        filled = ", style=filled" if node["initial"] else ""
-        lines.append(f"  {number} [label={_quoted(label)}{filled}];")
+        label = f"{number}\n{node['state']}\n" if "state" in node and not drawn else str(number)
+        filled = ", style=filled" if node["initial"] or "on" in node else ""
+        colour = {"way": ', fillcolor="#ffdd88"', "bad": ', fillcolor="#ff9999"'}.get(node.get("on", ""), "")
+        shown = f", tooltip={_quoted(str(node['state']))}" if drawn and "state" in node else ""
+        lines.append(f"  {number} [label={_quoted(label)}{filled}{colour}{shown}];")
     for source, target, edge in graph.edges(data=True):
-        label = f"{edge['action']} {edge['actor']}" if "actor" in edge else edge["action"]
-        lines.append(f"  {source} -> {target} [label={_quoted(label)}];")
-    path.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+        bold = ', color="#aa5500", penwidth=2' if edge.get("way") else ""
+        lines.append(f"  {source} -> {target} [label={_quoted(told_step(edge))}{bold}];")
+    return "\n".join([*lines, "}", ""])
 
 
 def _quoted(text: str) -> str:

@@ -12,6 +12,9 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.purity import PureSemantics
 from kraftcheck.explorer.reachability import Edge, Goals, require_able, stuck
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep, Trap
+from kraftcheck.explorer.temporal import conditions
+from kraftcheck.explorer.temporal.plain import labelled
+from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -65,7 +68,8 @@ class ReferenceSearch:
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
         self.protocol = protocol
-        self.options = options
+        self.options, notes = without_symmetry(options)
+        options = self.options
         self.semantics = (PureSemantics if options.check_actions else Semantics)(protocol)
         self.identity = identity_of(protocol, options.symmetry, options.view)
         names = [*protocol.actions, *protocol.network.own_actions()]
@@ -78,6 +82,7 @@ class ReferenceSearch:
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # what is looked at
         self._books = Bookkeeping(options, self._totals)
+        self.result.notes += notes
 
     @property
     def result(self) -> Result:
@@ -97,11 +102,13 @@ class ReferenceSearch:
     def _search(self) -> None:
         breadth_first = self.options.search == Search.BFS
         require_able(self.protocol, self.options)
+        conditions.require_able(self.protocol, self.options)
         try:
             with suppress(Stop):
                 starts = [state for state in self._initial() if self._admit(state, None, 1)]
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
                 self._find_traps()
+                self._check_temporal()
             self._books.report(0)
         except RaisedError as error:
             error.trace = self._trace(*self._at) if self._at else None
@@ -215,6 +222,16 @@ class ReferenceSearch:
                 continue
             if all(self.semantics.holds_over(c, state, transition.target) for c in self.options.action_constraints):
                 yield Edge(number, target)
+
+    def _check_temporal(self) -> None:
+        """Check the temporal properties, once every state is visited."""
+        if self.options.temporal:
+            states, goals = list(self.states()), Goals(self.semantics, self.options)
+            numbers = {identity: number for number, identity in enumerate(self.parents)}
+            graph = labelled(
+                self.semantics, self.options, states, lambda state: numbers.get(self.identity(state)), goals
+            )
+            check_temporal(graph, self.semantics, self.options, self._books, states.__getitem__)
 
     def _check(self, source: State, transition: Transition | None) -> None:
         """Check the invariants in a state."""

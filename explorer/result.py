@@ -9,6 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
@@ -109,6 +110,13 @@ class Options:
         Whether to show what Spark itself says while it starts and runs.
     reachable
         What should stay reachable from every state. It is known once all states are visited.
+    temporal
+        Temporal properties. What is known of them is known once all states are visited.
+    fairness
+        What temporal properties assume to be fair, besides what each declares.
+    strict_bounds
+        Whether, to temporal properties, an action for which a bound has nothing left is not enabled. None: as the
+        protocol says.
     max_nodes
         Limit on the nodes that diagrams may have at one time, or None.
     """
@@ -136,7 +144,15 @@ class Options:
     conf: tuple[tuple[str, str], ...] = ()
     verbose: bool = False
     reachable: tuple[Property, ...] = ()
+    temporal: tuple[Property, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
+    strict_bounds: bool | None = None
     max_nodes: int | None = None
+
+    @property
+    def over_behaviours(self) -> tuple[Property, ...]:
+        """What is known once all states are visited."""
+        return (*self.reachable, *self.temporal)
 
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:
@@ -191,6 +207,24 @@ class Trap(NamedTuple):
     among: int
 
 
+class Loop(NamedTuple):
+    """How a behaviour goes on for ever.
+
+    Attributes
+    ----------
+    back_to
+        The number of the state that comes again, the first being 1: the last one's where it stutters.
+    again
+        The step that leads back, its state being that one; None where it stutters.
+    kept
+        How what is repeated meets each condition of fairness.
+    """
+
+    back_to: int
+    again: TraceStep | None = None
+    kept: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Violation:
     """A property that does not hold, a deadlock, or an `assert` that failed, with a behaviour that shows it.
@@ -203,6 +237,8 @@ class Violation:
         States from an initial one to the one that shows it.
     trap
         For what should stay reachable: the states that have no way out, of which the trace ends in a nearest one.
+    loop
+        For a temporal property: how the trace goes on for ever.
     failed
         Where `property` names an action or a property in which an `assert` failed: the error. The trace leads to the
         state in which it was called.
@@ -211,7 +247,12 @@ class Violation:
     property: str
     trace: tuple[TraceStep, ...]
     trap: Trap | None = None
+    loop: Loop | None = None
     failed: RaisedError | None = None
+
+    def is_of_behaviours(self) -> bool:
+        """Whether it is about what follows for ever, not about a state or a step."""
+        return self.trap is not None or self.loop is not None
 
 
 DEADLOCK = "Deadlock"
@@ -284,9 +325,9 @@ class Result:
         return self.violations[0].trace if self.violations else ()
 
     @property
-    def only_traps(self) -> bool:
-        """Whether all that is violated is what should stay reachable."""
-        return bool(self.violations) and all(violation.trap is not None for violation in self.violations)
+    def only_of_behaviours(self) -> bool:
+        """Whether all that is violated is what should stay reachable, or a temporal property."""
+        return bool(self.violations) and all(violation.is_of_behaviours() for violation in self.violations)
 
     @property
     def never_enabled(self) -> list[str]:

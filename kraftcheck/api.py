@@ -18,7 +18,7 @@ from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.property import REACHABLE
+from kraftcheck.spec.language.property import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
 
@@ -33,6 +33,8 @@ def check(
     constraints: Iterable[str] = (),
     action_constraints: Iterable[str] = (),
     deadlock: bool = True,
+    specification: str | None = None,
+    strict_bounds: bool | None = None,
     symmetry: str | bool | None = None,
     view: str | None = None,
     init: str = "Init",
@@ -58,11 +60,11 @@ def check(
     protocol
         The protocol, with its constants.
     properties
-        Names of the invariants, step invariants and what should stay reachable; by default all of them.
-    constraints, action_constraints
-        Names of predicates beyond which states are not expanded, and steps not taken.
-    deadlock
-        Whether a state without any successor is an error.
+        Names of the invariants, step invariants, temporal properties and what should stay reachable; by default all.
+    constraints, action_constraints, deadlock
+        Predicates beyond which states are not expanded, and steps not taken; whether no step is an error.
+    specification, strict_bounds
+        What temporal properties assume to be fair (by default what actions declare), and how they take bounds.
     symmetry, view
         Names of one of the protocol's symmetries and views; `symmetry=True` is the symmetry of most sets.
     init
@@ -75,10 +77,8 @@ def check(
         Whether to go on after a violation, and whether to test that actions are pure.
     max_states, max_depth, max_nodes, time_limit
         Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
-    checkpoint, checkpoint_every, resume
-        A folder for checkpoints, the seconds between two, and the folder of one to go on from.
-    report
-        Called now and then with the progress.
+    checkpoint, checkpoint_every, resume, report
+        A folder for checkpoints, seconds between two, the folder of one to go on from; what is called with progress.
 
     Returns
     -------
@@ -265,9 +265,9 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
         asked["symmetry"] = widest_symmetry(protocol) if asked["symmetry"] else None
     everything = protocol.properties
     if asked["properties"] is None:
-        asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith("constraint")]
+        asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
     over_states, over_steps = (
-        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind != REACHABLE}
+        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind not in OF_BEHAVIOURS}
         for steps in (False, True)
     )
     for field, what, known in (
@@ -286,6 +286,7 @@ def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
                 raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
         if field.endswith(("properties", "constraints")):
             asked[field] = tuple(everything[name] for name in names)
-    goals = tuple(p for p in asked["properties"] if p.kind == REACHABLE)
-    asked["properties"] = tuple(p for p in asked["properties"] if p.kind != REACHABLE)
-    return Options(**asked, reachable=goals)
+    fairness = type(protocol).fairness_of(parameters.get("specification"))
+    of_kind = {kind: tuple(p for p in asked["properties"] if p.kind == kind) for kind in OF_BEHAVIOURS}
+    asked["properties"] = tuple(p for p in asked["properties"] if p.kind not in OF_BEHAVIOURS)
+    return Options(**asked, reachable=of_kind[REACHABLE], temporal=of_kind[TEMPORAL], fairness=fairness)

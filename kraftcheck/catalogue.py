@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.spec.cfg.config import ModelConfig, Named, read_config
 from kraftcheck.spec.cfg.parsing import TextPosition
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.property import REACHABLE
+from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
 from kraftcheck.spec.loading.user_files import load
@@ -114,10 +115,11 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
     shipped = shipped_models()
     if name in shipped:
         model = Model(name, protocol_in(import_module(shipped[name])))
-    elif colon and path:
+    elif colon and path and class_name:
         model = Model(name, load(path, class_name), Path(path))
-    elif name.endswith(".py"):
-        raise InputError(f"{name}: expected the protocol's class too, as in {name}:ClassName")
+    elif name.removesuffix(":").endswith(".py"):
+        file = name.removesuffix(":")
+        raise InputError(f"{file}: expected the protocol's class too, as in {file}:ClassName")
     else:
         raise InputError(f"{unknown('model', name, shipped)}; or name your own as path/to/file.py:ClassName")
     return model if variant_name is None else find_variant(model, variant_name)
@@ -220,7 +222,7 @@ def everything(protocol: type[Protocol]) -> ModelConfig:
     place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
-        for kind in ("invariant", "step_invariant", REACHABLE)
+        for kind in ("invariant", "step_invariant", *OF_BEHAVIOURS)
     }
-    over_behaviours = names["step_invariant"] + names[REACHABLE]
-    return ModelConfig(place.file, invariants=names["invariant"], properties=over_behaviours)
+    invariants = names.pop("invariant")
+    return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))

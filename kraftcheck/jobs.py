@@ -197,7 +197,7 @@ def bind_leniently(
     InputError
         At the first other thing that the protocol does not know.
     """
-    known = {*protocol.properties, *protocol.temporal}
+    known = protocol.properties
     warnings = [
         f"{named.position}: {protocol.name()} has no property {named.name}; nothing depends on it here"
         for named in (*config.invariants, *config.properties)

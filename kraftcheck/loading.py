@@ -35,6 +35,7 @@ class SearchOptions(TypedDict, total=False):
     engine: str | None
     deadlock: bool
     symmetry: bool
+    strict_bounds: bool
     keep_going: bool
     check_actions: bool
     workers: int

@@ -71,6 +71,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--variant": _value("NAME", "a variant of the model"),
     "--deadlock": _flag("check for deadlock, whatever the .cfg says", argparse.BooleanOptionalAction),
     "--symmetry": _flag("reduce by symmetry, whatever the .cfg says", argparse.BooleanOptionalAction),
+    "--strict-bounds": _flag(
+        "to temporal properties, what a bound forbids is not enabled, as in TLC", argparse.BooleanOptionalAction
+    ),
     "--continue": _flag("go on after a violation", dest="keep_going"),
     "--check-actions": _flag("test that actions are pure"),
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
@@ -105,7 +108,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--verbose": _flag("show what Spark itself says while it starts and runs"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }
-CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--continue", "--check-actions")
+CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
 """What is checked."""
 
 

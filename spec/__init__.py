@@ -6,9 +6,36 @@ A protocol is a class: constants, records for what a replica knows and sends, an
 
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError, RaisedError
 from kraftcheck.spec.language.action import Action, environment, internal, on
+from kraftcheck.spec.language.formula import (
+    Fairness,
+    Formula,
+    always,
+    anywhere,
+    at,
+    enabled,
+    eventually,
+    eventually_always,
+    every,
+    everywhere,
+    implies,
+    infinitely_often,
+    leads_to,
+    some,
+    strong,
+    taken,
+    weak,
+)
 from kraftcheck.spec.language.message_memory import MessageSetWithMemory
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, Network
-from kraftcheck.spec.language.property import action_constraint, constraint, invariant, reachable, step_invariant
+from kraftcheck.spec.language.property import (
+    action_constraint,
+    constraint,
+    invariant,
+    predicate,
+    reachable,
+    step_invariant,
+    temporal,
+)
 from kraftcheck.spec.language.protocol import Protocol, bound, constant, hide
 from kraftcheck.spec.language.signature import projection
 from kraftcheck.spec.language.starts import Take, scenario, take
@@ -26,6 +53,8 @@ __all__ = [
     "BagWithMemory",
     "Channels",
     "ConstantError",
+    "Fairness",
+    "Formula",
     "InputError",
     "Map",
     "MessageSet",
@@ -42,20 +71,37 @@ __all__ = [
     "Symbol",
     "Take",
     "action_constraint",
+    "always",
+    "anywhere",
+    "at",
     "become",
     "bound",
     "constant",
     "constraint",
     "consume",
+    "enabled",
     "environment",
+    "eventually",
+    "eventually_always",
+    "every",
+    "everywhere",
     "hide",
+    "implies",
+    "infinitely_often",
     "internal",
     "invariant",
+    "leads_to",
     "on",
     "ordered",
+    "predicate",
     "projection",
     "reachable",
     "scenario",
+    "some",
     "step_invariant",
+    "strong",
     "take",
+    "taken",
+    "temporal",
+    "weak",
 ]

@@ -38,6 +38,8 @@ def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
         "order of model values": [value.name for value in sorted(values, key=order_key)],
         "properties": _names(options.properties),
         "what should stay reachable": _names(options.reachable),
+        "temporal properties": _names(options.temporal),
+        "fairness": ", ".join(map(str, options.fairness)),
         "constraints": _names(options.constraints),
         "action constraints": _names(options.action_constraints),
         "deadlock": options.deadlock,

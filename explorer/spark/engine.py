@@ -63,9 +63,9 @@ def explore(protocol: Protocol, options: Options) -> Result:
 
 def _require_able(options: Options) -> None:
     """Raise InputError for what this engine does not do."""
-    for prop in options.reachable:
-        message = f"{prop.name}: the engine spark cannot check what stays reachable; expected --engine tables"
-        raise InputError(message)
+    for prop in options.over_behaviours:
+        what = "what stays reachable" if prop in options.reachable else "temporal properties"
+        raise InputError(f"{prop.name}: the engine spark cannot check {what}; expected --engine tables")
     parts = split(options)
     for prop in (*parts.non_local, *parts.non_local_constraints):
         why = reason(prop) or "what the tables have no room for"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Path, Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
-from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups
+from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups, Source
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.explorer.symbolic.watches import Dim, Watches
@@ -112,7 +112,7 @@ class Learning:
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
         self._done: set[tuple[Any, ...]] = set()
         self._leaves: list[Leaf] = []
-        self._fresh: list[tuple[Event, int]] = []
+        self._fresh: list[Source] = []
         self._queue: list[Callable[[], None]] = []
         self._own: dict[tuple[Place, str], int] = {}
         self.learned = 0
@@ -307,7 +307,7 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(Taken(name, tuple(sorted(changes.items()))), level)
+                self._note(Taken(name, tuple(sorted(changes.items()))), level, self.watches.tail([(level, mapped)]))
 
         return learn
 
@@ -381,7 +381,8 @@ class Learning:
         pairs += [(level, None, replica) for level, replica in written.items()]
         act = (me, message, step) if me is not None else None
         last = max(found, default=(-1, 0))[0]
-        self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), last, is_allowed)
+        gate = self.watches.tail(self._base(place))
+        self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), last, gate, is_allowed)
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
         """Add what a step needs and spends of bounds."""
@@ -390,9 +391,9 @@ class Learning:
             label = self._labels.label(Label(level, spends=step.spends.count(name)))
             changes[level] = Change(GENERAL, label)
 
-    def _note(self, taken: Taken, last: int, is_allowed: bool = True) -> None:
+    def _note(self, taken: Taken, last: int, gate: int, is_allowed: bool = True) -> None:
         self.taken.append(taken)
         if is_allowed:
-            self._fresh.append((taken.event, last))
+            self._fresh.append(Source(taken.event, last, gate))
         else:
             self.pruned.append(taken.event)

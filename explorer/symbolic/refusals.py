@@ -35,6 +35,8 @@ def _reasons(protocol: Protocol, options: Options) -> list[str]:
     found = []
     if options.symmetry is not None:
         found.append(f"SYMMETRY {options.symmetry}: the engine symbolic counts every state: give --no-symmetry")
+    for prop in options.temporal:
+        found.append(f"{prop.name}: the engine symbolic cannot check temporal properties")
     shared = protocol.hidden(options.view).shared if options.view is not None else frozenset()
     if shared:
         found.append(

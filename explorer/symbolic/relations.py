@@ -40,6 +40,24 @@ class Change(NamedTuple):
 Event = tuple[tuple[int, Change], ...]  # by level, in their order
 
 
+class Source(NamedTuple):
+    """An event with what it was learned from.
+
+    Attributes
+    ----------
+    event
+        The event.
+    last
+        The last level of the projection from which it was learned; -1 if there is none.
+    gate
+        The tail of which it needs a vector, all levels of which are its own; 0 if there is none. It must be watched.
+    """
+
+    event: Event
+    last: int = -1
+    gate: int = 0
+
+
 class RelationNodes:
     """The nodes of all relations: 0 is no step, 1 the step that changes nothing more."""
 
@@ -76,11 +94,21 @@ class RelationNodes:
                 self.add(number, change, child)
         return self._known[key]
 
-    def new(self, level: int) -> int:
-        """Return a new node, without edges."""
+    def new(self, level: int, gate: int = 0) -> int:
+        """Return a new node, without edges.
+
+        Parameters
+        ----------
+        level
+            Its level.
+        gate
+            The tail by which it is seen whether an event may apply; 0: none.
+        """
+        if gate and self._store.arrays.tails[gate, 0] < level:
+            gate = int(self._store.arrays.tails[gate, 2])
         number, arrays = len(self._levels), self._store.arrays
         require(number, len(arrays.relation_nodes) - 1, "nodes of relations")
-        arrays.relation_nodes[number] = (level, 0, 0, -1)
+        arrays.relation_nodes[number] = (level, 0, 0, -1, gate)
         self._levels.append(level)
         self._edges.append([])
         return number
@@ -95,7 +123,8 @@ class RelationNodes:
         """Return the node to which an edge of a growing relation leads, made if there is none."""
         found = self._branches.get((number, change))
         if found is None:
-            found = self._branches[number, change] = self.new(level)
+            gate = int(self._store.arrays.relation_nodes[number, 4])
+            found = self._branches[number, change] = self.new(level, gate)
             self.add(number, change, found)
         return found
 
@@ -117,7 +146,7 @@ class Groups:
         self._arrays = store.arrays
         self.nodes = RelationNodes(store)
         self.events = 0
-        self._groups: dict[tuple[int, ...], int] = {}
+        self._groups: dict[tuple[tuple[int, ...], int], int] = {}
         self._idle = False  # whether an event changes nothing, and needs nothing
         self._ends: set[tuple[int, Change, int]] = set()
         self._tops = np.zeros(store.levels + 1, bool)
@@ -126,23 +155,23 @@ class Groups:
         """Return all relations."""
         return [*self._groups.values(), *[1] * self._idle]
 
-    def add(self, events: Iterable[tuple[Event, int]]) -> None:
-        """Add events, each with the last level of what it was learned from (-1: it was not)."""
-        alike: defaultdict[tuple[tuple[int, ...], Event], list[Event]] = defaultdict(list)
-        for event, last in events:
+    def add(self, events: Iterable[Source]) -> None:
+        """Add events."""
+        alike: defaultdict[tuple[tuple[int, ...], int, Event], list[Event]] = defaultdict(list)
+        for event, last, gate in events:
             self.events += 1
             if not event:
                 self._idle = True
                 continue
             depth = max(sum(level <= last for level, _ in event), 1)
-            alike[tuple(level for level, _ in event), event[:depth]].append(event[depth:])
-        for (levels, begin), ends in alike.items():
-            self._add(levels, begin, self.nodes.of(ends))
+            alike[tuple(level for level, _ in event), gate, event[:depth]].append(event[depth:])
+        for (levels, gate, begin), ends in alike.items():
+            self._add(levels, gate, begin, self.nodes.of(ends))
 
-    def _add(self, levels: tuple[int, ...], begin: Event, end: int) -> None:
-        if levels not in self._groups:
-            self._groups[levels] = self._place(levels[0])
-        node = self._groups[levels]
+    def _add(self, levels: tuple[int, ...], gate: int, begin: Event, end: int) -> None:
+        if (levels, gate) not in self._groups:
+            self._groups[levels, gate] = self._place(levels[0], gate)
+        node = self._groups[levels, gate]
         for depth in range(len(begin) - 1):
             node = self.nodes.branch(node, begin[depth][1], levels[depth + 1])
         last = (node, begin[-1][1], end)
@@ -150,11 +179,11 @@ class Groups:
             self._ends.add(last)
             self.nodes.add(*last)
 
-    def _place(self, level: int) -> int:
+    def _place(self, level: int, gate: int) -> int:
         """Return a new relation that begins at a level."""
         number, arrays = len(self._groups), self._arrays
         require(number + 1, len(arrays.event_root), "groups of events")
-        arrays.event_root[number] = root = self.nodes.new(level)
+        arrays.event_root[number] = root = self.nodes.new(level, gate)
         arrays.next_event[number] = arrays.first_event[level]
         arrays.first_event[level] = number
         self.note_top(level)

@@ -12,13 +12,14 @@ from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.backwards import predecessors
 from kraftcheck.explorer.symbolic.kernel.collecting import collect_garbage, count, mark
 from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, add_edge, make, put_lookup, rebuild_table
-from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, project, union
+from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, union
 from kraftcheck.explorer.symbolic.kernel.pairs import count_steps
+from kraftcheck.explorer.symbolic.kernel.projections import forget_summaries, project
 from kraftcheck.explorer.symbolic.kernel.saturation import WHOLE, learn, saturate
 from kraftcheck.spec.errors import ProtocolError
 
 EMPTY, UNIT = 0, 1
-BYTES_A_NODE = 136  # with its edges, its places in the hash table and in the cache, when memory is full
+BYTES_A_NODE = 192  # with its edges, its places in the hash table and in the cache, when memory is full
 FIRST = 1 << 16
 FEWEST = 1 << 10
 SCRATCH = 1 << 24
@@ -66,7 +67,8 @@ class Store:
         self._collected = 0
         nodes = min(max(memory // BYTES_A_NODE, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
         size = max(1 << (nodes - 1).bit_length(), FIRST)
-        d.nodes = np.zeros((nodes, 2), np.int64)
+        d.nodes = np.zeros((nodes, 3), np.int64)
+        d.summaries = np.zeros(12 * nodes, np.int32)
         d.edges = np.zeros(5 * nodes, np.int64)
         d.table = np.zeros(2 * size, np.int32)
         d.cache = np.zeros((size, 3), np.int64)
@@ -74,6 +76,7 @@ class Store:
         d.stamps = np.zeros(SCRATCH, np.int64)
         d.meta = np.zeros(codes.META_SIZE, np.int64)
         d.meta[codes.NODES] = 2
+        d.meta[codes.SUMMARIES] = 1
         d.meta[codes.LEVELS] = levels
         d.nodes[1, 1] = levels << 32
         d.meta[codes.CACHE_MASK] = min(size, 4 * FIRST) - 1
@@ -83,15 +86,17 @@ class Store:
         d.lookups[:FIRST] = -1
         d.meta[codes.LOOKUP_MASK] = FIRST - 1
         d.map_items = np.zeros(1 << 26, np.int64)
-        d.relation_nodes = np.zeros((1 << 24, 4), np.int64)
+        d.relation_nodes = np.zeros((1 << 24, 5), np.int64)
         d.relation_edges = np.zeros((1 << 26, 3), np.int64)
         d.first_event, d.first_watch = np.full(levels + 1, -1), np.full(levels + 1, -1)
         d.watch_version = np.zeros(levels + 1, np.int64)
         d.next_top = np.full(levels + 2, levels)
         d.message_maps = np.zeros(levels + 1, np.int64)
-        for name in ("next_event", "event_root", "next_watch", "watch_known", "dims_start", "dims_count"):
+        for name in ("next_event", "event_root", "next_watch", "watch_known", "watch_tail", "slot_tail"):
             setattr(d, name, np.zeros(1 << 18, np.int64))
-        d.dims = np.zeros((1 << 20, 2), np.int64)
+        d.tails = np.zeros((1 << 20, 4), np.int64)
+        d.slot_count = np.zeros(levels + 1, np.int64)
+        d.chosen = np.zeros(len(d.relation_edges), np.int32)
         rebuild_table(d, FIRST)
 
     # What compiled code asks for
@@ -173,7 +178,7 @@ class Store:
 
     def project(self, a: int, which: int) -> int:
         """Return a projection of a set."""
-        return self._run(project, a, which, 0)
+        return self._run(project, a, int(self.arrays.watch_tail[which]))
 
     def successors(self, a: int, relation: int) -> int:
         """Return the successors of a set under a relation."""
@@ -195,6 +200,17 @@ class Store:
         """Look at one edge for what is watched from its level on."""
         self.attempt(learn, level, value, child)
 
+    def watch_tails(self, tails: Iterable[int]) -> None:
+        """Let summaries of nodes have the projections by these tails."""
+        d = self.arrays
+        ordered = sorted(tails, key=lambda tail: -int(d.tails[tail, 0]))
+        d.slot_count[:] = 0
+        for slot, tail in enumerate(ordered):
+            d.slot_tail[slot] = tail
+            d.tails[tail, 3] = slot
+            d.slot_count[: int(d.tails[tail, 0]) + 1] += 1
+        forget_summaries(d)
+
     # Sets and vectors
 
     def set_of(self, vectors: Iterable[Sequence[int]]) -> int:
@@ -211,7 +227,7 @@ class Store:
 
     def edges(self, a: int) -> tuple[int, list[tuple[int, int]]]:
         """Return a node's level, and its edges: (value, child)."""
-        start, shape = self.arrays.nodes[a].tolist()
+        start, shape = self.arrays.nodes[a, :2].tolist()
         words = self.arrays.edges[start : start + (shape & 0xFFFFFFFF)].tolist()
         return shape >> 32, [(word >> 32, word & 0xFFFFFFFF) for word in words]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.labels import Labels
@@ -53,6 +53,7 @@ class Watches:
         self._labels = labels
         self._groups = groups
         self._projections = 0
+        self._tails: dict[tuple[int, int, int], int] = {}
 
     def add(self, dims: Iterable[Dim], learn: Callable[[dict[Dim, Any]], None]) -> int:
         """Watch a projection; return its number."""
@@ -66,7 +67,29 @@ class Watches:
         self._groups.note_top(level)
         arrays.watch_version[level] += 1
         self.active.append(number)
+        self._store.watch_tails({tail for one in self.active for tail in self._tails_of(one)})
         return number
+
+    def tail(self, dims: Sequence[Dim]) -> int:
+        """Return the number of the tail that these dimensions of different levels are, in their order."""
+        tails = self._store.arrays.tails
+        number = 0
+        for level, mapped in reversed(dims):
+            key = (level, mapped, number)
+            if key not in self._tails:
+                self._tails[key] = len(self._tails) + 1
+                require(len(self._tails) + 1, len(tails), "dimensions of projections")
+                tails[self._tails[key]] = (*key, -1)
+            number = self._tails[key]
+        return number
+
+    def _tails_of(self, number: int) -> list[int]:
+        """Return a projection's tails, from its first one on."""
+        tail, found = int(self._store.arrays.watch_tail[number]), []
+        while tail:
+            found.append(tail)
+            tail = int(self._store.arrays.tails[tail, 2])
+        return found
 
     def projection(self, dims: Iterable[Dim]) -> int:
         """Return the number of a new projection. Of two dimensions of one level pairs are made."""
@@ -76,11 +99,8 @@ class Watches:
         arrays = self._store.arrays
         number = self._projections
         self._projections += 1
-        require(number + 1, len(arrays.dims_start), "projections")
-        start = int(arrays.dims_start[number - 1] + arrays.dims_count[number - 1]) if number else 0
-        require(start + len(merged), len(arrays.dims), "dimensions of projections")
-        arrays.dims[start : start + len(merged)] = list(merged.items())
-        arrays.dims_start[number], arrays.dims_count[number] = start, len(merged)
+        require(number + 1, len(arrays.watch_tail), "projections")
+        arrays.watch_tail[number] = self.tail(list(merged.items()))
         return number
 
     def remove(self, number: int) -> None:
@@ -97,8 +117,7 @@ class Watches:
 
     def vectors(self, number: int, dims: tuple[Dim, ...], node: int) -> Iterator[dict[Dim, Any]]:
         """Yield the vectors of a projection, by dimension what they mean."""
-        start, count = int(self._store.arrays.dims_start[number]), int(self._store.arrays.dims_count[number])
-        merged = self._store.arrays.dims[start : start + count].tolist()
+        merged = [self._store.arrays.tails[tail, :2].tolist() for tail in self._tails_of(number)]
         labels = self._labels
         for vector in list(self._store.vectors(node, [level for level, _ in merged])):
             found: dict[Dim, Any] = {}

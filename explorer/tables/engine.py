@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from kraftcheck.explorer.reachability import require_able
+from kraftcheck.explorer import reachability
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables import searches
+from kraftcheck.explorer.temporal import conditions
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -40,7 +41,8 @@ def explore(protocol: Protocol, options: Options) -> Result:
     ProtocolError
         Where the protocol breaks the language's contract.
     """
-    require_able(protocol, options)
+    reachability.require_able(protocol, options)
+    conditions.require_able(protocol, options)
     strategy = searches.find(options.search)
     for option in OPTIONS:
         if getattr(options, option) is not None and option not in strategy.options:

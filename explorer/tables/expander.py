@@ -26,6 +26,8 @@ from kraftcheck.explorer.tables.locality import Parts, split
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, roomy_packing
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE, Found, Successors
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
+from kraftcheck.explorer.temporal.conditions import all_fairness
+from kraftcheck.explorer.temporal.graph import MOST_LABELS
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -72,6 +74,7 @@ class Worker(WorkerArrays):
         self.retry = np.zeros(BATCH, np.int64)
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
+        self.blocked = np.zeros(SUCCESSORS, np.int64)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.successors = Successors()
 
@@ -87,6 +90,7 @@ class Worker(WorkerArrays):
     def make_room(self) -> None:
         """Make room for a state with more successors than any before."""
         self.succ = np.zeros((2 * len(self.succ), self.succ.shape[1]), np.int32)
+        self.blocked = np.zeros(len(self.succ), np.int64)
 
     def left_out(self) -> Indices:
         """Return which states the kernel could not expand, for want of something that is noted."""
@@ -118,7 +122,7 @@ class Expander:
         self.learner = learner
         self.parts = parts
         self.threads = Threads(workers)
-        self.pool = [Worker(len(learner.action_names)) for _ in range(workers)]
+        self.pool = [Worker(MOST_LABELS if learner.tells_more else len(learner.action_names)) for _ in range(workers)]
         self.packing = packing([1])
         self._deadlock = deadlock
 
@@ -147,6 +151,8 @@ class Expander:
             options.symmetry,
             options.check_actions,
         )
+        if options.temporal:
+            learner.follow(all_fairness(options))
         return cls(learner, parts, workers, deadlock=options.deadlock)
 
     @property
@@ -224,9 +230,7 @@ class Expander:
 
     def _run_kernel(self, parts: list[Indices], number: int) -> None:
         worker = self.pool[number]
-        expand_batch(
-            self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock
-        )
+        expand_batch(self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock)
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""
@@ -264,12 +268,16 @@ class Expander:
     @property
     def fired(self) -> NDArray[np.int64]:
         """How often each action fired, in their order."""
-        fired: Indices = np.sum([worker.fired for worker in self.pool], axis=0)
+        by_label = np.sum([worker.fired for worker in self.pool], axis=0)
+        names = self.learner.action_names
+        fired: Indices = by_label[: len(names)].copy()
+        for number, label in enumerate(self.learner.book.labels[len(names) :], start=len(names)):
+            fired[names.index(label.action)] += by_label[number]
         return fired
 
     def note_fired(self, times: NDArray[np.int64]) -> None:
         """Count actions that fired, given how often, in their order."""
-        self.pool[0].fired += times
+        self.pool[0].fired[: len(times)] += times
 
     def events(self) -> list[Event]:
         """Return what the kernel noted since the last call, in the order of the states."""

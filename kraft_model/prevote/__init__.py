@@ -19,15 +19,13 @@ module          what is in it
                 AcceptFetchRequest; the high watermark
 `followers`     AcceptBeginQuorumRequest, SendFetchRequest, HandleFetchResponse
 `membership`    StartNewServer, AcceptAddVoterRequest, AcceptRemoveVoterRequest
+`temporal`      the specification's temporal properties and its fairness
 `properties`    the invariants
 `contracts`     how a server answers each message, and what it makes of it
 `own_steps`     what each step must be that a server takes by itself
 `variants`      seeded faults
 `configs/`      bounded configurations (`.cfg`)
 ==============  ======================================================================================================
-
-Its temporal properties are left out: ValuesEventuallyAcked, ReconfigurationNotStuck, EventuallyLeaderElected and
-NotStuckInProspective.
 """
 
 from __future__ import annotations
@@ -40,6 +38,7 @@ from kraftcheck.kraft_model.prevote.leader import PrevoteLeader
 from kraftcheck.kraft_model.prevote.membership import PrevoteMembership
 from kraftcheck.kraft_model.prevote.own_steps import PrevoteOwnSteps
 from kraftcheck.kraft_model.prevote.properties import PrevoteProperties
+from kraftcheck.kraft_model.prevote.temporal import PrevoteTemporal
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
@@ -47,6 +46,7 @@ class Prevote(
     PrevoteOwnSteps,
     PrevoteContracts,
     PrevoteProperties,
+    PrevoteTemporal,
     PrevoteMembership,
     PrevoteFollowers,
     PrevoteLeader,

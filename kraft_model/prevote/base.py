@@ -62,8 +62,7 @@ class PrevoteBase(Protocol):
     symbols = SYMBOLS
     written_only = ("result", "resend")  # the specification has them, to tell messages apart
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
-    specifications = {"Spec": False, "LivenessSpec": True}
-    temporal = ("ValuesEventuallyAcked", "ReconfigurationNotStuck", "EventuallyLeaderElected", "NotStuckInProspective")
+    strict_bounds = True  # they are part of the specification
     accepted_constants = ("Voter", "Observer", "Voted")
 
     def check_constants(self) -> None:

@@ -1,8 +1,4 @@
-"""The invariants of `prevote`.
-
-The four temporal properties of the specification are not here yet: ValuesEventuallyAcked, ReconfigurationNotStuck,
-EventuallyLeaderElected and NotStuckInProspective. TestInv, which is TRUE, is for debugging.
-"""
+"""The invariants of `prevote`. The specification's TestInv, which is TRUE, is for debugging, and left out."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ module         what is in it
 `membership`   StartNewServer, SendJoinRequest, AcceptJoinRequest, RejectJoinRequest, HandleRejectJoinResponse,
                HandleRemoveRequest
 `properties`   the specification's invariants
+`liveness`     the specification's temporal properties
 `details`      more invariants, which mutants asked for
 `contracts`    how a server answers each message, and what it makes of it
 `own_steps`    what each step must be that a server takes by itself
@@ -36,6 +37,7 @@ from kraftcheck.kraft_model.reconfig.details import ReconfigDetails
 from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
 from kraftcheck.kraft_model.reconfig.followers import ReconfigFollowers
 from kraftcheck.kraft_model.reconfig.leader import ReconfigLeader
+from kraftcheck.kraft_model.reconfig.liveness import ReconfigLiveness
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
 from kraftcheck.kraft_model.reconfig.own_steps import ReconfigOwnSteps
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
@@ -49,6 +51,7 @@ class Reconfig(
     ReconfigContracts,
     ReconfigDetails,
     ReconfigProperties,
+    ReconfigLiveness,
     ReconfigMembership,
     ReconfigFollowers,
     ReconfigLeader,

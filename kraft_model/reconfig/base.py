@@ -33,6 +33,7 @@ from kraftcheck.spec import (
     constant,
     hide,
     ordered,
+    weak,
 )
 
 
@@ -58,8 +59,8 @@ class ReconfigBase(Protocol):
     symbols = SYMBOLS
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
     views = {"view": hide("elections", "restarts", "add_reconfigs", "remove_reconfigs", "value_ctr", "disk_id_gen")}
-    specifications = {"Spec": False, "LivenessSpec": True}
-    temporal = ("ValuesNotStuck", "ReconfigurationNotStuck")
+    specifications = {"Spec": False, "LivenessSpec": (weak("Next"),)}
+    strict_bounds = True  # they are part of the specification
 
     def check_constants(self) -> None:
         """Refuse cluster sizes that contradict each other."""

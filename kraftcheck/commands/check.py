@@ -15,20 +15,22 @@ for example:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.jobs import Job, job_of, named_model
-from kraftcheck.options import CHECKED, add
+from kraftcheck.options import CHECKED, add, count
 from kraftcheck.reporting.files import require_report, require_writable
-from kraftcheck.reporting.lines import print_lines
+from kraftcheck.reporting.lines import notes, print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.running import judged, run_job, simplify, tell
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
+    from kraftcheck.spec.language.state import State
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +45,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("output")
     add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
     add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete")
-    files.add_argument("--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json or .dot)")
+    files.add_argument(
+        "--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json, .dot or .svg)"
+    )
+    around = "only the states of the counterexample, and those up to N steps from these"
+    files.add_argument("--graph-around", type=count, metavar="N", help=around)
+    files.add_argument("--graph-most", type=count, metavar="N", help="states of a graph that may be written")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,8 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.resume_if_present:
         _resume(arguments)
+    graphs: list[Graph] = []
+    whole = arguments.graph is not None and arguments.graph_around is None
+    if arguments.graph is None and (arguments.graph_around or arguments.graph_most):
+        raise InputError("--graph-around, --graph-most: expected --graph too, the file to write")
     with named_model(arguments) as model:
-        job = job_of(model, arguments.config, arguments, ("graph",) if arguments.graph else ())
+        job = job_of(model, arguments.config, arguments, ("graph",) if whole else ())
         require_writable(arguments, "json", "trace", "graph", "junit", "report")
         require_report(arguments.report)
         if arguments.trace or arguments.graph:
@@ -84,10 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
             job.protocol,
             job.options,
             job.engine,
-            lambda: _with_graph(job, arguments) if arguments.graph else run_job(job, quiet=arguments.quiet),
+            lambda: _with_graph(job, arguments, graphs) if whole else run_job(job, quiet=arguments.quiet),
         )
         result = simplify(job, result, arguments)
         code = tell(job, result, arguments, **more)
+        for graph in graphs:
+            _write(graph, arguments)
+        if arguments.graph and not whole:
+            _draw_around(job, result, arguments)
         print_lines(how_to_go_on(arguments.words, job.options, result))
         return code
 
@@ -103,21 +118,44 @@ def _resume(arguments: argparse.Namespace) -> None:
         del arguments.checkpoint
 
 
-def _with_graph(job: Job, arguments: argparse.Namespace) -> Result:
-    """Run the search, and write its state graph unless it is interrupted."""
-    from kraftcheck.explorer.graph import explore_graph, write_graph
+def _with_graph(job: Job, arguments: argparse.Namespace, graphs: list[Graph]) -> Result:
+    """Run the search, and keep its state graph unless it is interrupted."""
+    from kraftcheck.explorer.graph import explore_graph
+
+    def work(options: Options) -> Result:
+        result, graph = explore_graph(job.protocol, options, _state_text(job))
+        graphs.append(graph)
+        return result
+
+    return run_job(job, quiet=arguments.quiet, work=work)
+
+
+def _draw_around(job: Job, result: Result, arguments: argparse.Namespace) -> None:
+    """Write the graph of the surroundings of the first counterexample."""
+    from kraftcheck.explorer.graph import MOST, surroundings
+    from kraftcheck.spec.language.semantics import Semantics
+
+    if not result.violations:
+        arguments.graph.unlink(missing_ok=True)  # nobody shall take that of an earlier run for this one's
+        print_lines(notes(["nothing is violated: there is no graph of a counterexample's surroundings"]))
+        return
+    trace, most = result.violations[0].trace, arguments.graph_most or MOST
+    _write(surroundings(Semantics(job.protocol), trace, arguments.graph_around, most, _state_text(job)), arguments)
+
+
+def _write(graph: Graph, arguments: argparse.Namespace) -> None:
+    """Write a state graph, and say before how large it is."""
+    from kraftcheck.explorer.graph import size_of, write_graph
+
+    said = size_of(graph, arguments.graph, arguments.graph_most)
+    if not arguments.quiet:
+        print_lines(notes([f"{arguments.graph}: {said}"]))
+    write_graph(graph, arguments.graph)
+
+
+def _state_text(job: Job) -> Callable[[State], str]:
     from kraftcheck.spec.tla.view import StateView
     from kraftcheck.traces.formats.tlc_log import state_text
 
     view = StateView(job.protocol)
-    graphs: list[Graph] = []
-
-    def work(options: Options) -> Result:
-        result, graph = explore_graph(job.protocol, options, lambda state: state_text(view.variables(state)))
-        graphs.append(graph)
-        return result
-
-    result = run_job(job, quiet=arguments.quiet, work=work)
-    for graph in graphs:
-        write_graph(graph, arguments.graph)
-    return result
+    return lambda state: state_text(view.variables(state))

@@ -155,7 +155,7 @@ def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Name
     """
     options = job.options
     limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
-    limited = limited or bool(options.reachable)  # which is not known before the end
+    limited = limited or bool(options.over_behaviours)  # which is not known before the end
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
     if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
@@ -271,6 +271,6 @@ def _verdict(one: ComparedRun) -> str:
     if result.limit == INTERRUPTED:
         return "interrupted"
     if one.job.options.search == Search.BFS and one.seen_to:
-        unknown = ", ".join(prop.name for prop in one.job.options.reachable)
+        unknown = ", ".join(prop.name for prop in one.job.options.over_behaviours)
         return f"holds to depth {one.seen_to}" + (f", but {unknown} is not known" if unknown else "")
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"

@@ -22,10 +22,11 @@ from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.options import add, count
 from kraftcheck.reporting.cover import as_json as cover_as_json
 from kraftcheck.reporting.cover import counts
-from kraftcheck.reporting.files import require_writable, write_json
-from kraftcheck.reporting.lockstep import as_json, exit_code
+from kraftcheck.reporting.files import require_report, require_writable, write_json
+from kraftcheck.reporting.lockstep import as_json, as_run, exit_code
 from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.process import DriverDied
 
@@ -65,6 +66,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--out", type=Path, metavar="DIR", help=what)
     what = "write which lines and branches of Kafka's Raft client the walks reached, by class (with JaCoCo)"
     files.add_argument("--reach", type=Path, metavar="FILE", help=what)
+    what = "write the walks that show something as a page to look at (.html), or as Mermaid (.md)"
+    add(files, "--report", help=what)
     add(files, "--json", "--quiet")
 
 
@@ -88,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from kraftcheck.traces.kafka.cover import Reason
 
-    require_writable(arguments, "json", "reach")
+    require_writable(arguments, "json", "reach", "report")
+    require_report(arguments.report)
     arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     if arguments.reach and len(versions) > 1:
         raise InputError("--reach: expected one version of Kafka, found several")
@@ -103,16 +107,16 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(table([_row(task) for task in asked], {one.version: _column(one, asked) for one in driven})))
     made = [one for kafka in driven for one in kafka.made]
     if any(one.interrupted for one in made):
-        _write(driven, arguments)
+        _write(driven, asked, arguments)
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     problems = [one.problem for one in made if one.problem is not None]
     if problems and all(one.survey is None for one in made):
         raise problems[0]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
-        _write(driven, arguments)
+        _write(driven, asked, arguments)
         raise problems[-1]
-    _write(driven, arguments)
+    _write(driven, asked, arguments)
     findings = [finding for one in made if one.survey is not None for finding in one.survey.findings()]
     code = exit_code(Counter(finding.verdict for finding in findings))
     if problems and code != VIOLATED:
@@ -120,17 +124,21 @@ def run(arguments: argparse.Namespace) -> int:
     return code or int(any(counts(one.cover)[Reason.MISSING] for one in made if one.cover is not None))
 
 
-def _write(driven: Sequence[Driven], arguments: argparse.Namespace) -> None:
-    """Write `--json`, if anything was found out."""
-    documents = []
+def _write(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.Namespace) -> None:
+    """Write `--json` and `--report`, if anything was found out."""
+    documents, runs = [], []
     for version, made in driven:
-        for survey, cover, problem, _ in made:
+        for task, (survey, cover, problem, _) in zip(asked, made, strict=False):
+            if survey is not None and arguments.report:
+                runs.append(as_run(survey, version, task.name.rpartition("/")[2]))
             document = {} if survey is None else as_json(survey, version)
             document |= {} if cover is None else {"cover": cover_as_json(cover)}
             document |= {} if problem is None else {"kafka": version, "error": str(problem)}
             documents.append(document)
     if arguments.json and any(one.survey is not None for kafka in driven for one in kafka.made):
         write_json(arguments.json, documents)
+    if runs:
+        write_report(arguments.report, runs)
 
 
 def _row(task: Task) -> str:

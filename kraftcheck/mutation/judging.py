@@ -139,7 +139,7 @@ class Judge:
 def _is_to_be_searched(recording: Recording) -> bool:
     """Whether a model that does less may break what is checked: then there is a deadlock, or a way out is gone."""
     options = recording.job.options
-    return options.deadlock or bool(options.reachable)
+    return options.deadlock or bool(options.over_behaviours)
 
 
 class _Trial:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kraftcheck.explorer.result import Result, TraceStep, Violation
+from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
 from kraftcheck.explorer.tables.checkpoints.folder import program_version
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
@@ -85,12 +85,26 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
     -------
     dict
         `property`, `why` (see `Why`) and `states`: for each its number, the action that led to it, by whom and on which
-        message, the whole state, what changed, and the messages under way, sent and consumed.
+        message, the whole state, what changed, and the messages under way, sent and consumed; and `loop`: how a
+        counterexample to a temporal property goes on, else null.
     """
     return {
         "property": violation.property,
         "why": _why(protocol, violation),
         "states": states_as_json(protocol, violation.trace),
+        "loop": None if violation.loop is None else _loop(protocol, violation.loop),
+    }
+
+
+def _loop(protocol: Protocol, loop: Loop) -> dict[str, Any]:
+    """Return how a behaviour goes on: back to which state, by which step (null: it stutters), and why that is fair."""
+    again = loop.again
+    return {
+        "back_to": loop.back_to,
+        "action": None if again is None else again.action,
+        "actor": None if again is None or again.actor is None else text_of(again.actor),
+        "on": None if again is None or again.message is None else value_as_json(again.message),
+        "fair": list(loop.kept),
     }
 
 

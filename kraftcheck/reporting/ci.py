@@ -38,7 +38,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool)
     """
     name = ".".join(filter(None, ["kraftcheck", job.model.name, job.model.protocol.variant, job.config_name]))
     broken = {violation.property: violation for violation in result.violations}
-    tests = [prop.name for prop in (*job.options.properties, *job.options.reachable)]
+    tests = [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]
     tests += [DEADLOCK] if job.options.deadlock else []
     tests += [name for name in broken if name not in tests]  # an action in which an assert failed
     skipped = [] if result.complete or allow_incomplete else [one for one in tests if one not in broken]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kraftcheck.explorer.result import DEADLOCK, TraceStep, Trap, Violation
+from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import changes, initial, message_words, messages
 from kraftcheck.reporting.columns import LEGEND as IN_COLUMNS
 from kraftcheck.reporting.columns import Columns
@@ -42,6 +42,8 @@ def told(protocol: Protocol, violation: Violation, columns: int | None = None) -
     if violation.failed is not None:
         what = f"An assert failed in {violation.property}"
     yield from behaviour_lines(protocol, violation.trace, what, columns)
+    if violation.loop is not None:
+        yield from _loop_lines(protocol, violation.trace[-1], violation.loop)
     yield from _why_lines(protocol, violation)
     if violation.trap is not None:
         yield []
@@ -90,6 +92,22 @@ def behaviour_lines(
             yield [(FAINT, f"{_INDENT}nothing changes")]
         yield from _message_lines(protocol, before, step)
         before = step
+
+
+def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Line]:
+    """Yield how a behaviour goes on for ever, and why that is fair."""
+    yield []
+    if loop.again is None:
+        yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}")]
+    else:
+        heading = _heading(protocol, loop.back_to, loop.again)
+        yield [(HEAD, f"Back to state {loop.back_to}"), *heading[1:]]
+        found = changes(protocol, last.state, loop.again.state)
+        width = max((len(change.path) for change in found), default=0)
+        yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
+        yield from _message_lines(protocol, last, loop.again)
+    if loop.kept:
+        yield [(FAINT, f"{_INDENT}fair, since for ever: {'; '.join(loop.kept)}")]
 
 
 def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:

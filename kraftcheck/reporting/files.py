@@ -11,7 +11,7 @@ from typing import Any
 
 from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.property import REACHABLE
+from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 
 STANDARD_OUTPUT = Path("-")
@@ -112,7 +112,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
     from kraftcheck.spec.tla.view import StateView
     from kraftcheck.traces.files import form_of, write_trace
     from kraftcheck.traces.formats.tlc_log import as_text
-    from kraftcheck.traces.trace import Trace, TraceFormat, TraceState
+    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState
 
     view = StateView(protocol)
     traces = []
@@ -121,8 +121,11 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             TraceState(number, view.variables(step.state), step.action)
             for number, step in enumerate(violation.trace, start=1)
         ]
-        problem = _problem(protocol, violation)
-        traces.append(Trace(str(path), index, TraceFormat.TLC_LOG, tuple(states), problem=problem))
+        problem, loop = _problem(protocol, violation), violation.loop
+        ending = None
+        if loop is not None:
+            ending = Ending() if loop.again is None else Ending(loop.back_to, loop.again.action)
+        traces.append(Trace(str(path), index, TraceFormat.TLC_LOG, tuple(states), problem=problem, ending=ending))
     if form_of(path) != "text":
         write_trace(traces[0], path)
         return
@@ -141,6 +144,6 @@ def _problem(protocol: Protocol, violation: Violation) -> str | None:
         return "Deadlock reached."
     if name in protocol.properties and protocol.properties[name].over_steps:
         return f"Action property {name} is violated."
-    if name in protocol.properties and protocol.properties[name].kind == REACHABLE:
+    if name in protocol.properties and protocol.properties[name].kind in OF_BEHAVIOURS:
         return f"Temporal properties {name} were violated."
     return f"Invariant {name} is violated."

@@ -1,12 +1,15 @@
-"""What walks beside Kafka showed, as lines and as JSON."""
+"""What walks beside Kafka showed, as lines, as JSON and as a report."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line
+from kraftcheck.explorer.result import TraceStep
+from kraftcheck.reporting.as_json import states_as_json, value_as_json
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many, plain
+from kraftcheck.reporting.report import behaviour_as_data
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.traces.kafka.comparison import FieldDifference
 from kraftcheck.traces.kafka.lockstep import LockstepVerdict
@@ -18,15 +21,7 @@ WIDTH = 160
 def told(survey: Survey, kinds: list[Kind], version: str, *, quiet: bool) -> Iterator[Line]:
     """Yield what was found, a paragraph for each kind, and a last line that counts."""
     for kind in kinds:
-        finding = kind.first
-        where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
-        yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({kind.times} walks)")]
-        yield [(ACTION, cut(f"  {where}", WIDTH))]
-        for difference in () if quiet else finding.differences:
-            yield from _sides(difference)
-        if kind.file is not None:
-            yield [(PLAIN, f"  {len(kind.steps)} steps in {kind.file}")]
-        yield []
+        yield from _paragraph(kind, quiet=quiet)
     if not quiet:
         width = max(map(len, survey.taken), default=0)
         for action, times in survey.taken.most_common():
@@ -36,6 +31,18 @@ def told(survey: Survey, kinds: list[Kind], version: str, *, quiet: bool) -> Ite
     verdict = max((kind.first.verdict for kind in kinds), key=severity.index, default=LockstepVerdict.AGREES)
     counted = f"{survey.walks:,} walks, {survey.steps:,} steps beside Kafka {version}"
     yield [(HEAD, f"{verdict.upper()}: "), (PLAIN, counted)]
+
+
+def _paragraph(kind: Kind, *, quiet: bool = False) -> Iterator[Line]:
+    finding = kind.first
+    where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
+    yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({kind.times} walks)")]
+    yield [(ACTION, cut(f"  {where}", WIDTH))]
+    for difference in () if quiet else finding.differences:
+        yield from _sides(difference)
+    if kind.file is not None:
+        yield [(PLAIN, f"  {len(kind.steps)} steps in {kind.file}")]
+    yield []
 
 
 def _sides(difference: FieldDifference) -> Iterator[Line]:
@@ -71,6 +78,44 @@ def as_json(survey: Survey, version: str) -> dict[str, Any]:
             for kind in survey.kinds()
         ],
     }
+
+
+def as_run(survey: Survey, version: str, name: str) -> dict[str, Any]:
+    """Return what a report holds of one survey: a shortest walk for each kind of finding, else the longest walk.
+
+    Parameters
+    ----------
+    survey
+        The walks.
+    version
+        Kafka's version.
+    name
+        What the walks are called.
+    """
+    kinds = survey.kinds()
+    titles = [f"{kind.first.verdict}: {summary(kind.first)[0]}" for kind in kinds]
+    walks = [(title, kind.behaviour) for title, kind in zip(titles, kinds, strict=True)]
+    walks = walks or [(f"{LockstepVerdict.AGREES}: the longest walk", survey.longest)]
+    return {
+        "model": survey.about.model,
+        "variant": survey.about.variant or None,
+        "configuration": f"{name} beside Kafka {version}",
+        "label": f"{name}, Kafka {version}",
+        "constants": {one: value_as_json(value) for one, value in survey.protocol.constant_values().items()},
+        "result": kinds[0].first.verdict.value if kinds else LockstepVerdict.AGREES.value,
+        "runs": survey.walks,
+        "steps": survey.steps,
+        "actions": dict(survey.taken),
+        "details": plain(line for kind in kinds for line in _paragraph(kind)) if kinds else None,
+        "traces": [_walk_as_data(survey, title, walk) for title, walk in walks if walk],
+    }
+
+
+def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep]) -> dict[str, Any]:
+    states = states_as_json(survey.protocol, walk)
+    end = "" if title.startswith(LockstepVerdict.AGREES) else title
+    told = {"property": None, "why": None, "title": f"{title}, {many(len(walk), 'state')}", "end": end}
+    return told | behaviour_as_data(survey.protocol, states, walk)
 
 
 def exit_code(verdicts: Counter[LockstepVerdict]) -> int:

@@ -28,7 +28,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     ]
     constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
-    checked = [prop.name for prop in (*options.properties, *options.reachable)] + (
+    checked = [prop.name for prop in (*options.properties, *options.over_behaviours)] + (
         ["deadlock"] if options.deadlock else []
     )
     yield [(FAINT, f"checked: {', '.join(checked)}")] if checked else [(WARNING, "Warning: nothing is checked")]

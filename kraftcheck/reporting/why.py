@@ -53,7 +53,7 @@ def why(protocol: Protocol, violation: Violation) -> Why:
         return Why("every state has a successor", {}, None)
     said = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     code = prop.function.__code__
-    known = {} if violation.trap is not None else _known(protocol, prop, violation)
+    known = {} if violation.is_of_behaviours() else _known(protocol, prop, violation)
     shown = [name for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known]
     culprits = {name: known[name] if name == "message" else getattr(known[name], "id", known[name]) for name in shown}
     because = why_false(prop.function, protocol, *[known[name] for name in prop.asks]) if known else ()

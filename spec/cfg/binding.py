@@ -13,16 +13,15 @@ from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
 from kraftcheck.spec.cfg.parsing import ConfigError
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.errors import ConstantError, InputError, unknown
+from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
-from kraftcheck.spec.language.property import REACHABLE, Property
+from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.property import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.starts import start_names
 from kraftcheck.spec.tla.records import Encoder
 from kraftcheck.spec.tla.types import Decoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, transform
-
-TEMPORAL = "temporal properties are not checked yet, but for what should stay reachable"
 
 
 class BoundConfig(NamedTuple):
@@ -44,6 +43,10 @@ class BoundConfig(NamedTuple):
         The start of the search: "Init" or the name of a scenario.
     reachable
         What should stay reachable.
+    temporal
+        Its temporal properties to check.
+    fairness
+        What they assume to be fair.
     """
 
     protocol: Protocol
@@ -55,6 +58,8 @@ class BoundConfig(NamedTuple):
     view: str | None = None
     init: str = "Init"
     reachable: tuple[Property, ...] = ()
+    temporal: tuple[Property, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
@@ -80,14 +85,14 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     instance = bind_constants(protocol, config)
     _refuse_unsupported(config)
     found = protocol.properties.values()
-    goals = [p for p in found if p.kind == REACHABLE]
+    goals = [p for p in found if p.kind in OF_BEHAVIOURS]
     steps = [p for p in found if p.over_steps]
-    states = [p for p in found if p.kind != REACHABLE and not p.over_steps]
+    states = [p for p in found if p not in goals and not p.over_steps]
     invariants = _properties("invariant", config.invariants, states, [*steps, *goals], protocol)
     behaviours = [_over_behaviours(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
-        invariants + tuple(p for p in behaviours if p.kind != REACHABLE),
+        invariants + tuple(p for p in behaviours if p.kind not in OF_BEHAVIOURS),
         _properties("constraint", config.constraints, states, [*steps, *goals], protocol),
         _properties("action constraint", config.action_constraints, steps, [*states, *goals], protocol),
         config.check_deadlock is not False,
@@ -95,6 +100,8 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
         _chosen("view", config.view, protocol.views, protocol),
         _init(protocol, config),
         tuple(p for p in behaviours if p.kind == REACHABLE),
+        tuple(p for p in behaviours if p.kind == TEMPORAL),
+        _fairness(protocol, config),
     )
 
 
@@ -120,7 +127,10 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
             _refuse(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
     _require_all(protocol, config)
     try:
-        return protocol(**values)
+        made = protocol(**values)
+        if not hasattr(made, "probes"):
+            raise ProtocolError(f"{protocol.__name__}.__init__ does not call super().__init__(**values)")
+        return made
     except ConstantError as error:
         message = f"constant {error.name}{' ' if error.problem.startswith('is ') else ': '}{error.problem}"
         found = config.constants.get(error.name)
@@ -215,8 +225,9 @@ def _properties(
     by_name = {prop.name: prop for prop in fitting}
     kinds = {other.name: other.kind for other in others}
     for named in names:
-        if kinds.get(named.name) == REACHABLE:
-            _refuse(f"{named.name} says what should stay reachable, so it is no {what}; name it under PROPERTY", named)
+        if kinds.get(named.name) in OF_BEHAVIOURS:
+            says = "says what should stay reachable" if kinds[named.name] == REACHABLE else "is a temporal property"
+            _refuse(f"{named.name} {says}, so it is no {what}; name it under PROPERTY", named)
         if named.name in kinds:
             about = "steps" if what != "action constraint" else "states"
             keyword = "PROPERTY or ACTION_CONSTRAINT" if about == "steps" else "INVARIANT or CONSTRAINT"
@@ -228,16 +239,14 @@ def _properties(
 
 
 def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Protocol]) -> Property:
-    """Return what PROPERTY names: a step invariant, or what should stay reachable. Nothing else can be checked."""
+    """Return what PROPERTY names: a temporal property, a step invariant, or what should stay reachable."""
     for prop in fitting:
         if prop.name == named.name:
             return prop
-    if named.name in protocol.temporal:
-        _refuse(f"PROPERTY {named.name}: {TEMPORAL}", named)
     if named.name in protocol.properties:
         _refuse(f"{named.name} is about states, so it is no property of behaviours; name it under INVARIANT", named)
-    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REACHABLE)]
-    _refuse(f"{unknown('property', named.name, known, protocol.name())}; {TEMPORAL}", named)
+    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", *OF_BEHAVIOURS)]
+    _refuse(unknown("property", named.name, known, protocol.name()), named)
 
 
 def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type[Protocol]) -> str | None:
@@ -248,11 +257,14 @@ def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type
 
 def _init(protocol: type[Protocol], config: ModelConfig) -> str:
     """Return the name of the start that INIT, or SPECIFICATION, gives."""
-    if config.specification is not None:
-        name = config.specification.name
-        if protocol.specifications.get(name):
-            plain = " or ".join(known for known, is_fair in protocol.specifications.items() if not is_fair)
-            _refuse(f"SPECIFICATION {name} asks for fairness: {TEMPORAL}; expected {plain}", config.specification)
-        _chosen("specification", config.specification, protocol.specifications, protocol)
     _chosen("next-state relation", config.next, ("Next",), protocol)
     return _chosen("start", config.init, start_names(protocol), protocol) or "Init"
+
+
+def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
+    """Return the fairness that SPECIFICATION asks for, or that actions declare where there is none."""
+    try:
+        return protocol.fairness_of(None if config.specification is None else config.specification.name)
+    except ProtocolError as error:
+        assert config.specification is not None
+        _refuse(str(error), config.specification)

@@ -8,15 +8,16 @@ Engines evaluate a property once for each distinct value of its parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import Reads, camel_case
-from kraftcheck.spec.language.signature import Projection, declared, parameters, record_types
-from kraftcheck.spec.values import Record
+from kraftcheck.spec.language.formula import Fairness, Formula, Held
+from kraftcheck.spec.language.signature import Projection, declared, parameters, place_of, record_types
+from kraftcheck.spec.values import Record, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 QUANTIFIED = ("me", "peer", "message")
@@ -24,6 +25,10 @@ STEP = ("before", "after")
 ACT = ("message", "step")
 SPENT = "spent"
 REACHABLE = "reachable"
+TEMPORAL = "temporal"
+PREDICATE = "predicate"
+OF_BEHAVIOURS = (REACHABLE, TEMPORAL)
+"""Kinds of property that a search decides once it has visited every state."""
 
 
 @overload
@@ -163,19 +168,94 @@ def reachable(
     E. M. Clarke, E. A. Emerson: "Design and synthesis of synchronization skeletons using branching time temporal
     logic" (1981), for AG EF.
     """
-    return _marked(REACHABLE, function, reads, name, tuple(without))
+    return _marked(REACHABLE, function, reads, name, without=tuple(without))
 
 
-def _marked(
-    kind: str,
-    function: F | None,
-    reads: Reads,
-    name: str | None,
-    without: tuple[str, ...] = (),
-    needs: tuple[str, ...] = (),
+class Predicate:
+    """A `@predicate` method. Of a protocol, as `self.name`, it is a formula."""
+
+    def __init__(self, method: Callable[..., Any], mark: PropertyMark) -> None:
+        self.__doc__ = method.__doc__
+        self.method = method
+        self.property_mark = mark
+
+    @overload
+    def __get__(self, protocol: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, protocol: object, owner: type) -> Held: ...
+
+    def __get__(self, protocol: Any, owner: type) -> Self | Held:
+        """Return it as a formula, or by itself where it is asked of the class."""
+        if protocol is None:
+            return self
+        return Held(protocol.properties[self.property_mark.name or camel_case(self.method.__name__)])
+
+
+@overload
+def predicate(function: Callable[..., Any]) -> Predicate: ...
+
+
+@overload
+def predicate(
+    *, reads: Reads = (), given: Iterable[str] = (), name: str | None = None
+) -> Callable[[Callable[..., Any]], Predicate]: ...
+
+
+def predicate(
+    function: Callable[..., Any] | None = None,
+    *,
+    reads: Reads = (),
+    given: Iterable[str] = (),
+    name: str | None = None,
 ) -> Any:
+    """Mark a method as a predicate of states, for temporal properties: true or false, and claimed by nobody.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    given
+        Names of parameters whose values a formula gives it, as `self.committed.of(value=v)`.
+    name
+        Its name in reports; by default the method's name in camel case.
+    """
+
+    def mark(function: Callable[..., Any]) -> Predicate:
+        mark = PropertyMark(PREDICATE, declared(reads, function.__qualname__), name, given=tuple(given))
+        return Predicate(function, mark)
+
+    return mark if function is None else mark(function)
+
+
+@overload
+def temporal(function: F) -> F: ...
+
+
+@overload
+def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> Callable[[F], F]: ...
+
+
+def temporal(function: F | None = None, *, fairness: Iterable[Fairness] = (), name: str | None = None) -> Any:
+    """Mark a method that returns a formula as a temporal property: what every fair behaviour does.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments. It takes the protocol alone.
+    fairness
+        What it assumes besides what the specification (SPECIFICATION) does: `weak(...)` and `strong(...)`.
+    name
+        Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
+    """
+    return _marked(TEMPORAL, function, (), name, fairness=tuple(fairness))
+
+
+def _marked(kind: str, function: F | None, reads: Reads, name: str | None, **more: Any) -> Any:
     def mark(function: F) -> F:
-        found = PropertyMark(kind, declared(reads, function.__qualname__), name, without, needs)
+        found = PropertyMark(kind, declared(reads, function.__qualname__), name, **more)
         function.property_mark = found  # type: ignore[attr-defined]
         return function
 
@@ -191,7 +271,7 @@ class Property:
     name
         Its name in a `.cfg` and in reports.
     kind
-        "invariant", "constraint", "step_invariant", "action_constraint" or "reachable".
+        "invariant", "constraint", "step_invariant", "action_constraint", "reachable", "predicate" or "temporal".
     function
         The method, unbound.
     reads
@@ -200,6 +280,16 @@ class Property:
         Of what should stay reachable: the actions that are no way out.
     needs
         Constants without which it says nothing.
+    fairness
+        Of a temporal property: what it assumes besides what the specification does.
+    opposite
+        Whether it is true where the method says that it is not.
+    only
+        The id of the replica that is meant by `me`, where it is not every one.
+    given
+        Names of parameters whose values a formula gives it.
+    fixed
+        Those values, by name.
     """
 
     name: str
@@ -208,6 +298,55 @@ class Property:
     reads: tuple[Projection, ...]
     without: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
+    opposite: bool = False
+    only: Value = None
+    given: tuple[str, ...] = ()
+    fixed: tuple[tuple[str, Value], ...] = ()
+
+    def with_values(self, values: Mapping[str, Value]) -> Property:
+        """Return the property for some values of the parameters that are given to it.
+
+        Raises
+        ------
+        ProtocolError
+            If these are not the names of the parameters.
+        """
+        if set(values) != set(self.given):
+            wanted = ", ".join(self.given) or "none"
+            raise ProtocolError(
+                f"{self.name}.of(...): expected values for {wanted}, found {', '.join(values) or 'none'}"
+            )
+        told = ", ".join(str(values[name]) for name in self.given)
+        return replace(self, name=f"{self.name}({told})", fixed=tuple((name, values[name]) for name in self.given))
+
+    def negated(self) -> Property:
+        """Return the property that is true of a replica where this one is not."""
+        return replace(self, name=f"not {self.name}", opposite=not self.opposite)
+
+    def of(self, replica: Value) -> Property:
+        """Return the property of one replica, by its id."""
+        return replace(self, name=f"{self.name} at {replica}", only=replica)
+
+    def formula(self, protocol: object) -> Formula:
+        """Return what a temporal property says.
+
+        Raises
+        ------
+        ProtocolError
+            Where its method raises, or returns something that is no formula.
+        """
+        code = self.function.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}: temporal property {self.name}"
+        try:
+            found = self.function(protocol)
+        except ProtocolError as error:
+            raise ProtocolError(f"{place}: {error}") from error
+        except Exception as error:
+            raise ProtocolError(f"{place} raised {type(error).__name__}: {error}") from error
+        if not isinstance(found, Formula):
+            raise ProtocolError(f"{place} returned {found!r}; expected a formula, as always(...) or leads_to(...)")
+        return found
 
     @property
     def over_steps(self) -> bool:
@@ -222,17 +361,20 @@ class Property:
     @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of its parameters after self."""
-        allowed = (*STEP, "shared") if self.over_steps else (*QUANTIFIED, "shared", "state")
+        allowed: tuple[str, ...] = (*STEP, "shared") if self.over_steps else (*QUANTIFIED, "shared", "state")
+        if self.kind == TEMPORAL:
+            allowed = ()
         if self.kind == "step_invariant":
             allowed = (*allowed, *ACT)
-        if self.kind == REACHABLE:
+        if self.kind in (REACHABLE, PREDICATE):
             allowed = (*allowed, SPENT)
-        names = parameters(self.function, allowed, self.reads)
+        names = tuple(n for n in parameters(self.function, (*allowed, *self.given), self.reads) if n not in self.given)
         if "peer" in names and "me" not in names:
-            raise ProtocolError(f"property {self.name} asks for peer without me")
+            raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me")
         needed = {"before"} if any(name in names for name in ACT) else set(STEP)
         if self.over_steps and not needed <= set(names):
-            raise ProtocolError(f"property {self.name} is about steps: it takes (self, before, after)")
+            what = f"property {self.name} is about steps: it takes (self, before, after)"
+            raise ProtocolError(f"{place_of(self.function)}: {what}")
         return names
 
     def kinds(self, parameter: str) -> tuple[type[Record], ...]:
@@ -253,7 +395,11 @@ class PropertyMark:
     name: str | None
     without: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
+    given: tuple[str, ...] = ()
 
     def made(self, method: str, function: Callable[..., Any]) -> Property:
         """Return the property that a method of this name is."""
-        return Property(self.name or camel_case(method), self.kind, function, self.reads, self.without, self.needs)
+        plain = function.method if isinstance(function, Predicate) else function
+        name = self.name or camel_case(method)
+        return Property(name, self.kind, plain, self.reads, self.without, self.needs, self.fairness, given=self.given)

@@ -376,7 +376,7 @@ class Semantics:
         replicas = list(state.replicas.values())
         mes: list[Any] = [None]
         if "me" in prop.asks:
-            mes = [r for r in replicas if isinstance(r, prop.kinds("me"))]
+            mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, r.id)]  # type: ignore[attr-defined]
         messages: list[Any] = [None]
         if "message" in prop.asks:
             sent = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]

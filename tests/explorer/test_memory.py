@@ -92,7 +92,11 @@ def test_random_protocols(examples: int) -> None:
 @pytest.mark.parametrize("symmetry", [None, "symmHostsAndValues"])
 def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     protocol = bound("counts/two-voters-two-values-remove").protocol
-    options = Options(properties=tuple(protocol.properties.values()), deadlock=False, symmetry=symmetry)
+    options = Options(
+        properties=tuple(p for p in protocol.properties.values() if p.kind.endswith("invariant")),
+        deadlock=False,
+        symmetry=symmetry,
+    )
     roomy = Watched(protocol, options, workers)
     whole = roomy.run()
     assert roomy.visited.archive is None

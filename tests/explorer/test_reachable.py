@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from kraftcheck.explorer import graph as graphs
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.graph import state_graph
 from kraftcheck.explorer.result import MEMORY, Options, Result, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables import traps
+from kraftcheck.explorer.tables import state_graph
 from kraftcheck.spec import (
     InputError,
     Map,
@@ -136,7 +136,7 @@ def test_the_states_that_have_no_way_out(explore, name: str, states: int, trace:
     if not states:
         assert (found.verdict, found.violations) == (Verdict.OK, [])
         return
-    assert (found.verdict, found.only_traps) == (Verdict.VIOLATION, True)
+    assert (found.verdict, found.only_of_behaviours) == (Verdict.VIOLATION, True)
     assert [(one.property, one.trap) for one in found.violations] == [(name, (states, 6))]
     assert places(found) == [trace]
 
@@ -291,7 +291,7 @@ def expected(found: Sample, options: Options) -> dict[str, tuple[tuple[int, int]
     """Return the states that have no way out, and the length of a shortest way to one, by networkx."""
     search = reference.ReferenceSearch(found.protocol, replace(options, reachable=()))
     search.run()
-    graph, states = state_graph(search), list(search.states())
+    graph, states = graphs.state_graph(search), list(search.states())
     starts = [number for number, node in graph.nodes(data=True) if node["initial"]]
     depths = nx.multi_source_dijkstra_path_length(graph, starts, weight=None)
     result = {}
@@ -310,8 +310,8 @@ def expected(found: Sample, options: Options) -> dict[str, tuple[tuple[int, int]
 def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traps, "BATCH", 50)
-    monkeypatch.setattr(traps, "SERIAL", 5)
+    monkeypatch.setattr(state_graph, "BATCH", 50)
+    monkeypatch.setattr(state_graph, "SERIAL", 5)
 
     @settings(
         max_examples=examples,

@@ -41,7 +41,7 @@ def test_garbage_that_is_collected_within_saturation_changes_no_count(monkeypatc
 
 def test_garbage_that_is_collected_changes_no_counterexample(monkeypatch: pytest.MonkeyPatch) -> None:
     times, given = counted(monkeypatch), configured("registration", None, "not-durable")
-    result = explore(given.protocol, Options.of(given, search="saturation", max_nodes=1_100))
+    result = explore(given.protocol, Options.of(given, search="saturation", max_nodes=1_350))
     assert times
     assert [len(violation.trace) for violation in result.violations] == [7]
 

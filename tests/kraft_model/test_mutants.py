@@ -56,13 +56,18 @@ def verdict(model_name: str, prop: str, noticed: Noticed) -> Verdict:
     return Judge([record(job, {str(one.source.path) for one in functions})], modules).judge(mutant)
 
 
-@pytest.mark.slow
+CASES = [
+    (model, prop, noticed)
+    for model, properties in (NOTICED | {"prevote": PREVOTE}).items()
+    for prop, noticed in properties.items()
+]
+
+
 @pytest.mark.parametrize(
     ("model", "prop", "noticed"),
     [
-        pytest.param(model, prop, noticed, id=f"{model}: {prop}")
-        for model, properties in (NOTICED | {"prevote": PREVOTE}).items()
-        for prop, noticed in properties.items()
+        pytest.param(*case, id=": ".join(case[:2]), marks=pytest.mark.exhaustive if number % 3 else pytest.mark.slow)
+        for number, case in enumerate(CASES)
     ],
 )
 def test_a_property_notices_a_mutant(model: str, prop: str, noticed: Noticed) -> None:

@@ -155,7 +155,7 @@ def test_dumps_of_another_model(run, tmp_path) -> None:
 def test_bad_dumps(run, tmp_path, change, message: str) -> None:
     (tmp_path / "bad.dump").write_text(change(text_of("dumps/two-voters.dump")))
     outcome, found = crosschecked(run, tmp_path, tmp_path / "bad.dump")
-    assert (outcome.code, found) == (2, None)
+    assert (outcome.code, found["exit_code"], found["result"]) == (2, 2, "error")
     assert message in outcome.err
     assert outcome.err.startswith(f"kraftcheck: error: {tmp_path / 'bad.dump'}:")
 

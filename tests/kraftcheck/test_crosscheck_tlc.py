@@ -186,7 +186,7 @@ def test_tlcs_trace_of_a_fault_diverges_here(crosscheck, tmp_path) -> None:
 )
 def test_what_tlc_cannot_do(crosscheck, tmp_path, old: str, new: str, message: str) -> None:
     outcome, found = crosscheck(module=changed(tmp_path, old, new))
-    assert (outcome.code, found) == (2, None)
+    assert (outcome.code, found["exit_code"], found["result"]) == (2, 2, "error")
     assert outcome.err.startswith("kraftcheck: error: LockService.tla: TLC ")
     assert message in outcome.err
     assert outcome.err.count("\n") == 1

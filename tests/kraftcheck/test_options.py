@@ -34,6 +34,9 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     return found
 
 
+WHAT = ("properties", "reachable", "temporal", "fairness")
+
+
 def test_every_command_is_listed_with_what_it_does(run) -> None:
     listed = " ".join(run("--help").out.split())
     for command in COMMANDS:
@@ -44,7 +47,7 @@ def test_every_command_is_listed_with_what_it_does(run) -> None:
 
 def test_every_option_of_a_search_is_one_of_check_or_comes_from_the_configuration() -> None:
     declared = {action.dest for action in parser_of("check")._actions} - {"report"}  # a file, not who hears of progress
-    configured = {"properties", "reachable", "constraints", "action_constraints", "view", "init"}
+    configured = {*WHAT, "constraints", "action_constraints", "view", "init"}
     assert set(FIELDS) - declared == {*configured, "report"}
 
 
@@ -130,7 +133,7 @@ def test_completion_in_bash(tmp_path: Path) -> None:
 
 
 def test_a_script_has_the_options_of_check() -> None:
-    configured = {"properties", "reachable", "constraints", "action_constraints", "view", "init"}
+    configured = {*WHAT, "constraints", "action_constraints", "view", "init"}
     assert set(SearchOptions.__annotations__) == {"engine", *FIELDS} - configured
 
 

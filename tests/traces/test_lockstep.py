@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,10 @@ CALM = ("--config", "lockstep-changes", "--set", "MaxAddVoters=0", "--set", "Max
 
 def test_elections_and_replication_agree(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    done = run("lockstep", "quorum", *CALM, "--runs", 20, "--depth", 40, "--seed", 3, "--json", path, "--quiet")
+    page = tmp_path / "result.md"
+    asked = ("--runs", 20, "--depth", 40, "--seed", 3, "--json", path, "--report", page)
+    done = run("lockstep", "quorum", *CALM, *asked, "--quiet")
+    assert "agrees: the longest walk" in page.read_text()
     (found,) = json.loads(path.read_text())
     assert found["findings"] == []
     assert (done.code, found["walks"]) == (0, 20)
@@ -33,14 +38,28 @@ def test_elections_and_replication_agree(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_variant_is_told_from_kafka(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    fault = ("--variant", "followers-grant-pre-votes")
-    done = run("lockstep", "quorum", *fault, *CALM, "--runs", 40, "--depth", 60, "--json", path, "--quiet")
+    path, page = tmp_path / "result.json", tmp_path / "result.html"
+    fault = ("--variant", "followers-grant-pre-votes", "--json", path, "--report", page)
+    done = run("lockstep", "quorum", *fault, *CALM, "--runs", 40, "--depth", 60, "--quiet")
     (found,) = json.loads(path.read_text())
     assert done.code == 1
     assert any(
         finding["summary"][0].startswith("after HandleVoteRequest: VoteResponse") for finding in found["findings"]
     )
+    (shown,) = data_of(page.read_text())["runs"]
+    assert (shown["result"], len(shown["traces"])) == ("differs", len(found["findings"]))
+    for finding, trace in zip(found["findings"], shown["traces"], strict=True):
+        assert trace["end"] == f"differs: {finding['summary'][0]}"
+        steps = [step["action"] for step in trace["steps"] if step["action"] is not None]
+        assert [text.split()[0] for text in finding["steps"]][-1] in steps[-2:]
+        assert len(steps) >= finding["step"]
+    assert "VoteResponse" in shown["details"]
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """Return what a report holds."""
+    found: dict[str, Any] = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    return found
 
 
 @pytest.mark.parametrize("version", ["4.1.2", "4.2.1", "4.3.1", "4.4.0"])
@@ -112,6 +131,7 @@ def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
         driver.ask("cluster", nodes=[1], voters=[1])
         monkeypatch.setattr("kraftcheck.traces.kafka.process.PATIENCE", 0.5)
         driver._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, driver._process.pid, os.WSTOPPED | os.WNOWAIT)  # or it might answer yet
         with pytest.raises(DriverDied, match=r"gave no answer to `expire` within 0 s|within 1 s"):
             driver.ask("expire", node=1)
     assert driver._process.returncode is not None

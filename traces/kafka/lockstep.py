@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
+from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
@@ -125,9 +126,12 @@ class Lockstep:
     ----------
     also
         The action and the actor of the step that Kafka took at once after the last one, where it did.
+    behaviour
+        The states of the last walk, as the model has them: those of the start, then those of each step.
     """
 
     also: tuple[str, object] | None = None
+    behaviour: Sequence[tuple[TraceStep, ...]] = ()
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False, ignored: Collection[str] = ()) -> None:
         self.protocol = protocol
@@ -154,7 +158,8 @@ class Lockstep:
         Returns
         -------
         tuple
-            The steps taken, and what was found on the way; several where it goes on after a difference.
+            The steps taken, and what was found on the way; several where it goes on after a difference. `behaviour` has
+            the states.
         """
         if self.steps - self._forgot > MOST_STEPS:
             self._forget()
@@ -163,7 +168,9 @@ class Lockstep:
         walked: list[Taken] = []
         judge = _Judge(self)
         cluster.start()
-        state = self._begun(state)
+        begun = self._begun(state)
+        self.behaviour = walk = [self._along(TraceStep(state), (begun,) if begun != state else ())]
+        state = begun
         differing = tuple(differences(state, cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
@@ -194,6 +201,8 @@ class Lockstep:
                 judge.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
                 break
             self.steps += 1
+            reached = TraceStep(states[0], step.action, step.actor, step.message)
+            walk.append(self._along(reached, states[1:]))
             judge.waiting = _Step(number, taken, (state, *states), differing, problem)
             if differing or problem:
                 judge.look()
@@ -202,6 +211,10 @@ class Lockstep:
             state = states[-1]
         judge.look()
         return walked, judge.findings
+
+    def _along(self, step: TraceStep, more: tuple[State, ...]) -> tuple[TraceStep, ...]:
+        """Return a step as one of a behaviour, with the one that was taken at once with it."""
+        return (step, *(TraceStep(state, *(self.also or ())) for state in more))
 
     def _begun(self, state: State) -> State:
         """Return the state once every process has started: an only voter has elected itself by then."""

@@ -7,9 +7,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.cover import Cover
@@ -41,12 +43,15 @@ class Kind(NamedTuple):
         On how many walks it was found.
     file
         Where the walk was written to, if it was.
+    behaviour
+        The walk's states, up to where it was found; see `Lockstep.behaviour`.
     """
 
     first: Finding
     steps: tuple[Step, ...]
     times: int
     file: Path | None = None
+    behaviour: tuple[TraceStep, ...] = ()
 
 
 @contextmanager
@@ -73,6 +78,11 @@ class Survey:
         The model, its variant and constants, and whether to go on after a difference.
     report
         Called after each walk.
+
+    Attributes
+    ----------
+    longest
+        The states of the longest walk on which nothing was found.
     """
 
     def __init__(
@@ -82,6 +92,7 @@ class Survey:
         self.walks = 0
         self._lockstep = Lockstep(driver, protocol, go_on=about.go_on, ignored=about.ignored)
         self._report = report
+        self.longest: tuple[TraceStep, ...] = ()
         self._kinds: dict[Sign, Kind] = {}
         self._drawn: Counter[Sort] = Counter()
         self._tried: Counter[Sort] = Counter()
@@ -91,6 +102,11 @@ class Survey:
     def steps(self) -> int:
         """Steps taken on both sides."""
         return self._lockstep.steps
+
+    @property
+    def protocol(self) -> Quorum:
+        """The model, with its constants."""
+        return self._lockstep.protocol
 
     @property
     def taken(self) -> Counter[str]:
@@ -173,6 +189,9 @@ class Survey:
         """Make a walk; return its beginning up to what was not found before, or nothing."""
         walked, findings = self._lockstep.walk(choose, depth)
         self.walks += 1
+        states = self._lockstep.behaviour
+        if not findings:
+            self.longest = max(self.longest, tuple(chain.from_iterable(states)), key=len)
         fresh = 0
         for finding in findings:
             sign = sign_of(finding)
@@ -181,7 +200,8 @@ class Survey:
                 fresh = finding.step
             if known is None or finding.step < known.first.step:
                 steps = tuple(map(Step.of, walked[: finding.step]))
-                known = Kind(finding, steps, 0 if known is None else known.times)
+                behaviour = tuple(chain.from_iterable(states[: finding.step + 1]))
+                known = Kind(finding, steps, 0 if known is None else known.times, behaviour=behaviour)
             self._kinds[sign] = known._replace(times=known.times + 1)
             if finding.verdict is LockstepVerdict.VIOLATES:
                 self._broken = sorted([*self._broken, tuple(map(Step.of, walked[: finding.step]))], key=len)[:BROKEN]

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from math import factorial, prod
 from os import PathLike, fspath
 
+from kraftcheck.explorer.temporal.lassos import LassoJudge
 from kraftcheck.spec.display import text_of
+from kraftcheck.spec.language.property import TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
@@ -26,7 +28,7 @@ from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted
 from kraftcheck.traces.replay.state_reader import StateReader
-from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import Ending, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 REMEMBERED = 10_000
 """States after which memoised results of the protocol are dropped, so that memory does not grow with a file."""
@@ -277,6 +279,7 @@ class _Walk:
     divergence: Divergence | None = None
     problem: str | None = None
     notes: dict[str, None] = field(default_factory=dict)
+    walked: list[State] = field(default_factory=list)
 
     def take(self, found: TraceState) -> None:
         """Take the next state."""
@@ -288,6 +291,8 @@ class _Walk:
             self._follow(found)
         except TraceError as error:
             self.problem = str(error)
+        if self._temporal is not None and self.state is not None:
+            self.walked.append(self.state)
 
     @property
     def verdict(self) -> ReplayVerdict:
@@ -307,6 +312,8 @@ class _Walk:
             self._note(f"the file ends after state {self.number}, before the trace is seen to end")
         if self.verdict is ReplayVerdict.CONFORMS and self._holds(self.head.violated):
             self._note(f"{self.head.violated}, which it is said to violate, holds in its last state")
+        if self.verdict is ReplayVerdict.CONFORMS and ending is not None and self._is_kept(ending):
+            self._note(f"{self.head.violated}, which it is said to violate, is true of it")
         if ending is not None and ending.back_to is None:
             self._note("it stutters for ever in the last state, which no action need do")
         return self._replay(steps)
@@ -317,9 +324,24 @@ class _Walk:
     def _holds(self, violated: str | None) -> bool:
         """Whether a property of states that the protocol has is true of the last state."""
         known = self.replayer.protocol.properties.get(violated or "")
-        if known is None or known.over_steps or self.state is None:
+        if known is None or known.over_steps or known.kind == TEMPORAL or self.state is None:
             return False
         return self.replayer.semantics.holds(known, self.state)
+
+    @cached_property
+    def _temporal(self) -> Property | None:
+        """The temporal property that the trace is said to violate, if it is one."""
+        known = self.replayer.protocol.properties.get(self.head.violated or "")
+        return known if known is not None and known.kind == TEMPORAL else None
+
+    def _is_kept(self, ending: Ending) -> bool:
+        """Whether the temporal property that the trace is said to violate is true of it."""
+        if self._temporal is None:
+            return False
+        actions = [*self.actions, None] if ending.back_to is None else self.actions
+        back_to = len(self.walked) if ending.back_to is None else ending.back_to
+        judge = LassoJudge(self.replayer.semantics, self.walked, actions, back_to - 1)
+        return judge.holds(self._temporal.formula(self.replayer.protocol))
 
     def broken(self, error: TraceError) -> Replay:
         """Return the result for a trace whose file cannot be read further."""

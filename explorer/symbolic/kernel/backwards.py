@@ -15,6 +15,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     TOP,
     UNKNOWN,
     cached,
+    classes_of,
     first_edge,
     level_of,
     looked_up,
@@ -70,7 +71,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
             while k >= 0:
                 rest = union(d, rest, predecessors(d, child, table[k, 1], child_at(d, b, level, table[k, 0])))
                 k = table[k, 2]
-            packed = looked_up(d, d.message_maps[level], value) if rule[2] else np.int64(0)
+            packed = classes_of(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = first_edge(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:

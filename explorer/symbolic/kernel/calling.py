@@ -8,9 +8,10 @@ from typing import Any
 from numba.core import types
 from numba.extending import intrinsic
 
-from kraftcheck.explorer.tables.kernel.native import cgutils, compiler
+from kraftcheck.explorer.native.compiling import cgutils, compiler
+from kraftcheck.explorer.tables.kernel import native
 
-jit = compiler(Path(__file__).parent)
+jit = compiler(Path(__file__).parent, Path(native.__file__).parent)
 _ir: Any = vars(cgutils)["ir"]
 _INT64: Any = types.int64
 

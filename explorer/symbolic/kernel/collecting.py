@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.symbolic.kernel.calling import jit
-from kraftcheck.explorer.symbolic.kernel.diagram import CACHE_MASK, EDGES, LOW, NODES, TABLE_MASK, rebuild_table
+from kraftcheck.explorer.symbolic.kernel.diagram import (
+    CACHE_MASK,
+    CHOSEN_EDGES,
+    EDGES,
+    LOW,
+    NODES,
+    TABLE_MASK,
+    rebuild_table,
+)
+from kraftcheck.explorer.symbolic.kernel.projections import forget_summaries
 
 
 @jit
@@ -88,4 +97,6 @@ def collect_garbage(d: Any, roots: Any) -> None:
     for i in range(len(roots)):
         roots[i] = renumbered[roots[i]]
     d.cache[: d.meta[CACHE_MASK] + 1] = 0
+    d.meta[CHOSEN_EDGES] = 0
+    forget_summaries(d)
     rebuild_table(d, d.meta[TABLE_MASK] + 1)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
-from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import inlined
 
@@ -39,7 +39,10 @@ from kraftcheck.explorer.tables.kernel.native import inlined
     REMEMBERED,
     RELATION_EDGES,
     ROUND,
-) = range(16)
+    SUMMARIES,
+    CHOSEN_EDGES,
+    LOWEST,
+) = range(19)
 META_SIZE = 24
 
 # What Python is called for.
@@ -47,7 +50,7 @@ APPLY, LEARN, TICK = 1, 2, 3
 
 # Operations, as the cache knows them.
 UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT, PAIRS, FIRED = range(1, 11)
-BEFORE = 11
+BEFORE, LEARNED, FOLLOWED, CHOSEN = range(11, 15)
 
 LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met
@@ -61,7 +64,7 @@ class Diagram(Arrays):
     """The store, and the relations over it."""
 
     meta = array(np.int64)
-    nodes = array(np.int64, 2)  # start of the edges; level << 32 | number of edges
+    nodes = array(np.int64, 3)  # start of the edges; level << 32 | number of edges; where its summary is, or 0
     edges = array(np.int64)  # value << 32 | child
     table = array(np.int32)  # hash table of nodes
     cache = array(np.int64, 3)  # two words of key, result
@@ -70,7 +73,7 @@ class Diagram(Arrays):
 
     lookups = array(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
     map_items = array(np.int64)  # classes to which a map leads
-    relation_nodes = array(np.int64, 4)  # level; whether there are edges by value, by class; the first general one
+    relation_nodes = array(np.int64, 5)  # level; are there edges by value, by class; first general edge; gate
     relation_edges = array(np.int64, 3)  # next value or label; child; the next edge for the same value or class
     first_event = array(np.int64)  # by level: the first group of events that begins there
     next_event = array(np.int64)
@@ -80,9 +83,12 @@ class Diagram(Arrays):
     first_watch = array(np.int64)  # by level: the first projection that is watched
     next_watch = array(np.int64)
     watch_known = array(np.int64)  # by watch: what was seen of it
-    dims_start = array(np.int64)  # by projection: its dimensions
-    dims_count = array(np.int64)
-    dims = array(np.int64, 2)  # level, map (0: the value itself)
+    watch_tail = array(np.int64)
+    tails = array(np.int64, 4)  # level; map (0: the value itself); the tail of the levels after (0: none); slot
+    slot_tail = array(np.int64)
+    slot_count = array(np.int64)  # by level: slots of tails that begin there or below
+    summaries = array(np.int32)
+    chosen = array(np.int32)  # edges of relations that something may follow
     message_maps = array(np.int64)  # by level: the map to deliverable messages
 
 
@@ -132,15 +138,12 @@ def grow_cache(d: Any) -> None:
     size = d.meta[CACHE_MASK] + 1
     d.cache[size : 2 * size] = 0
     d.meta[CACHE_MASK] = 2 * size - 1
-    for i in range(size):
-        key1, key2 = d.cache[i, 0], d.cache[i, 1]
-        j = cache_place(d, key1, key2)
-        if j != i:
-            d.cache[j, 0] = key1
-            d.cache[j, 1] = key2
-            d.cache[j, 2] = d.cache[i, 2]
-            d.cache[i, 0] = 0
-            d.cache[i, 1] = 0
+    for i in range(0, size, 2):
+        first, second = d.cache[i].copy(), d.cache[i + 1].copy()
+        d.cache[i : i + 2] = 0
+        for entry in (second, first):
+            if entry[1]:
+                _keep(d, entry[0], entry[1], entry[2])
 
 
 @jit
@@ -156,6 +159,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
         meta[STOP] = max(meta[STOP], 1)
     d.nodes[a, 0] = start
     d.nodes[a, 1] = level << 32 | n
+    d.nodes[a, 2] = 0
     for i in range(n):
         d.edges[start + i] = d.scratch[base + i]
     d.table[place] = a
@@ -165,7 +169,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     if 3 * a > 2 * size and 2 * size <= len(d.table):
         rebuild_table(d, 2 * size)
     size = meta[CACHE_MASK] + 1
-    if meta[REMEMBERED] > 2 * size and 2 * size <= len(d.cache):
+    if meta[REMEMBERED] > size and 2 * size <= len(d.cache):
         grow_cache(d)
     if a >= meta[NEXT_TICK]:
         meta[NEXT_TICK] = a + TICK_NODES
@@ -198,28 +202,39 @@ def make(d: Any, level: Any, base: Any, n: Any) -> Any:
 
 
 @inlined
-def cache_place(d: Any, key1: Any, key2: Any) -> Any:
-    """Return where the cache keeps a key."""
-    return np.int64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D)))) & d.meta[CACHE_MASK]
+def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
+    """Return the first of the two places where the cache may keep a key."""
+    return np.int64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D)))) & d.meta[CACHE_MASK] & ~1
 
 
 @inlined
 def cached(d: Any, key1: Any, key2: Any) -> Any:
     """Return the result that is known for a key, or UNKNOWN."""
-    i = cache_place(d, key1, key2)
+    i = _cache_place(d, key1, key2)
     if d.cache[i, 0] == key1 and d.cache[i, 1] == key2:
         return d.cache[i, 2]
+    if d.cache[i + 1, 0] == key1 and d.cache[i + 1, 1] == key2:
+        return d.cache[i + 1, 2]
     return UNKNOWN
+
+
+@inlined
+def _keep(d: Any, key1: Any, key2: Any, result: Any) -> None:
+    """Cache a result in the first of its two places; what was there goes to the second."""
+    i = _cache_place(d, key1, key2)
+    if d.cache[i, 1] and (d.cache[i, 0] != key1 or d.cache[i, 1] != key2):
+        for k in range(3):
+            d.cache[i + 1, k] = d.cache[i, k]
+    d.cache[i, 0] = key1
+    d.cache[i, 1] = key2
+    d.cache[i, 2] = result
 
 
 @inlined
 def remember(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
     """Cache a result, unless it is only a part of one: `before` is what INCOMPLETE was at first."""
     if d.meta[INCOMPLETE] == before:
-        i = cache_place(d, key1, key2)
-        d.cache[i, 0] = key1
-        d.cache[i, 1] = key2
-        d.cache[i, 2] = result
+        _keep(d, key1, key2, result)
         d.meta[REMEMBERED] += 1
 
 
@@ -306,3 +321,9 @@ def looked_up(d: Any, label: Any, value: Any) -> Any:
     if found == UNKNOWN:
         found = call_back(d.meta[CALLBACK], APPLY, label, value)
     return found
+
+
+@inlined
+def classes_of(d: Any, mapped: Any, value: Any) -> Any:
+    """Return the classes to which a map leads, as start << 24 | number; none where Python could not say."""
+    return max(looked_up(d, mapped, value), np.int64(0))

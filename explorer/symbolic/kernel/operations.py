@@ -14,13 +14,13 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     INTERSECTION,
     LOW,
     PRODUCT,
-    PROJECT,
     ROUND,
     STOP,
     TOP,
     UNION,
     UNKNOWN,
     cached,
+    classes_of,
     first_edge,
     known_lookup,
     level_of,
@@ -201,51 +201,6 @@ def collect(d: Any, level: Any, base: Any) -> Any:
     return result
 
 
-@jit
-def project(d: Any, a: Any, which: Any, k: Any) -> Any:
-    """Return a projection of a set: the dimensions of `which` from the k-th on, each value mapped to its classes."""
-    if a == 0:
-        return np.int64(0)
-    if k == d.dims_count[which]:
-        return np.int64(1)
-    key1, key2 = a << 32 | which, np.int64(PROJECT) << 32 | k
-    found = cached(d, key1, key2)
-    if found != UNKNOWN:
-        return found
-    before = d.meta[INCOMPLETE]
-    if d.meta[STOP]:
-        d.meta[INCOMPLETE] += 1
-        return np.int64(0)
-    level, mapped = d.dims[d.dims_start[which] + k, 0], d.dims[d.dims_start[which] + k, 1]
-    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
-    if level_of(d, a) < level:
-        result = np.int64(0)
-        for i in range(start, start + n):
-            result = union(d, result, project(d, d.edges[i] & LOW, which, k))
-    else:
-        base = d.meta[TOP]
-        skips = level_of(d, a) > level
-        for i in range(1 if skips else n):
-            e = a if skips else d.edges[start + i]
-            child = project(d, e & LOW, which, k + 1)
-            if child:
-                push_classes(d, mapped, e >> 32, child)
-        result = collect(d, level, base)
-    remember(d, key1, key2, result, before)
-    return result
-
-
-@inlined
-def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
-    """Put an edge on the stack for each class of a value."""
-    if mapped == 0:
-        push(d, value << 32 | child)
-    else:
-        packed = looked_up(d, mapped, value)
-        for k in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-            push(d, d.map_items[k] << 32 | child)
-
-
 @inlined
 def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
     """Return what a label makes of a value under a child that is not empty; -1 where it is refused."""
@@ -300,7 +255,7 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
                     push(d, (value if keep else table[k, 0]) << 32 | after)
                 k = table[k, 2]
             if rule[2]:
-                packed = looked_up(d, d.message_maps[level], value)
+                packed = classes_of(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                     k = first_edge(d, r, np.int64(1), d.map_items[item])
                     while k >= 0:

@@ -13,10 +13,10 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     PAIRS,
     UNKNOWN,
     cached,
+    classes_of,
     first_edge,
     known_lookup,
     level_of,
-    looked_up,
     remember,
 )
 
@@ -59,7 +59,7 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
             while k >= 0:
                 result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
-            packed = looked_up(d, d.message_maps[level], value) if rule[2] else np.int64(0)
+            packed = classes_of(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = first_edge(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:

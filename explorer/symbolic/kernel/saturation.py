@@ -23,17 +23,17 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     FIRED,
     INCOMPLETE,
     LEARN,
+    LEARNED,
     LEVELS,
     LOW,
+    LOWEST,
     SATURATE,
     SATURATED_PRODUCT,
     STOP,
     TOP,
     UNKNOWN,
     cached,
-    first_edge,
     level_of,
-    looked_up,
     push,
     remember,
 )
@@ -42,11 +42,9 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     collect,
     difference,
     finish,
-    may_apply,
-    project,
-    push_classes,
     union,
 )
+from kraftcheck.explorer.symbolic.kernel.projections import lets_pass, projected, push_classes, push_edges
 from kraftcheck.explorer.tables.kernel.native import inlined
 
 WHOLE, SUCCESSORS, CHILDREN_DONE, STEP, FIRE = 0, 1, 2, 3, 4
@@ -59,7 +57,10 @@ load what is cached of a function that calls another version of itself.
 
 @jit
 def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
-    """Add an edge to those on the stack from `base` to `end`, which are sorted; return their end."""
+    """Add an edge to those on the stack from `base` to `end`, which are sorted; return their end.
+
+    LOWEST is at most the first place where something changed.
+    """
     scratch, stamps = d.scratch, d.stamps
     low, high = base, end
     while low < high:
@@ -69,7 +70,10 @@ def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
         else:
             high = middle
     if low < end and scratch[low] >> 32 == value:
-        scratch[low] = value << 32 | union(d, scratch[low] & LOW, child)
+        whole = union(d, scratch[low] & LOW, child)
+        if whole != scratch[low] & LOW:
+            scratch[low] = value << 32 | whole
+            d.meta[LOWEST] = min(d.meta[LOWEST], low)
         return end
     push(d, 0)
     for i in range(d.meta[TOP] - 1, low, -1):
@@ -77,6 +81,7 @@ def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
         stamps[i] = stamps[i - 1]
     scratch[low] = value << 32 | child
     stamps[low] = -1
+    d.meta[LOWEST] = min(d.meta[LOWEST], low)
     return end + 1
 
 
@@ -116,23 +121,17 @@ def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
 def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
     which = d.first_watch[level]
     while which >= 0:
-        rest = project(d, child, which, np.int64(1))
-        if rest:
-            base = d.meta[TOP]
-            push_classes(d, d.dims[d.dims_start[which], 1], value, rest)
+        tail = d.watch_tail[which]
+        rest = projected(d, child, d.tails[tail, 2])
+        key1, key2 = value << 32 | rest, np.int64(LEARNED) << 32 | which
+        if rest and cached(d, key1, key2) == UNKNOWN:
+            base, before = d.meta[TOP], d.meta[INCOMPLETE]
+            push_classes(d, d.tails[tail, 1], value, rest)
             new = difference(d, collect(d, level, base), d.watch_known[which])
             if new and not _is_stopped(d.meta):
                 call_back(d.meta[CALLBACK], LEARN, which, new)
+            remember(d, key1, key2, np.int64(1), before)
         which = d.next_watch[which]
-
-
-@inlined
-def _may_step(d: Any, r: Any, value: Any) -> Any:
-    """Whether a relation may have an edge for a value."""
-    rule = d.relation_nodes[r]
-    if rule[3] >= 0 or (rule[2] and value):
-        return True
-    return rule[1] != 0 and first_edge(d, r, np.int64(0), value) >= 0
 
 
 @jit
@@ -157,45 +156,38 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
     if a == 0:
         return np.int64(0)
     meta, before = d.meta, d.meta[INCOMPLETE]
-    if mode == STEP:
-        rule, table = d.relation_nodes[r], d.relation_edges
-        k = first_edge(d, r, np.int64(0), p) if rule[1] else UNKNOWN
-        while k >= 0:
-            after = saturate(d, a, table[k, 1], rule[0] + 1, np.int64(SUCCESSORS))
-            if after:
-                push(d, table[k, 0] << 32 | after)
-            k = table[k, 2]
-        packed = looked_up(d, d.message_maps[rule[0]], p) if rule[2] else np.int64(0)
-        for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-            k = first_edge(d, r, np.int64(1), d.map_items[item])
-            while k >= 0:
-                if may_apply(d, table[k, 0], p):
-                    after = saturate(d, a, table[k, 1], rule[0] + 1, np.int64(SUCCESSORS))
-                    target = applied(d, table[k, 0], p, after)
-                    if target >= 0:
-                        push(d, target << 32 | after)
-                k = table[k, 2]
-        k = rule[3]
-        while k >= 0:
-            if may_apply(d, table[k, 0], p):
-                after = saturate(d, a, table[k, 1], rule[0] + 1, np.int64(SUCCESSORS))
-                target = applied(d, table[k, 0], p, after)
-                if target >= 0:
-                    push(d, target << 32 | after)
-            k = table[k, 2]
-        return np.int64(0)
-    if mode == FIRE:
-        key1, key2 = a << 32 | p, np.int64(FIRED) << 32 | r
-        found = cached(d, key1, key2)
-        if found == UNKNOWN:
+    if mode >= STEP:
+        key1, key2, level = a << 32 | p, np.int64(FIRED) << 32 | r, r
+        base, found = meta[TOP], np.int64(0)
+        if mode == STEP:
+            level = d.relation_nodes[r, 0]
+            push_edges(d, a, r, p)
+        else:
+            found = cached(d, key1, key2)
+            if found != UNKNOWN:
+                return found
             learn(d, r, p, a)
-            base, group = meta[TOP], d.first_event[r]
+            group = d.first_event[r]
             while group >= 0:
-                if _may_step(d, d.event_root[group], p):
-                    saturate(d, a, d.event_root[group], p, np.int64(STEP))
+                push_edges(d, a, d.event_root[group], p)
                 group = d.next_event[group]
-            found = collect(d, r, base)
+        middle = meta[TOP]
+        for i in range(base, middle):
+            k = d.scratch[i] >> 1
+            after = saturate(d, a, d.relation_edges[k, 1], level + 1, np.int64(SUCCESSORS))
+            target = d.relation_edges[k, 0]
+            if d.scratch[i] & 1 == 0:
+                target = applied(d, target, p, after)
+            if after and target >= 0:
+                push(d, target << 32 | after)
+        if mode == FIRE:
+            found = collect(d, r, middle)
+            meta[TOP] = base
             remember(d, key1, key2, found, before)
+        else:
+            for i in range(middle, meta[TOP]):
+                d.scratch[base + i - middle] = d.scratch[i]
+            meta[TOP] = base + meta[TOP] - middle
         return found
     if mode == SUCCESSORS:
         if r <= 1:
@@ -211,7 +203,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
                 e = a if skips else d.edges[start + i]
                 if q == d.relation_nodes[r, 0]:
                     saturate(d, e & LOW, r, e >> 32, np.int64(STEP))
-                else:
+                elif lets_pass(d, e & LOW, r):
                     after = saturate(d, e & LOW, r, q + 1, np.int64(SUCCESSORS))
                     if after:
                         push(d, e & ~LOW | after)
@@ -235,19 +227,16 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
                 child = e & LOW if mode == CHILDREN_DONE else saturate(d, e & LOW, np.int64(0), q + 1, np.int64(WHOLE))
                 d.stamps[meta[TOP]] = -1
                 push(d, e & ~LOW | child)
-            fires = d.next_top[q] == q
-            while fires and not meta[STOP]:
-                fires = False
-                i, end = base, meta[TOP]
-                while i < end:
-                    e = d.scratch[i]
-                    if d.stamps[i] == e & LOW:
-                        i += 1
-                        continue
-                    fires = True
+            i, end = base, meta[TOP] if d.next_top[q] == q else base
+            while i < end and not meta[STOP]:
+                e = d.scratch[i]
+                more = np.int64(0)
+                if d.stamps[i] != e & LOW:
                     d.stamps[i] = e & LOW
-                    end = _take_in(d, base, end, q, saturate(d, e & LOW, q, e >> 32, np.int64(FIRE)))
-                    i += 1
+                    more = saturate(d, e & LOW, q, e >> 32, np.int64(FIRE))
+                meta[LOWEST] = i + 1  # what leads on is complete first, as far as it goes
+                end = _take_in(d, base, end, q, more)
+                i = meta[LOWEST]
             _is_stopped(meta)
             found = finish(d, q, base)
             remember(d, a << 32, key2, found, before)

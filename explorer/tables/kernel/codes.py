@@ -44,13 +44,16 @@ GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_ASKED, GROW_S
 
 # What a function returns in the place of an id, and how values of maps are put together.
 REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
+BLOCKED = np.int64(-2)  # in the place of a step's next control row: a bound has nothing left for it
 FLAG_SHIFT = 40
 ROW_MASK = (1 << 40) - 1
 BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
 BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
 
 # Places in a worker's `stats`.
-S_GENERATED, S_RETRY, S_EVENTS, S_DONE, S_CODE, S_SEEN, S_STEP_SEEN, S_DEADLOCK, S_MISSES, S_MISSED = range(10)
+S_GENERATED, S_RETRY, S_EVENTS, S_DONE, S_CODE, S_SEEN, S_STEP_SEEN, S_DEADLOCK, S_MISSES, S_MISSED, S_BLOCKED = range(
+    11
+)
 STATS_SIZE = 16
 OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2  # values of S_CODE
 
@@ -82,7 +85,8 @@ KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24,
     M_PERMUTATIONS,
     M_BOUNDS,
     M_RESOLVED,
-) = range(20)
+    M_WATCH_BOUNDS,
+) = range(21)
 META_SIZE = 32
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISSING, S_EVENTS, STATS_SIZE
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, home_of, insert, locate, read_entry
@@ -107,9 +107,7 @@ def descend(
 
 
 @inlined
-def identify(
-    t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any
-) -> Any:
+def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
     """Pack what identifies a state; False where its images are not known."""
     if t.meta[M_PERMUTATIONS] == 1:
         pack(t, packing, states, at, column, words, 0)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import bare, jit
@@ -21,16 +21,21 @@ class EdgeArrays(Arrays):
 
     sources = array(np.int64)  # the places of the states from which they lead
     words = array(np.uint64, -1)  # the packed identities of those to which they lead
-    owners = array(np.int64)  # the partitions that own these
+    owners = array(np.int64)  # the partitions that own these; BEYOND or BLOCKED where they lead to no state
+    labels = array(np.uint16)  # what the steps are called
+
+
+BEYOND, BLOCKED = -1, -2
+"""In the place of an owner: the step leads beyond a constraint, or a bound alone keeps it from being taken."""
 
 
 @jit
-def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any, closed: Any) -> Any:
-    """Write the edges out of the worker's states of these numbers, those of closed actions left out.
+def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
+    """Write the edges out of the worker's states of these numbers.
 
     Returns how many edges there are. `stats[S_DONE]` is how far it came: less than all where an array is full.
     """
-    states, succ, stats, which, closed = worker.states, worker.succ, worker.stats, bare(which), bare(closed)
+    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     permutations, columns = t.meta[codes.M_PERMUTATIONS], states.shape[1]
     own_image = np.zeros(columns, np.int32)
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
@@ -45,20 +50,25 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any, closed
         if n == MISSING:
             try_again(worker, which[i])
             continue
-        if n == FULL or edges + n > len(found.sources):
+        if n == FULL or edges + n + stats[codes.S_BLOCKED] > len(found.sources):
             stats[codes.S_DONE] = i
             stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
             return edges
         for k in range(n):
             _, _, pruned = verdict(t, succ, k)
-            if pruned or closed[succ[k, 0]]:
+            found.sources[edges], found.labels[edges] = which[i], succ[k, 0]
+            if pruned:
+                found.owners[edges] = BEYOND
+                edges += 1
                 continue
             if permutations > 1:
                 pack(t, packing, images, k, 0, found.words, edges)
             else:
                 pack(t, packing, succ, k, 2, found.words, edges)
-            found.sources[edges] = which[i]
             found.owners[edges] = owner_of(found.words, edges)
+            edges += 1
+        for k in range(stats[codes.S_BLOCKED]):
+            found.sources[edges], found.labels[edges], found.owners[edges] = which[i], worker.blocked[k], BLOCKED
             edges += 1
     stats[codes.S_DONE] = len(which)
     return edges

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
@@ -74,19 +74,60 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any
 
 
 @inlined
+def note_label(worker: Any, n: Any, outcome_label: Any) -> Any:
+    """Note the label of a step that a bound alone keeps from being taken; return `n`, or FULL."""
+    count = worker.stats[codes.S_BLOCKED]
+    if count >= len(worker.blocked):
+        return FULL
+    worker.blocked[count] = outcome_label
+    worker.stats[codes.S_BLOCKED] = count + 1
+    return n
+
+
+@jit
+def note_blocked(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
+    """Note a step for which a bound has nothing left, if nothing else forbids it and it would change the state.
+
+    `inbox` is what would become of the actor's (-1: it stays). Returns `n`, or FULL where there is no room.
+    """
+    states, succ = worker.states, worker.succ
+    if n >= len(succ) - 1:
+        return FULL
+    for c in range(1, states.shape[1]):
+        succ[n, 2 + c] = states[at, c]
+    if inbox >= 0:
+        succ[n, 3 + slot] = inbox
+    first = t.outcomes[outcome, codes.FIRST]
+    for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
+        op = np.int64(t.outcome_operations[k])
+        place = 3 + t.operations[op, 0]
+        after = find_operated(t, worker, np.int64(succ[n, place]), op)
+        if after < 0:
+            return n
+        succ[n, place] = after
+    changes = False
+    for c in range(1, states.shape[1]):
+        changes |= succ[n, 2 + c] != states[at, c]
+    delta = t.outcomes[outcome, codes.DELTA]
+    for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
+        changes |= t.rows[row, t.assignments[k, 0]] != t.assignments[k, 1]
+    return note_label(worker, n, t.outcomes[outcome, codes.ACTION]) if changes else n
+
+
+@inlined
 def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
     """Write the successor of an outcome whose next control row is still to be found; `rest`: see `expand_inbox`."""
     goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.DELTA]))
-    if goal < 0:
-        return n
     inbox = rest if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
+    if goal < 0:
+        if goal == REFUSED and t.meta[codes.M_WATCH_BOUNDS]:
+            return note_blocked(t, worker, at, n, outcome, row, slot, inbox)
+        return n
     return emit(t, worker, at, n, outcome, goal, slot, inbox)
 
 
 @jit
-def follow_trie(
-    t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any
-) -> Any:
+def follow_trie(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
     """Write the successors of all outcomes that a trie leads to."""
     leaf = walk(t, node, row, local, np.int64(0), worker.states, at)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
@@ -112,6 +153,8 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
             n = emit(t, worker, at, n, ref, target | extra << codes.FLAG_SHIFT, np.int64(-1), np.int64(-1))
+        elif target == codes.BLOCKED:
+            n = note_blocked(t, worker, at, n, ref, row, np.int64(-1), np.int64(-1))
         else:
             local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
             n = follow_trie(t, worker, at, n, ref, row, local, extra, np.int64(-1))
@@ -153,10 +196,13 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
             goal = find_changed(t, worker, row, np.int64(t.network_steps[j, 1]))
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
             after = find_operated(t, worker, inbox, op)
+            outcome = np.int64(t.network_steps[j, 0])
             if goal >= 0 and after >= 0:
-                n = emit(t, worker, at, n, np.int64(t.network_steps[j, 0]), goal, slot, after)
-                if n == FULL:
-                    return n
+                n = emit(t, worker, at, n, outcome, goal, slot, after)
+            elif goal == REFUSED and after >= 0 and after != inbox and t.meta[codes.M_WATCH_BOUNDS]:
+                n = note_label(worker, n, t.outcomes[outcome, codes.ACTION])
+            if n == FULL:
+                return n
     return n
 
 
@@ -168,6 +214,7 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
     """
     row = np.int64(worker.states[at, 0])
     worker.stats[codes.S_MISSED] = 0
+    worker.stats[codes.S_BLOCKED] = 0
     n = expand_row(t, worker, at, np.int64(0), row)
     for slot in range(t.meta[codes.M_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])

@@ -1,90 +1,13 @@
-"""Compiled functions: how they are compiled, cached on disk, and given memory that they do not own."""
+"""How compiled functions of this folder are compiled."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
-import numba
-from numba.core import cgutils as llvm_utilities
-from numba.core import imputils
-from numba.extending import intrinsic
+from kraftcheck.explorer.native.compiling import bare, cache_folder, compiler, inlined
 
-cgutils: Any = llvm_utilities  # what Numba exports without annotations
-impl_ret_untracked: Any = imputils.impl_ret_untracked
-_numba: Any = numba
-config = _numba.config
+__all__ = ["CACHE", "bare", "inlined", "jit"]
 
-_FOLDER = "kraftcheck"
-
-
-def _cache_folder(*sources: Path) -> str:
-    """Return where compiled code is cached: a folder for the sources of a kernel as they are now.
-
-    Numba looks at a function's own file only, but a constant of another one is compiled in as well.
-    """
-    digest = blake2b(digest_size=8)
-    for folder in (Path(__file__).parent, *sources):
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.read_bytes())
-    given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    with suppress(OSError, RuntimeError):
-        folder = Path(given or Path.home() / ".cache") / _FOLDER / digest.hexdigest()
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return str(folder)
-    return str(config.CACHE_DIR)
-
-
-CACHE = _cache_folder()
-
-
-def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
-    """Return what `jit` is for a kernel that stands on this one.
-
-    Parameters
-    ----------
-    sources
-        The folders with its sources.
-    """
-    folder = _cache_folder(*sources)
-    return lambda function: _compiled(function, folder)
-
-
-def jit(function: Callable[..., Any]) -> Any:
-    """Compile a function when it is first called; other processes find the code in the cache."""
-    return _compiled(function, CACHE)
-
-
-def _compiled(function: Callable[..., Any], folder: str) -> Any:
-    before = config.CACHE_DIR
-    config.CACHE_DIR = folder
-    try:
-        return _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
-    finally:
-        config.CACHE_DIR = before
-
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a function that only compiled ones call, into each of them."""
-    return _numba.njit(forceinline=True, boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
-
-
-def _bare(context: Any, array: Any) -> Any:
-    """Return an array without an owner: the same memory, which the caller keeps."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = signature.return_type
-        copy = context.make_array(kind)(context, builder, value=arguments[0])
-        copy.meminfo = cgutils.get_null_value(copy.meminfo.type)
-        copy.parent = cgutils.get_null_value(copy.parent.type)
-        return impl_ret_untracked(context, builder, kind, copy._getvalue())
-
-    return array(array), generate
-
-
-bare: Any = intrinsic(_bare)
+_HERE = Path(__file__).parent
+CACHE = cache_folder(_HERE)
+jit = compiler(_HERE)

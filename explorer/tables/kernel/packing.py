@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import C_NUMBER, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit

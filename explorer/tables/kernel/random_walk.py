@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import FULL, MANY_SUCCESSORS, MISSING, OK, S_CODE
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.maps import mix

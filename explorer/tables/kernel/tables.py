@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
+from kraftcheck.explorer.native.arrays import Arrays, array
 
 
 class Tables(Arrays):

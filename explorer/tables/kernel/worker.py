@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import BAD, BAD_STATE, BAD_STEP, PRUNED, STEP_BAD, STEP_PRUNED, STUCK
 from kraftcheck.explorer.tables.kernel.native import inlined
 
@@ -22,6 +22,7 @@ class WorkerArrays(Arrays):
     misses = array(np.int64, 5)  # cache misses: their kind, and what is missing
     retry = array(np.int64)  # states that met one
     events = array(np.int64, 3)  # state, kind, properties
+    blocked = array(np.int64)  # labels of steps that a bound alone keeps the state being expanded from taking
 
 
 class SuccessorArrays(Arrays):

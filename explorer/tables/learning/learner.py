@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.arrays import Arrays
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
@@ -24,9 +24,11 @@ from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.explorer.tables.learning.recording import Recording
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
+from kraftcheck.explorer.temporal.graph import LabelBook
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -73,6 +75,8 @@ class Learner:
         Properties of states and of steps, in the order of their bits in masks.
     action_names
         The actions, in the order of their numbers.
+    book
+        The labels of steps; the first stand for the actions.
     handler_calls
         How often the handler of each action was called.
     """
@@ -101,7 +105,7 @@ class Learner:
         self.interner = Interner(protocol, tuple(enumerate(self.state_properties))[len(local) :], view, symmetry)
         self.purity = PurityTest(protocol) if check_actions else None
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
-        self.action_index = {name: i for i, name in enumerate(self.action_names)}
+        self.book = LabelBook(self.action_names, ())
         self.handler_calls: Counter[str] = Counter()
         self._inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
         self._tries = Tries(self.interner, self._inbox_questions)
@@ -118,7 +122,7 @@ class Learner:
             tables.append("step_properties", (self._root(Root(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
-            self._outcomes.add_network_step(self.action_index[name], spends)
+            self._outcomes.add_network_step(self.book.number(name, None, None, Step()), spends)
         tables.meta[codes.M_PROPERTIES] = len(local)
         tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
         tables.meta[codes.M_NETWORK_STEPS] = len(own)
@@ -127,6 +131,16 @@ class Learner:
     def tables(self) -> Arrays:
         """What the kernel's functions take."""
         return self.interner.tables
+
+    def follow(self, fairness: tuple[Fairness, ...]) -> None:
+        """Tell steps apart as fairness does, and note what bounds alone forbid. It is called before anything else."""
+        self.book = LabelBook(self.action_names, fairness)
+        self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
+
+    @property
+    def tells_more(self) -> bool:
+        """Whether steps of one action may have several labels."""
+        return self.book.tells_more
 
     @property
     def width(self) -> int:
@@ -208,7 +222,7 @@ class Learner:
                 nodes.append(~node if any(read.of_inbox for read in action.reads) else node)
             elif steps:
                 node = self._tries.node()
-                self._set_outcomes(node, action, me, steps)
+                self._set_outcomes(node, action, me, message, steps)
                 nodes.append(node)
         tables = self.interner.tables
         index = tables.append("lists", (tables.extend("list_nodes", nodes), len(nodes)))
@@ -278,8 +292,10 @@ class Learner:
                 flags |= flag
         return flags
 
-    def _set_outcomes(self, node: int, action: Action, me: Any, steps: Judged) -> None:
-        first = self._outcomes.add(self.action_index[action.name], me, steps)
+    def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: Judged) -> None:
+        actor = getattr(me, "id", None)
+        labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]
+        first = self._outcomes.add(labels, me, steps)
         self._tries.set_leaf(node, first, len(steps))
 
     def _answer_path(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
@@ -289,7 +305,7 @@ class Learner:
         recording = Recording(self.interner, self._inbox_questions, row, inboxes or [])
         if isinstance(owner, Action):
             steps = self._call(owner, actor, message, recording.given(owner))
-            self._set_outcomes(self._leaf(root, recording), owner, actor, steps)
+            self._set_outcomes(self._leaf(root, recording), owner, actor, message, steps)
         else:
             holds = recording.holds(owner, me, peer)
             self._tries.set_leaf(self._leaf(root, recording), int(holds))

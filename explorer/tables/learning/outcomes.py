@@ -28,12 +28,12 @@ class Outcomes:
         self._deltas: dict[tuple[Pairs, Pairs], int] = {}
         self._delta((), ())  # delta 0 changes nothing
 
-    def add(self, action: int, me: Any, steps: Iterable[tuple[Step, int]]) -> int:
-        """Add the outcomes of an action, each with its flags; return the number of the first."""
+    def add(self, labels: Iterable[int], me: Any, steps: Iterable[tuple[Step, int]]) -> int:
+        """Add the outcomes of an action, each with its label and its flags; return the number of the first."""
         made = [(*self._made(me, step), flags) for step, flags in steps]
         first = self._tables.extend("outcomes", ())
-        for delta, consumes, operations, flags in made:
-            self._append(action, delta, consumes, operations, flags)
+        for label, (delta, consumes, operations, flags) in zip(labels, made, strict=True):
+            self._append(label, delta, consumes, operations, flags)
         return first
 
     def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:

@@ -17,15 +17,18 @@ from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
 from kraftcheck.explorer.tables.expander import BATCH, Event, Expander
+from kraftcheck.explorer.tables.labelled import labelled
 from kraftcheck.explorer.tables.learning.size import Size, text_of_size
 from kraftcheck.explorer.tables.least import LeastStates
+from kraftcheck.explorer.tables.state_graph import StateGraph
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Memory
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
-from kraftcheck.explorer.tables.traps import StateGraph, note_of
+from kraftcheck.explorer.tables.traps import note_of, without_way_out
+from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -148,8 +151,8 @@ class BreadthFirst:
             levels.begin()
             self._position = 0
         self._between = True
-        if self.options.reachable:
-            self._find_traps()
+        if self.options.over_behaviours:
+            self._follow_behaviours()
 
     def _start(self) -> None:
         found = self.expander.load(self.checker.starting_rows())
@@ -259,10 +262,10 @@ class BreadthFirst:
         if self._interruption.asked:
             raise KeyboardInterrupt
 
-    # What should stay reachable
+    # What follows for ever
 
-    def _find_traps(self) -> None:
-        """Check what should stay reachable, once every state is visited."""
+    def _follow_behaviours(self) -> None:
+        """Check what should stay reachable, and temporal properties, once every state is visited."""
         books, semantics = self.books, self.checker.semantics
         if self.visited.archive is not None:
             self._stop_for_room()
@@ -276,12 +279,16 @@ class BreadthFirst:
         )
         goals = Goals(semantics, self.options)
         for prop in self.options.reachable:
-            found = graph.without_way_out(prop, goals)
+            found = without_way_out(graph, prop, goals)
             books.followed.add(prop.name)
             books.result.notes += note_of(prop, graph.count)
             if len(found):
                 level, row = graph.level_of(int(found[0]))
                 books.violation(prop.name, self.path_to(row, level), Trap(len(found), graph.count))
+        if self.options.temporal:
+            decode = self.expander.learner.decode_state
+            found_graph = labelled(graph, goals, books.result.notes)
+            check_temporal(found_graph, semantics, self.options, books, lambda n: decode(graph.level_of(n)[1]))
 
     def _stop_for_room(self) -> None:
         self.books.result.notes.append(
@@ -296,7 +303,7 @@ class BreadthFirst:
         self.books.tally()
         self.levels.flush()
         result = self.books.result
-        kept = [one for one in result.violations if one.trap is None and one.failed is None]  # these are found anew
+        kept = [one for one in result.violations if not one.is_of_behaviours() and one.failed is None]  # found anew
         return Snapshot(self.levels.extents, self._position, result.actions, result.seconds, kept)
 
     def _resume(self) -> None:
@@ -342,7 +349,10 @@ class BreadthFirst:
 
 def search(protocol: Protocol, options: Options) -> Result:
     """Search breadth first, by default with a thread for every processor."""
-    return BreadthFirst(protocol, options, options.workers or default_workers()).run()
+    options, notes = without_symmetry(options)
+    found = BreadthFirst(protocol, options, options.workers or default_workers()).run()
+    found.notes += notes
+    return found
 
 
 STRATEGY = Strategy("breadth-first search", search, ("checkpoint", "resume", "memory"))

@@ -1,8 +1,10 @@
-// The sequence diagram: a row for each step, a line for each replica, an arrow for each message. What is far from
-// what one sees is not drawn, so that thousands of steps cost no more than a screen of them.
+// The sequence diagram: a row for each step, a line for each replica, an arrow for each message. It is drawn in blocks of
+// rows. A block that one does not see is not there, and one that is there is not drawn again: thousands of steps cost no
+// more than a screen of them, and scrolling no more than what comes into sight.
 
 const COLOURS = 8;
-const BLOCK = 8; // rows; what is drawn changes a block at a time
+const BLOCK = 8; // rows
+const AHEAD = 120; // pixels that are drawn beyond what one sees
 const NARROW = 620;
 const CHARACTER = 6.7; // the width of a letter of a label, at most
 
@@ -11,12 +13,11 @@ class Diagram {
   constructor(view, choose) {
     this.view = view;
     this.heads = make("div", { class: "heads", "aria-hidden": "true" });
-    this.lines = draw("svg", { class: "lines", "aria-hidden": "true" });
     this.rows = make("div", { class: "rows", role: "presentation" });
-    this.list = make("div", { class: "space", role: "listbox", tabindex: "0", "aria-label": "Steps" }, this.lines, this.rows);
+    this.list = make("div", { class: "space", role: "listbox", tabindex: "0", "aria-label": "Steps" }, this.rows);
     this.canvas = make("div", { class: "canvas" }, this.heads, this.list);
     this.element = make("div", { class: "scroller" }, this.canvas);
-    this.drawn = null;
+    this.kept = new Map(); // the blocks that are there, by number
     this.waiting = false;
     this.element.addEventListener("scroll", () => this.drawSoon(), { passive: true });
     this.rows.addEventListener("click", (event) => {
@@ -25,13 +26,14 @@ class Diagram {
         choose(Number(row.dataset.step));
       }
     });
-    new ResizeObserver(() => this.arrange()).observe(this.element);
+    new ResizeObserver(() => (this.element.clientWidth === this.seen ? this.drawNow() : this.arrange())).observe(this.element);
   }
 
   /** Lay out anew: another trace, another filter, another width. */
   arrange() {
     const { trace, steps } = this.view;
     const width = this.element.clientWidth;
+    this.seen = width;
     this.narrow = width < NARROW;
     this.height = this.narrow ? 62 : 46;
     this.gutter = this.narrow ? 0 : Math.min(300, width * 0.34);
@@ -47,11 +49,13 @@ class Diagram {
     this.canvas.style.width = `${this.width}px`;
     this.list.style.height = `${steps.length * this.height + 12}px`;
     this.element.classList.toggle("narrow", this.narrow);
+    this.element.classList.toggle("wide", this.width > width);
     this.element.style.setProperty("--gutter", `${this.gutter}px`);
     this.element.style.setProperty("--row", `${this.height}px`);
     this.heads.replaceChildren(...this.names.map((name) => this.head(name)));
     this.sortFlows();
-    this.drawn = null;
+    this.kept.clear();
+    this.rows.replaceChildren();
     this.drawNow();
   }
 
@@ -99,23 +103,45 @@ class Diagram {
   }
 
   drawNow() {
-    const { steps } = this.view;
-    const top = Math.max(0, this.element.scrollTop - this.heads.offsetHeight);
-    const first = Math.max(0, Math.floor(top / this.height / BLOCK) * BLOCK - BLOCK);
-    const last = Math.min(steps.length, Math.ceil((top + this.element.clientHeight) / this.height / BLOCK) * BLOCK + BLOCK);
-    const key = `${first} ${last}`;
-    if (this.drawn !== key) {
-      this.drawn = key;
-      this.rows.replaceChildren(...steps.slice(first, last).map((index, place) => this.row(index, first + place)));
-      this.drawLines(first, last);
+    const size = this.height * BLOCK;
+    const top = this.element.scrollTop - this.heads.offsetHeight - AHEAD;
+    const bottom = this.element.scrollTop + this.element.clientHeight + AHEAD;
+    const last = Math.min(Math.floor(bottom / size), Math.ceil(this.view.steps.length / BLOCK) - 1);
+    const wanted = new Map();
+    for (let number = Math.max(0, Math.min(Math.floor(top / size), last)); number <= last; number += 1) {
+      wanted.set(number, this.kept.get(number) ?? this.block(number));
     }
+    for (const [number, block] of this.kept) {
+      if (!wanted.has(number)) {
+        block.remove();
+      }
+    }
+    let next = null;
+    for (const block of [...wanted.values()].reverse()) {
+      if (block.parentNode === null) {
+        this.rows.insertBefore(block, next);
+      }
+      next = block;
+    }
+    this.kept = wanted;
     this.mark();
+  }
+
+  /** Return a block of rows, with what is drawn behind them. */
+  block(number) {
+    const first = number * BLOCK;
+    const steps = this.view.steps.slice(first, first + BLOCK);
+    const block = make("div", { class: "block", role: "presentation" }, this.lines(number, first, steps),
+      ...steps.map((index, place) => this.row(index, first + place)));
+    block.style.top = `${first * this.height}px`;
+    block.style.height = `${steps.length * this.height}px`;
+    return block;
   }
 
   /** Mark the step that is chosen. */
   mark() {
     const chosen = this.id(this.view.chosen);
-    for (const row of this.rows.children) {
+    for (const row of this.rows.querySelectorAll(".row")) {
       const isChosen = String(row.id === chosen);
       if (row.getAttribute("aria-selected") !== isChosen) {
         row.setAttribute("aria-selected", isChosen);
@@ -158,69 +184,62 @@ class Diagram {
           make("span", { class: "action" }, step.action ?? "initial state"),
           make("span", { class: "who" }, said))),
     );
-    row.style.top = `${place * this.height}px`;
+    row.style.top = `${(place % BLOCK) * this.height}px`;
     return row;
   }
 
-  drawLines(first, last) {
-    const { trace, steps } = this.view;
+  /** Draw what is behind the rows of a block: lines are cut at its edges, since the next block has the rest of them. */
+  lines(number, first, steps) {
     const top = first * this.height;
-    const height = (last - first) * this.height + 12;
-    fill(this.lines, { width: this.width, height, viewBox: `0 ${top} ${this.width} ${height}` }, []);
-    this.lines.style.top = `${top}px`;
-    const found = this.names.flatMap((name) => this.lifeline(name, first, last));
-    const arrows = new Set();
-    for (let block = Math.floor(first / BLOCK); block <= Math.floor(Math.max(first, last - 1) / BLOCK); block += 1) {
-      for (const arrow of this.blocks[block] ?? []) {
-        arrows.add(arrow);
-      }
-    }
+    const height = steps.length * this.height + (first + steps.length === this.view.steps.length ? 12 : 0);
+    const area = { width: this.width, height, viewBox: `0 ${top} ${this.width} ${height}` };
+    const arrows = this.blocks[number] ?? [];
     this.taken = [];
-    const drawn = [...arrows].map((arrow) => this.arrow(arrow));
-    const boxes = steps.slice(first, last).flatMap((index, place) => this.boxes(trace.steps[index], first + place));
-    this.lines.replaceChildren(...found, ...drawn.map((one) => one.line), ...boxes, ...drawn.flatMap((one) => one.label));
+    this.groups = new Map();
+    const labels = arrows.flatMap((arrow) => this.arrow(arrow, Math.floor(arrow.to / BLOCK) === number));
+    const boxes = { changed: [], box: [], blamed: [] };
+    steps.forEach((index, place) => this.boxes(this.view.trace.steps[index], first + place, boxes));
+    const plates = this.taken.map(({ left, right, y: at }) => `M ${left - 2} ${at - 9} H ${right + 2} v 11 H ${left - 2} Z`);
+    return draw("svg", { class: "lines", "aria-hidden": "true", "data-arrows": arrows.length, ...area },
+      draw("svg", { y: top, ...area }, ...this.lifelines(first, steps), ...[...this.groups].map(([name, parts]) => group(name, parts))),
+      ...path("plate", plates), ...Object.entries(boxes).flatMap(([name, pieces]) => path(name, pieces)), ...labels);
   }
 
-  /** Return the line of a replica: dotted where there is no such replica. */
-  lifeline(name, first, last) {
-    const { trace, steps } = this.view;
-    const pieces = [];
-    for (let place = first; place < last; place += 1) {
-      const there = name === ENVIRONMENT || trace.steps[steps[place]].state.has(name);
-      const end = (place + 1) * this.height + (place + 1 === steps.length ? 12 : 0);
-      if (pieces.length > 0 && pieces[pieces.length - 1].there === there) {
-        pieces[pieces.length - 1].end = end;
-      } else {
-        pieces.push({ there, start: place * this.height, end });
-      }
+  /** Return the lines of the replicas: dotted where there is no such replica. */
+  lifelines(first, steps) {
+    const { trace } = this.view;
+    const pieces = { lifeline: [], "lifeline absent": [] };
+    for (const name of this.names) {
+      steps.forEach((index, at) => {
+        const there = name === ENVIRONMENT || trace.steps[index].state.has(name);
+        const end = first + at + 1 === this.view.steps.length ? this.height + 12 : this.height;
+        pieces[there ? "lifeline" : "lifeline absent"].push(`M ${this.x(name)} ${(first + at) * this.height} v ${end}`);
+      });
     }
-    const x = this.x(name);
-    return pieces.map((piece) =>
-      draw("line", { class: piece.there ? "lifeline" : "lifeline absent", x1: x, x2: x, y1: piece.start, y2: piece.end }));
+    return Object.entries(pieces).flatMap(([name, found]) => path(name, found));
   }
 
-  /** Return who takes a step, and whose state it changes besides. */
-  boxes(step, place) {
+  /** Note who takes a step, and whose state it changes besides. */
+  boxes(step, place, found) {
     const { trace } = this.view;
     const y = this.y(place);
     const blamed = place === this.view.steps.length - 1 ? new Set(Object.values(trace.why?.false_of ?? {}).map(text)) : new Set();
     const actor = step.by === "the environment" ? ENVIRONMENT : step.by;
-    const found = [];
     for (const name of this.names) {
       const x = this.x(name);
       if (blamed.has(name)) {
-        found.push(draw("circle", { class: "blamed", cx: x, cy: y, r: 14 }));
+        found.blamed.push(circle(x, y, 14));
       }
       if (name === actor && step.action !== null) {
-        found.push(draw("rect", { class: "box", x: x - 6, y: y - 9, width: 12, height: 18, rx: 3 }));
+        found.box.push(`M ${x - 5} ${y - 8} h 10 v 16 h -10 Z`);
       } else if (step.changed.includes(name)) {
-        found.push(draw("circle", { class: "changed", cx: x, cy: y, r: 4.5 }));
+        found.changed.push(circle(x, y, 4.5));
       }
     }
-    return found;
   }
 
-  arrow({ flow, from, to, source, dest }) {
+  /** Note the line of a message with those that look the same; return its name, if the line ends in this block. */
+  arrow({ flow, from, to, source, dest }, ends) {
     const colour = `colour-${this.view.trace.types.indexOf(flow.type) % COLOURS}`;
     const y1 = this.y(from);
     const lost = flow.fate === "lost" || flow.fate === "dropped";
@@ -229,7 +248,7 @@ class Diagram {
     const x1 = source === null ? x2 - inner : this.x(source);
     let y2 = this.y(to);
     if (source === dest) {
-      return this.loop({ flow, x: x1, y1, y2, colour });
+      return this.loop({ flow, x: x1, y1, y2, colour, ends });
     }
     const way = Math.sign(x2 - x1);
     if (flow.until === null) {
@@ -240,31 +259,24 @@ class Diagram {
     } else {
       x2 -= way * 7;
     }
-    const line = draw("g", { class: `flow ${colour} ${flow.fate.replace(" ", "-")}${flow.is_copy ? " copy" : ""}` },
-      draw("path", { d: `M ${x1 + way * 6} ${y1} L ${x2} ${y2}` }), this.end(flow, x1 + way * 6, y1, x2, y2));
-    return { line, label: this.label(flow, x2 - way * 9, flow.until === null ? y2 + 11 : y2 - 6, way, colour) };
+    this.note(flow, colour, `M ${x1 + way * 6} ${y1} L ${x2} ${y2}`, [x1 + way * 6, y1, x2, y2]);
+    return !ends ? [] : this.label(flow, x2 - way * 9, flow.until === null ? y2 + 11 : y2 - 6, way, colour);
   }
 
-  loop({ flow, x, y1, y2, colour }) {
+  loop({ flow, x, y1, y2, colour, ends }) {
     const bottom = flow.until === null ? y1 + this.height * 0.28 : y2;
     const out = x + Math.min(30, this.column * 0.45);
-    const d = `M ${x + 6} ${y1} C ${out} ${y1}, ${out} ${bottom}, ${x + 7} ${bottom}`;
-    const line = draw("g", { class: `flow ${colour} ${flow.fate.replace(" ", "-")}` },
-      draw("path", { d, fill: "none" }), this.end(flow, out, bottom, x + 7, bottom));
-    return { line, label: this.label(flow, out, bottom - 6, -1, colour) };
+    this.note(flow, colour, `M ${x + 6} ${y1} C ${out} ${y1}, ${out} ${bottom}, ${x + 7} ${bottom}`, [out, bottom, x + 7, bottom]);
+    return !ends ? [] : this.label(flow, out, bottom - 6, -1, colour);
   }
 
-  /** Return what stands at the end of an arrow: a head, a cross where the message is lost, a ring where it waits. */
-  end(flow, x1, y1, x2, y2) {
-    if (flow.until === null) {
-      return draw("circle", { class: "ring", cx: x2, cy: y2, r: 3.5 });
-    }
-    if (flow.fate === "lost" || flow.fate === "dropped") {
-      return draw("path", { class: "cross", d: `M ${x2 - 5} ${y2 - 5} l 10 10 m 0 -10 l -10 10` });
-    }
-    const angle = Math.atan2(y2 - y1, x2 - x1);
-    const corner = (turn) => `${x2 - 9 * Math.cos(angle + turn)} ${y2 - 9 * Math.sin(angle + turn)}`;
-    return draw("path", { class: "tip", d: `M ${x2} ${y2} L ${corner(0.42)} L ${corner(-0.42)} Z` });
+  note(flow, colour, line, end) {
+    const name = `flow ${colour} ${flow.fate.replace(" ", "-")}${flow.is_copy ? " copy" : ""}`;
+    const parts = this.groups.get(name) ?? { line: [], ring: [], cross: [], tip: [] };
+    this.groups.set(name, parts);
+    parts.line.push(line);
+    const [kind, d] = ending(flow, ...end);
+    parts[kind].push(d);
   }
 
   /** Return the name of a message beside the end of its arrow, unless another one stands there. */
@@ -285,6 +297,32 @@ class Diagram {
     this.taken.push({ left, right: left + width, y: at });
     return [draw("text", { class: `name ${colour}`, x, y: at, "text-anchor": way > 0 ? "end" : "start" }, shown)];
   }
+}
+
+/** Return the lines that look the same as one element each for the lines and for what stands at their ends. */
+function group(name, { line, ring, cross, tip }) {
+  return draw("g", { class: name }, ...path("line", line), ...path("ring", ring), ...path("cross", cross), ...path("tip", tip));
+}
+
+function path(name, pieces) {
+  return pieces.length ? [draw("path", { class: name, d: pieces.join(" ") })] : [];
+}
+
+function circle(x, y, radius) {
+  return `M ${x - radius} ${y} a ${radius} ${radius} 0 1 0 ${2 * radius} 0 a ${radius} ${radius} 0 1 0 ${-2 * radius} 0 Z`;
+}
+
+/** Return what stands at the end of an arrow: a head, a cross where the message is lost, a ring where it waits. */
+function ending(flow, x1, y1, x2, y2) {
+  if (flow.until === null) {
+    return ["ring", circle(x2, y2, 3.5)];
+  }
+  if (flow.fate === "lost" || flow.fate === "dropped") {
+    return ["cross", `M ${x2 - 5} ${y2 - 5} l 10 10 m 0 -10 l -10 10`];
+  }
+  const angle = Math.atan2(y2 - y1, x2 - x1);
+  const corner = (turn) => `${x2 - 9 * Math.cos(angle + turn)} ${y2 - 9 * Math.sin(angle + turn)}`;
+  return ["tip", `M ${x2} ${y2} L ${corner(0.42)} L ${corner(-0.42)} Z`];
 }
 
 /** Say who takes a step, and on which message. */

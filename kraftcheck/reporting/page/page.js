@@ -13,7 +13,9 @@ class Page {
     this.shown = []; // the numbers of the behaviours that are shown: one, or two side by side
     this.panes = [];
     this.live = make("p", { class: "unseen", "aria-live": "polite" });
-    this.body = make("main", {});
+    this.top = make("div", {}); // what changes with the behaviour
+    this.bottom = make("div", {}); // what changes with the run
+    this.body = make("main", {}, this.top, overview(data.runs), this.bottom);
     place.replaceChildren(this.body, this.live);
     addEventListener("hashchange", () => this.follow());
     document.addEventListener("keydown", (event) => this.press(event));
@@ -48,7 +50,11 @@ class Page {
     this.active = this.panes[0];
     this.told = make("section", { class: "told", "aria-label": "The chosen step", tabindex: "0" });
     const work = make("div", { class: this.panes.length > 1 ? "work two" : "work" }, ...this.panes.map((pane) => pane.element), this.told);
-    this.body.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [work]), overview(this.data.runs), about(run, this.data));
+    this.top.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [work]));
+    if (this.run !== run) {
+      this.run = run;
+      this.bottom.replaceChildren(about(run, this.data));
+    }
     for (const pane of this.panes) {
       pane.diagram.arrange();
     }
@@ -86,7 +92,7 @@ class Page {
 
   go(at, beside) {
     this.open(at, beside);
-    this.tell(this.active, true);
+    this.mention(this.active.view);
   }
 
   /** Tell of the step that is chosen; up to where two behaviours part, both are at the same one. */
@@ -104,8 +110,13 @@ class Page {
     this.told.scrollTop = 0;
     this.live.textContent = visible(`Step ${step.number}: ${step.action ?? "initial state"} ${who(step)}, ${many(step.changes.length, "change")}`);
     if (push) {
-      history.replaceState(null, "", view.link(step));
+      this.mention(view);
     }
+  }
+
+  /** Let the address name the step that is chosen. */
+  mention({ link, trace, chosen }) {
+    history.replaceState(null, "", link(trace.steps[chosen]));
   }
 
   press(event) {
@@ -163,12 +174,12 @@ function about(run, data) {
   }
   const actions = Array.isArray(run.actions) ? [] : Object.entries(run.actions ?? {});
   return make("footer", { class: "about" },
+    run.details ? make("section", {}, make("h2", {}, "Where it parts"), make("pre", {}, run.details)) : null,
     make("div", { class: "columns" },
       pairs("Run", counts),
       pairs("Checked", (run.checked ?? []).map((name) => [name, (run.violations ?? []).includes(name) ? "violated" : run.complete ? "holds" : "not violated so far"])),
       pairs("Constants", Object.entries(run.constants ?? {}).map(([name, value]) => [name, text(value)])),
       pairs("Actions, how often each fired", actions.map(([name, times]) => [name, Number(times).toLocaleString("en")]))),
-    run.details ? make("section", {}, make("h2", {}, "Where it parts"), make("pre", {}, run.details)) : null,
     said.length ? make("section", {}, make("h2", {}, "Notes"), make("ul", {}, ...said.map((one) => make("li", {}, one)))) : null,
     make("p", { class: "faint" }, `${data.tool} ${data.version}, schema ${data.schema}. This file asks for nothing else and sends nothing.`));
 }

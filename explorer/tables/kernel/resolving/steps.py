@@ -91,6 +91,11 @@ def build_row(t: Any, row: Any) -> None:
                     t.row_items[start + n, 1] = np.int64(target & codes.ROW_MASK)
                     t.row_items[start + n, 2] = np.int64(target >> codes.FLAG_SHIFT)
                     n += 1
+                elif t.meta[codes.M_WATCH_BOUNDS]:
+                    t.row_items[start + n, 0] = o
+                    t.row_items[start + n, 1] = codes.BLOCKED
+                    t.row_items[start + n, 2] = -1
+                    n += 1
     if missing:
         return
     t.row_info[row, codes.R_START] = start

@@ -1,0 +1,82 @@
+"""Compiled functions: how they are compiled, cached on disk, and given memory that they do not own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import cgutils as llvm_utilities
+from numba.core import imputils
+from numba.extending import intrinsic
+
+cgutils: Any = llvm_utilities  # what Numba exports without annotations
+impl_ret_untracked: Any = imputils.impl_ret_untracked
+_numba: Any = numba
+config = _numba.config
+
+_FOLDER = "kraftcheck"
+
+
+def cache_folder(*sources: Path) -> str:
+    """Return where compiled code is cached: a folder for the sources of a kernel as they are now.
+
+    Numba looks at a function's own file only, but a constant of another one is compiled in as well.
+    """
+    digest = blake2b(digest_size=8)
+    for folder in (Path(__file__).parent, *sources):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.read_bytes())
+    given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    with suppress(OSError, RuntimeError):
+        folder = Path(given or Path.home() / ".cache") / _FOLDER / digest.hexdigest()
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return str(folder)
+    return str(config.CACHE_DIR)
+
+
+def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
+    """Return what compiles a function of a kernel when it is first called; other processes find the code in the cache.
+
+    Parameters
+    ----------
+    sources
+        The folders with the kernel's sources.
+    """
+    folder = cache_folder(*sources)
+    return lambda function: _compiled(function, folder)
+
+
+def _compiled(function: Callable[..., Any], folder: str) -> Any:
+    before = config.CACHE_DIR
+    config.CACHE_DIR = folder
+    try:
+        return _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a function that only compiled ones call, into each of them."""
+    return _numba.njit(forceinline=True, boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
+def _bare(context: Any, array: Any) -> Any:
+    """Return an array without an owner: the same memory, which the caller keeps."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.return_type
+        copy = context.make_array(kind)(context, builder, value=arguments[0])
+        copy.meminfo = cgutils.get_null_value(copy.meminfo.type)
+        copy.parent = cgutils.get_null_value(copy.parent.type)
+        return impl_ret_untracked(context, builder, kind, copy._getvalue())
+
+    return array(array), generate
+
+
+bare: Any = intrinsic(_bare)

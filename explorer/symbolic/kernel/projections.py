@@ -1,0 +1,234 @@
+"""Projections of sets, and which edges of a relation some vector of a projection may follow.
+
+A projection is a *tail*: a level, a map from its values to classes, and the tail of the levels after. Tails that are
+watched have a *slot*. A node that was looked at keeps its projections by all tails that begin at its level or below in
+one line, its *summary*; so what is learned of a set, and what cannot follow it, is seen without a walk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.symbolic.kernel.calling import jit
+from kraftcheck.explorer.symbolic.kernel.diagram import (
+    CHOSEN,
+    CHOSEN_EDGES,
+    FOLLOWED,
+    INCOMPLETE,
+    LOW,
+    NODES,
+    PROJECT,
+    ROUND,
+    STOP,
+    SUMMARIES,
+    TOP,
+    UNKNOWN,
+    cached,
+    classes_of,
+    first_edge,
+    level_of,
+    push,
+    remember,
+)
+from kraftcheck.explorer.symbolic.kernel.operations import collect, may_apply, union
+from kraftcheck.explorer.tables.kernel.native import inlined
+
+
+@inlined
+def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
+    """Put an edge on the stack for each class of a value."""
+    if mapped == 0:
+        push(d, value << 32 | child)
+    else:
+        packed = classes_of(d, mapped, value)
+        for k in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
+            push(d, d.map_items[k] << 32 | child)
+
+
+@jit
+def project(d: Any, a: Any, t: Any) -> Any:
+    """Return a projection of a set, by any tail."""
+    if a == 0 or t == 0:
+        return np.int64(a != 0)
+    key1, key2 = a << 32 | t, np.int64(PROJECT) << 32
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    before = d.meta[INCOMPLETE]
+    if d.meta[STOP]:
+        d.meta[INCOMPLETE] += 1
+        return np.int64(0)
+    level = d.tails[t, 0]
+    start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+    if level_of(d, a) < level:
+        result = np.int64(0)
+        for i in range(start, start + n):
+            result = union(d, result, project(d, d.edges[i] & LOW, t))
+    else:
+        base = d.meta[TOP]
+        skips = level_of(d, a) > level
+        for i in range(1 if skips else n):
+            e = a if skips else d.edges[start + i]
+            child = project(d, e & LOW, d.tails[t, 2])
+            if child:
+                push_classes(d, d.tails[t, 1], e >> 32, child)
+        result = collect(d, level, base)
+    remember(d, key1, key2, result, before)
+    return result
+
+
+@jit
+def forget_summaries(d: Any) -> None:
+    """Drop the summaries of all nodes."""
+    d.nodes[: d.meta[NODES], 2] = 0
+    d.meta[SUMMARIES] = 1
+
+
+@jit
+def projected(d: Any, a: Any, t: Any) -> Any:
+    """Return a projection of a set that is not empty, by a tail that is watched, from the node's summary."""
+    if t == 0:
+        return np.int64(1)
+    tails, level = d.tails, level_of(d, a)
+    if level > tails[t, 0]:  # the set has the value 0 there
+        base, rest = d.meta[TOP], projected(d, a, tails[t, 2])
+        if rest:
+            push_classes(d, tails[t, 1], np.int64(0), rest)
+        return collect(d, tails[t, 0], base)
+    if d.nodes[a, 2] == 0:
+        if d.meta[STOP]:
+            d.meta[INCOMPLETE] += 1
+            return np.int64(0)
+        base, before = d.meta[TOP], d.meta[INCOMPLETE]
+        start, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
+        for slot in range(d.slot_count[level]):
+            tail, result, inner = d.slot_tail[slot], np.int64(0), d.meta[TOP]
+            if tails[tail, 0] == level:
+                for i in range(start, end):
+                    rest = projected(d, d.edges[i] & LOW, tails[tail, 2])
+                    if rest:
+                        push_classes(d, tails[tail, 1], d.edges[i] >> 32, rest)
+                result = collect(d, level, inner)
+            else:
+                for i in range(start, end):
+                    rest = projected(d, d.edges[i] & LOW, tail)
+                    if rest != result:
+                        result = union(d, result, rest)
+            push(d, result)
+        n = d.meta[TOP] - base
+        d.meta[TOP] = base
+        if d.meta[STOP] or d.meta[INCOMPLETE] != before:
+            d.meta[INCOMPLETE] += 1
+            return np.int64(0)
+        if d.meta[SUMMARIES] + n > len(d.summaries):
+            forget_summaries(d)
+        place = d.meta[SUMMARIES]
+        for k in range(n):
+            d.summaries[place + k] = d.scratch[base + k]
+        d.nodes[a, 2] = place
+        d.meta[SUMMARIES] = place + n
+    return np.int64(d.summaries[d.nodes[a, 2] + tails[t, 3]])
+
+
+@jit
+def may_follow(d: Any, projection: Any, r: Any) -> Any:
+    """Whether a vector of a projection, by the tail that is the relation's gate, may be followed by it.
+
+    What is cached holds though events are added: they apply to no vector that was seen before.
+    """
+    gate, level, result = d.relation_nodes[r, 4], d.relation_nodes[r, 0], np.int64(0)
+    if gate == 0 or projection == 0:
+        return np.int64(projection != 0)
+    key1, key2 = projection << 32 | r, np.int64(FOLLOWED) << 32
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    rule, table = d.relation_nodes[r], d.relation_edges
+    if level < d.tails[gate, 0]:
+        result, k = rule[1] | rule[2], rule[3]
+        while k >= 0 and not result:
+            result = may_follow(d, projection, table[k, 1])
+            k = table[k, 2]
+    else:
+        result, how = np.int64(rule[3] >= 0), np.int64(d.tails[gate, 1] != 0)
+        skips, start, n = level_of(d, projection) > level, d.nodes[projection, 0], d.nodes[projection, 1] & LOW
+        for i in range(1 if skips else n):
+            e = projection if skips else d.edges[start + i]
+            k = np.int64(-1) if result else first_edge(d, r, how, e >> 32)
+            while k >= 0 and not result:
+                result = may_follow(d, e & LOW, table[k, 1])
+                k = table[k, 2]
+    remember(d, key1, key2, result, d.meta[INCOMPLETE])
+    return result
+
+
+@inlined
+def lets_pass(d: Any, a: Any, r: Any) -> Any:
+    """Whether a set may be followed by a relation, as far as its projection by the gate tells."""
+    gate = d.relation_nodes[r, 4]
+    return gate == 0 or may_follow(d, projected(d, a, gate), r) != 0
+
+
+@jit
+def _chosen(d: Any, projection: Any, r: Any) -> Any:
+    """Return which general edges of a relation a projection may follow: start << 24 | number."""
+    key1, key2 = projection << 32 | r, np.int64(CHOSEN) << 32 | d.meta[ROUND]
+    found = cached(d, key1, key2)
+    if found != UNKNOWN:
+        return found
+    meta, k, n = d.meta, d.relation_nodes[r, 3], np.int64(0)
+    while k >= 0:
+        n += 1
+        k = d.relation_edges[k, 2]
+    if meta[CHOSEN_EDGES] + n > len(d.chosen):
+        meta[CHOSEN_EDGES] = 0
+        meta[ROUND] += 1
+        key2 += 1
+    start, k = meta[CHOSEN_EDGES], d.relation_nodes[r, 3]
+    end = start
+    while k >= 0:
+        if may_follow(d, projection, d.relation_edges[k, 1]):
+            d.chosen[end] = k
+            end += 1
+        k = d.relation_edges[k, 2]
+    meta[CHOSEN_EDGES] = end
+    remember(d, key1, key2, start << 24 | (end - start), meta[INCOMPLETE])
+    return start << 24 | (end - start)
+
+
+@jit
+def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
+    """Put on the stack which edges of a relation a value with the set `a` under it may follow.
+
+    Each is the edge's number << 1, and 1 if the edge has the next value instead of a label.
+    """
+    rule, table = d.relation_nodes[r], d.relation_edges
+    if rule[1]:
+        k = first_edge(d, r, np.int64(0), value)
+        while k >= 0:
+            if lets_pass(d, a, table[k, 1]):
+                push(d, k << 1 | 1)
+            k = table[k, 2]
+    if rule[2]:
+        packed = classes_of(d, d.message_maps[rule[0]], value)
+        for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
+            k = first_edge(d, r, np.int64(1), d.map_items[item])
+            while k >= 0:
+                if lets_pass(d, a, table[k, 1]) and may_apply(d, table[k, 0], value):
+                    push(d, k << 1)
+                k = table[k, 2]
+    if rule[3] >= 0:
+        if rule[4] and d.tails[rule[4], 0] > rule[0]:
+            packed = _chosen(d, projected(d, a, rule[4]), r)
+            for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
+                k = np.int64(d.chosen[item])
+                if may_apply(d, table[k, 0], value):
+                    push(d, k << 1)
+        else:
+            k = rule[3]
+            while k >= 0:
+                if may_apply(d, table[k, 0], value):
+                    push(d, k << 1)
+                k = table[k, 2]

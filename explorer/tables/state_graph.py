@@ -1,0 +1,206 @@
+"""The states of a breadth-first search that is over, numbered level by level, and the steps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.expander import BATCH, Expander, Worker
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
+from kraftcheck.explorer.tables.kernel.hash_set import look_up
+from kraftcheck.explorer.tables.locality import reason
+from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.explorer.tables.states.packing import Rows, by_owner
+from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
+from kraftcheck.explorer.tables.states.visited import VisitedSet
+from kraftcheck.explorer.tables.threads import SERIAL
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.state import State
+
+Flags = NDArray[np.uint8]
+Numbers = NDArray[np.int32]
+
+BYTES_A_STATE = 13  # where its edges begin, whether it is marked, and its place among those that wait
+MOST_STATES = (1 << 31) - 1
+
+
+class Steps(NamedTuple):
+    """Steps out of some states.
+
+    Attributes
+    ----------
+    places
+        The place of the source of each among the states that were asked for.
+    targets
+        The numbers of the states to which they lead. BEYOND where they lead beyond a constraint, BLOCKED where a bound
+        alone keeps them from being taken.
+    labels
+        What they are called.
+    """
+
+    places: NDArray[np.int64]
+    targets: Numbers
+    labels: NDArray[np.uint16]
+
+
+class Edges(EdgeArrays):
+    """The edges that one worker has found."""
+
+    def fit(self, room: int, words: int) -> None:
+        """Make room."""
+        if len(self.sources) < room or self.words.shape[1] != words:
+            self.sources, self.owners = np.zeros(room, np.int64), np.zeros(room, np.int64)
+            self.labels = np.zeros(room, np.uint16)
+            self.words = np.zeros((room, words), np.uint64)
+
+
+class StateGraph:
+    """The states of a breadth-first search that is over, numbered, and the steps between them.
+
+    Parameters
+    ----------
+    expander
+        What expands the states.
+    visited
+        The visited states, all in memory.
+    levels
+        The same, level by level.
+    room
+        How many bytes it may take.
+    pause
+        Called between two batches; it may raise what ends the search.
+    stop
+        Raises what ends the search where there is not enough room.
+
+    Attributes
+    ----------
+    count, starts
+        How many states there are, and how many of them are initial: the first.
+    depth
+        How many levels.
+    room
+        How many bytes are left.
+    """
+
+    def __init__(
+        self,
+        expander: Expander,
+        visited: VisitedSet,
+        levels: Levels,
+        room: int,
+        pause: Callable[[], None],
+        stop: Callable[[], None],
+    ) -> None:
+        self.count = sum(levels.counts)
+        self.expander, self.stop = expander, stop
+        self.depth, self.starts = levels.depth, levels.counts[0] if levels.counts else 0
+        self._visited, self._levels = visited, levels
+        self._pause = pause
+        places = sum(len(partition.places) for partition in visited.partitions)
+        self.room = room - 4 * places - BYTES_A_STATE * self.count
+        if self.room < 0 or self.count > MOST_STATES:
+            stop()
+        expander.fit_packing()
+        visited.fit(expander.packing)
+        self._edges = [Edges() for _ in expander.pool]
+        self._numbers = [np.full(len(partition.places), -1, np.int32) for partition in visited.partitions]
+        self._number_states()
+
+    def _number_states(self) -> None:
+        places = [np.arange(len(numbers), dtype=np.int32) for numbers in self._numbers]
+        for first, rows in self.chunks(range(1, self._levels.depth + 1)):
+            self._pause()
+            words, owner = self.expander.packed(rows, self._visited.packing)
+            for p, mine in by_owner(owner):
+                self._numbers[p][self._looked_up(p, words[mine], places[p])] = first + mine
+
+    def _looked_up(self, p: int, words: Any, flags: Numbers) -> Numbers:
+        partition, found = self._visited.partitions[p], np.zeros(len(words), np.int32)
+        look_up(partition.keys, partition.places, words, flags, found)
+        return found
+
+    def chunks(self, levels: range) -> Iterator[tuple[int, Rows]]:
+        """Yield the rows of some levels, piece by piece, each with the number of its first state."""
+        firsts = [0, *np.cumsum(self._levels.counts).tolist()]
+        for level in levels:
+            first = firsts[level - 1]
+            for rows in self._levels.chunks(level, BATCH):
+                yield first, rows
+                first += len(rows)
+
+    def level_of(self, number: int) -> tuple[int, Any]:
+        """Return the level of a state, the first being 1, and the state's row."""
+        level = int(np.searchsorted(np.cumsum(self._levels.counts), number, side="right")) + 1
+        first = number - sum(self._levels.counts[: level - 1])
+        return level, self._levels.read(level, first, 1)[0]
+
+    def where(self, prop: Property, holds: Callable[[Property, State], bool]) -> Flags:
+        """Return for each state whether a property is true of it, 1 or 0.
+
+        Parameters
+        ----------
+        prop
+            A property of states.
+        holds
+            Says whether it is true of a state.
+        """
+        decode = self.expander.learner.decode_state
+        marked = np.zeros(self.count, np.uint8)
+        local = reason(prop) is None
+        known: dict[int, bool] = {}
+        for first, rows in self.chunks(range(1, self.depth + 1)):
+            self._pause()
+            if not local:
+                marked[first : first + len(rows)] = [holds(prop, decode(row)) for row in rows]
+                continue
+            controls, where = np.unique(rows[:, 0], return_inverse=True)
+            for control in controls.tolist():
+                if control not in known:
+                    known[control] = holds(prop, decode([control] + [0] * (rows.shape[1] - 1)))
+            marked[first : first + len(rows)] = np.array([known[control] for control in controls.tolist()])[where]
+        return marked
+
+    def steps_from(self, rows: Rows, which: NDArray[np.int64]) -> Iterator[Steps]:
+        """Yield the steps out of rows[which]; places are those in `rows`."""
+        expander, packing = self.expander, self._visited.packing
+        while len(which):
+            self._pause()
+            rows = expander.with_columns(rows)
+            parts = [which] if len(which) <= SERIAL else np.array_split(which, expander.workers)
+            workers = expander.pool[: len(parts)]
+            for worker, edges, part in zip(workers, self._edges, parts, strict=False):
+                worker.begin(rows, len(part))
+                edges.fit(max(2 * len(worker.succ), len(part) * SUCCESSORS_PER_STATE), packing.words + 1)
+            found = np.zeros(len(parts), np.int64)
+            expander.threads.run(partial(self._find, parts, found), len(parts))
+            rest: list[NDArray[np.int64]] = []
+            for worker, part, edges, count in zip(workers, parts, self._edges, found.tolist(), strict=False):
+                rest += [
+                    worker.left_out(),
+                    part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0],
+                ]
+                if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
+                    worker.make_room()
+                yield Steps(edges.sources[:count], self._targets(edges, count), edges.labels[:count])
+            expander.learner.resolve(workers)
+            which = np.concatenate(rest)
+
+    def _find(self, parts: list[NDArray[np.int64]], found: NDArray[np.int64], number: int) -> None:
+        expander: Expander = self.expander
+        worker: Worker = expander.pool[number]
+        found[number] = find_edges(
+            expander.learner.tables, worker, self._edges[number], self._visited.packing, parts[number]
+        )
+
+    def _targets(self, edges: Edges, count: int) -> Numbers:
+        targets: Numbers = np.minimum(edges.owners[:count], 0).astype(np.int32)
+        inside = np.flatnonzero(targets == 0)
+        words = edges.words[inside]
+        for p, mine in by_owner(edges.owners[inside]):
+            targets[inside[mine]] = self._looked_up(p, words[mine], self._numbers[p])
+        return targets

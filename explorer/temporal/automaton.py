@@ -1,0 +1,189 @@
+"""From a formula to an automaton that accepts the behaviours of which it is true.
+
+It is a generalised Büchi automaton whose transitions are labelled and accepting. A state is a set of formulas that the
+rest of a behaviour must satisfy; it is unfolded when it is reached. An *until* may be put off, but not for ever: for
+each there is a set of the transitions that do not put it off.
+
+References
+----------
+J.-M. Couvreur: "On-the-fly verification of linear temporal logic" (1999); R. Gerth, D. Peled, M. Vardi, P. Wolper:
+"Simple on-the-fly automatic verification of linear temporal logic" (1995).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.formula import Atom, Both, Either, Formula, Not, Release, Truth, Until, pushed
+
+MOST_STATES = 256
+MOST_UNTILS = 60
+
+Obligations = frozenset[Formula]
+
+
+class Move(NamedTuple):
+    """A transition of an automaton.
+
+    Attributes
+    ----------
+    source, target
+        Numbers of states.
+    wanted, unwanted
+        Atoms, by their numbers as bits, that must be true, and those that must be false.
+    accepts
+        The acceptance sets to which it belongs, as bits.
+    """
+
+    source: int
+    target: int
+    wanted: int
+    unwanted: int
+    accepts: int
+
+
+class Automaton(NamedTuple):
+    """A generalised Büchi automaton; its first state is 0.
+
+    Attributes
+    ----------
+    atoms
+        The atoms, in the order of their numbers.
+    states
+        How many states there are.
+    moves
+        The transitions, by source.
+    acceptance
+        All acceptance sets, as bits: each must be met infinitely often.
+    """
+
+    atoms: tuple[Atom, ...]
+    states: int
+    moves: tuple[Move, ...]
+    acceptance: int
+
+
+class Branch(NamedTuple):
+    """One way to satisfy obligations now.
+
+    Attributes
+    ----------
+    wanted, unwanted
+        Atoms that are true, or false, now.
+    later
+        What remains for the rest of the behaviour.
+    put_off
+        The untils that are put off.
+    """
+
+    wanted: frozenset[Atom] = frozenset()
+    unwanted: frozenset[Atom] = frozenset()
+    later: Obligations = frozenset()
+    put_off: frozenset[Until] = frozenset()
+
+    def covers(self, other: Branch) -> bool:
+        """Return whether whatever goes the other way may go this one."""
+        return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
+
+
+def automaton_of(formula: Formula) -> Automaton:
+    """Return an automaton that accepts what a formula is true of.
+
+    Parameters
+    ----------
+    formula
+        The formula.
+
+    Raises
+    ------
+    ProtocolError
+        If it would have more than `MOST_STATES` states, or more than `MOST_UNTILS` untils.
+    """
+    first: Obligations = frozenset([pushed(formula)])
+    numbers, waiting = {first: 0}, [first]
+    found: list[tuple[int, Branch, int]] = []
+    for state in waiting:
+        for branch in _branches(state):
+            if branch.later not in numbers:
+                numbers[branch.later] = len(numbers)
+                waiting.append(branch.later)
+            found.append((numbers[state], branch, numbers[branch.later]))
+        if len(numbers) > MOST_STATES:
+            raise ProtocolError(f"the formula is too large: its automaton has more than {MOST_STATES} states")
+    atoms = tuple(dict.fromkeys(formula.atoms()))
+    untils = sorted({until for _, branch, _ in found for until in branch.put_off}, key=repr)
+    if max(len(untils), len(atoms)) > MOST_UNTILS:
+        raise ProtocolError(f"the formula is too large: more than {MOST_UNTILS} atoms, or things to happen eventually")
+    acceptance = (1 << len(untils)) - 1
+    moves = [
+        Move(
+            source,
+            target,
+            sum(1 << atoms.index(atom) for atom in branch.wanted),
+            sum(1 << atoms.index(atom) for atom in branch.unwanted),
+            sum(1 << bit for bit, until in enumerate(untils) if until not in branch.put_off),
+        )
+        for source, branch, target in found
+    ]
+    return _merged(Automaton(atoms, len(numbers), tuple(moves), acceptance))
+
+
+def _merged(automaton: Automaton) -> Automaton:
+    """Return an automaton in which states from which the same is possible are one."""
+    while True:
+        by_moves: dict[frozenset[Move], int] = {}
+        number = []
+        for state in range(automaton.states):
+            possible = frozenset(move._replace(source=0) for move in automaton.moves if move.source == state)
+            number.append(by_moves.setdefault(possible, len(by_moves)))
+        if len(by_moves) == automaton.states:
+            return automaton
+        moves = dict.fromkeys(
+            move._replace(source=number[move.source], target=number[move.target]) for move in automaton.moves
+        )
+        automaton = automaton._replace(states=len(by_moves), moves=tuple(moves))
+
+
+def _branches(state: Obligations) -> list[Branch]:
+    """Return the ways to satisfy obligations now, without those that another one covers."""
+    found = list(dict.fromkeys(_unfolded(tuple(sorted(state, key=repr)), frozenset(), Branch())))
+    kept: list[Branch] = []
+    for one in sorted(found, key=lambda branch: sum(map(len, branch))):
+        if not any(other.covers(one) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _unfolded(todo: tuple[Formula, ...], done: frozenset[Formula], branch: Branch) -> Iterator[Branch]:
+    """Yield the ways to satisfy what is still to do besides what a branch has already."""
+    while todo and (todo[0] in done or todo[0] == Truth(True)):
+        todo = todo[1:]
+    if not todo:
+        yield branch
+        return
+    formula, rest, seen = todo[0], todo[1:], done | {todo[0]}
+    match formula:
+        case Truth():
+            return
+        case Both(left, right):
+            yield from _unfolded((left, right, *rest), seen, branch)
+        case Either(left, right):
+            yield from _unfolded((left, *rest), seen, branch)
+            yield from _unfolded((right, *rest), seen, branch)
+        case Until(left, right):
+            yield from _unfolded((right, *rest), seen, branch)
+            later = branch._replace(later=branch.later | {formula}, put_off=branch.put_off | {formula})
+            yield from _unfolded((left, *rest), seen, later)
+        case Release(left, right):
+            yield from _unfolded((left, right, *rest), seen, branch)
+            yield from _unfolded((right, *rest), seen, branch._replace(later=branch.later | {formula}))
+        case Not(part):
+            assert isinstance(part, Atom)
+            if part not in branch.wanted:
+                yield from _unfolded(rest, seen, branch._replace(unwanted=branch.unwanted | {part}))
+        case _:
+            assert isinstance(formula, Atom)
+            if formula not in branch.unwanted:
+                yield from _unfolded(rest, seen, branch._replace(wanted=branch.wanted | {formula}))

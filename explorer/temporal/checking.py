@@ -1,0 +1,312 @@
+"""Checks a temporal property: whether a fair behaviour breaks it, and a short one that does."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.temporal.automaton import Automaton, automaton_of
+from kraftcheck.explorer.temporal.conditions import Condition, bits_of, conditions_of
+from kraftcheck.explorer.temporal.graph import Label, LabelledGraph, Masks
+from kraftcheck.explorer.temporal.kernel import product as kernel
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.formula import NEXT, Atom, Enabled, Fairness, Formula, Held, Taken
+
+MOST_NODES = (1 << 31) - 4
+NONE = np.uint64(0)
+
+
+class Move(NamedTuple):
+    """A step of a lasso.
+
+    Attributes
+    ----------
+    target
+        The number of the state to which it leads.
+    label
+        What it is called; None for a stutter.
+    """
+
+    target: int
+    label: Label | None
+
+
+class Lasso(NamedTuple):
+    """A behaviour that goes on for ever, by the numbers of its states.
+
+    Attributes
+    ----------
+    start
+        An initial state.
+    way
+        The steps to the cycle.
+    cycle
+        The steps that are taken again and again, the last back to where they began. Empty: it stutters.
+    kept
+        Of each condition of fairness, how the cycle meets it.
+    """
+
+    start: int
+    way: tuple[Move, ...]
+    cycle: tuple[Move, ...]
+    kept: tuple[str, ...]
+
+
+class Finding(NamedTuple):
+    """What is known of a temporal property.
+
+    Attributes
+    ----------
+    lasso
+        A behaviour that breaks it, or None.
+    notes
+        What the user should know.
+    """
+
+    lasso: Lasso | None
+    notes: tuple[str, ...] = ()
+
+
+def check(
+    name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph, strict_bounds: bool
+) -> Finding:
+    """Check a temporal property on a state graph.
+
+    Parameters
+    ----------
+    name
+        The property's name.
+    formula
+        What it says.
+    fairness
+        What it may assume.
+    graph
+        The states and steps.
+    strict_bounds
+        Whether an action for which a bound has nothing left is not enabled. Else a behaviour that passes a state again
+        and again in which a bound alone keeps a fair action from being taken breaks nothing.
+
+    Raises
+    ------
+    InputError
+        If the product with the formula's automaton has too many nodes.
+    """
+    automaton = automaton_of(~formula)
+    if graph.count * automaton.states > MOST_NODES:
+        found = f"{graph.count:,} states, and {automaton.states} of the formula's automaton"
+        raise InputError(f"{name}: found {found}; expected a product of at most {MOST_NODES:,}")
+    possible = _can_accept(automaton)
+    if not possible:
+        return Finding(None, (f"{name}: no behaviour of any protocol could violate it",))
+    conditions = conditions_of(fairness, graph.labels_in_use())
+    product = Product(graph, automaton, conditions)
+    reached = product.reach()
+    alive = np.zeros(automaton.states, bool)
+    alive[list(possible)] = True
+    blocked = np.zeros(graph.count, bool) if strict_bounds else product.blocked()
+    product.arrays.mark = np.where(
+        (product.arrays.parent >= 0) & np.tile(alive, graph.count) & ~np.repeat(blocked, automaton.states),
+        np.int32(kernel.ALIVE),
+        np.int32(kernel.DEAD),
+    )
+    lasso = product.lasso(reached) if product.find_fair() else None
+    return Finding(lasso, tuple(product.idle_atoms(name)) if lasso is None else ())
+
+
+def _can_accept(automaton: Automaton) -> set[int]:
+    """Return the states of an automaton that lie on a cycle on which it accepts."""
+    reach = np.eye(automaton.states, dtype=bool)
+    for move in automaton.moves:
+        reach[move.source, move.target] = True
+    for middle in range(automaton.states):
+        reach |= np.outer(reach[:, middle], reach[middle])
+    found: set[int] = set()
+    for state in range(automaton.states):
+        inner = [
+            m
+            for m in automaton.moves
+            if reach[m.target, m.source] and reach[state, m.source] and reach[m.source, state]
+        ]
+        accepted = 0
+        for move in inner:
+            accepted |= move.accepts
+        if inner and accepted == automaton.acceptance:
+            found.add(state)
+    return found
+
+
+class Product:
+    """The product of a state graph with an automaton, under some conditions of fairness.
+
+    Parameters
+    ----------
+    graph
+        The state graph.
+    automaton
+        What is looked for.
+    conditions
+        What is fair.
+    """
+
+    def __init__(self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition]) -> None:
+        self._graph, self._automaton, self._conditions = graph, automaton, conditions
+        self._acceptance = np.uint64(automaton.acceptance)
+        self._weak, self._strong = (
+            np.uint64(sum(1 << bit for bit, one in enumerate(conditions) if one.fairness.kind == kind))
+            for kind in ("weak", "strong")
+        )
+        labels, size = graph.book.labels, graph.count * automaton.states
+        taken = bits_of(labels, conditions)
+        arrays = self.arrays = kernel.ProductArrays()
+        arrays.first, arrays.target, arrays.label = graph.first, graph.target, graph.label
+        arrays.label_taken, arrays.enabled = taken, graph.enabled(taken)
+        arrays.label_atoms = _atoms_of_labels(labels, automaton.atoms, Taken)
+        arrays.held = graph.enabled(_atoms_of_labels(labels, automaton.atoms, Enabled))
+        for bit, atom in enumerate(automaton.atoms):
+            if isinstance(atom, Held):
+                arrays.held |= graph.holds(atom.prop).astype(np.uint64) << np.uint64(bit)
+        moves = sorted(automaton.moves)
+        sources = [move.source for move in moves]
+        arrays.move_first = np.searchsorted(sources, np.arange(automaton.states + 1)).astype(np.int64)
+        arrays.move_target = np.array([move.target for move in moves], np.int64)
+        for column in ("wanted", "unwanted", "accepts"):
+            setattr(arrays, column, np.array([getattr(move, column) for move in moves], np.uint64))
+        arrays.parent = np.full(size, -1, np.int32)
+        arrays.order, arrays.rank = np.zeros(size, np.int32), np.zeros(size, np.int32)
+
+    def reach(self) -> int:
+        """Visit what can be reached; return how many nodes that is."""
+        return int(kernel.reach(self.arrays, np.arange(self._graph.starts, dtype=np.int64) * self._automaton.states))
+
+    def blocked(self) -> NDArray[np.bool_]:
+        """Return the states in which a bound alone keeps a fair action from being taken."""
+        found: NDArray[np.bool_] = self._graph.blocked.masks(self._graph.count, self.arrays.label_taken) != 0
+        return found
+
+    def find_fair(self) -> bool:
+        """Mark the nodes of fair components; return whether there is one."""
+        arrays, most, again = self.arrays, 1, 1
+        while again:
+            arrays.rank[:] = 0
+            most, again = kernel.find_fair(arrays, self._acceptance, self._weak, self._strong, most)
+            arrays.mark[arrays.mark == kernel.AGAIN] = kernel.ALIVE
+        return most > 1
+
+    def idle_atoms(self, name: str) -> list[str]:
+        """Say which atoms were the same in every state."""
+        found = []
+        for bit, atom in enumerate(self._automaton.atoms):
+            if isinstance(atom, Held):
+                true = self.arrays.held >> np.uint64(bit) & np.uint64(1) != 0
+                if true.all() or not true.any():
+                    found.append(f"{name}: {atom.prop.name} was {'never false' if true.all() else 'never true'}")
+        return found
+
+    # A behaviour
+
+    def lasso(self, reached: int) -> Lasso:
+        """Return a behaviour into the fair cycle that is reached first, or that stutters fairly if that is shorter."""
+        arrays, every = self.arrays, self._weak | self._strong
+        first, still = kernel.first_fair(arrays, reached, self._acceptance, every)
+        way = self._way(first)
+        short = self._way(still) if still >= 0 else None
+        arrays.rank[:] = -1
+        cycle = self._cycle(first)
+        if short is not None and len(short) <= len(way) + len(cycle):
+            return self._told(short, [])
+        return self._told(way, cycle)
+
+    def _way(self, node: int) -> list[int]:
+        """Return the nodes on a shortest way to a node."""
+        way = [node]
+        while self.arrays.parent[way[-1]] != way[-1]:
+            way.append(int(self.arrays.parent[way[-1]]))
+        return way[::-1]
+
+    def _cycle(self, node: int) -> list[tuple[int, int]]:
+        """Return the edges of a fair cycle through a node, as numbers of edges and the nodes to which they lead."""
+        arrays = self.arrays
+        inside = arrays.mark == arrays.mark[node]
+        ever = np.bitwise_or.reduce(arrays.enabled[np.flatnonzero(inside) // self._automaton.states])
+        accepts, weak, strong = self._acceptance, self._weak, self._strong & ever
+        here, edges = node, []
+        while True:
+            source, edge, move, count = kernel.seek(arrays, here, -1, accepts, weak | strong, weak)
+            edges += self._between(here, source) if source >= 0 else []
+            self._forget(count)
+            if source < 0:
+                break
+            there = int(kernel.target_of(arrays, source, edge, move))
+            edges.append((edge, there))
+            state = source // self._automaton.states
+            taken = NONE
+            if edge >= 0 and arrays.target[edge] != state:
+                taken = arrays.label_taken[arrays.label[edge]]
+            accepts &= ~arrays.accepts[move]
+            weak &= arrays.enabled[state] & ~taken
+            strong &= ~taken
+            here = there
+            if not (accepts | weak | strong):
+                break
+        if here != node or not edges:
+            source, edge, move, count = kernel.seek(arrays, here, node, NONE, NONE, NONE)
+            edges += [*self._between(here, source), (edge, node)]
+            self._forget(count)
+        return edges
+
+    def _between(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the edges by which the last `seek` came from one node to another."""
+        way = [end]
+        while way[-1] != start:
+            way.append(int(self.arrays.rank[way[-1]]))
+        way.reverse()
+        return [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in itertools.pairwise(way)]
+
+    def _forget(self, count: int) -> None:
+        self.arrays.rank[self.arrays.order[:count]] = -1
+
+    def _told(self, way: list[int], cycle: list[tuple[int, int]]) -> Lasso:
+        states = self._automaton.states
+        into = [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in itertools.pairwise(way)]
+        taken = self._moves(way[0] // states, into)
+        again = self._moves(way[-1] // states, cycle)
+        round_ = [way[-1] // states, *(move.target for move in again)]
+        return Lasso(way[0] // states, tuple(taken), tuple(again), tuple(self._kept(round_, again)))
+
+    def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[Move]:
+        """Return the steps along edges, without those that change nothing."""
+        found = []
+        for edge, node in edges:
+            target = node // self._automaton.states
+            if target != state:
+                found.append(Move(target, self._graph.book.labels[self._graph.label[edge]]))
+            state = target
+        return found
+
+    def _kept(self, states: list[int], moves: list[Move]) -> list[str]:
+        """Say of each condition how a cycle meets it."""
+        found = []
+        for bit, condition in enumerate(self._conditions):
+            taken = any(move.label is not None and condition.concerns(move.label) for move in moves)
+            ready = [bool(int(self.arrays.enabled[state]) >> bit & 1) for state in states]
+            how = "is taken" if taken else "is never enabled" if not any(ready) else "is not always enabled"
+            found.append(f"{condition} {how}")
+        return found
+
+
+def _atoms_of_labels(labels: list[Label], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]) -> Masks:
+    """Return for each label the atoms of a kind that name its action, as bits."""
+    return np.array(
+        [
+            sum(
+                1 << bit
+                for bit, atom in enumerate(atoms)
+                if isinstance(atom, kind) and not {NEXT, label.action}.isdisjoint(atom.actions)
+            )
+            for label in labels
+        ],
+        np.uint64,
+    )

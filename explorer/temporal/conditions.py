@@ -1,0 +1,132 @@
+"""Fairness as conditions on the labels of steps, and what temporal properties need before a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.temporal.graph import Label, Masks
+from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, changed_by_stuttering
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+
+MOST_CONDITIONS = 60
+
+
+class Condition(NamedTuple):
+    """One condition of fairness.
+
+    Attributes
+    ----------
+    fairness
+        What it comes from.
+    whom
+        The replica, the pair of replicas or the type of message of which it is, or None.
+    """
+
+    fairness: Fairness
+    whom: Any = None
+
+    def concerns(self, label: Label) -> bool:
+        """Return whether steps of a label are its actions."""
+        named = NEXT in self.fairness.actions or label.action in self.fairness.actions
+        return named and self.whom == _whom(self.fairness, label)
+
+    def __str__(self) -> str:
+        whom = " and ".join(map(str, self.whom)) if self.fairness.each == "pair" else self.whom
+        return f"{self.fairness}, {whom}" if self.fairness.each else str(self.fairness)
+
+
+def _whom(fairness: Fairness, label: Label) -> Any:
+    return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
+
+
+def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Condition]:
+    """Return the conditions that fairness comes to, given the labels that steps have.
+
+    Raises
+    ------
+    InputError
+        If they are more than `MOST_CONDITIONS`.
+    """
+    found = {Condition(one): None for one in fairness if not one.each} | {
+        condition: None
+        for one in fairness
+        for label in labels
+        if (condition := Condition(one, _whom(one, label))).concerns(label)
+    }
+    if len(found) > MOST_CONDITIONS:
+        raise InputError(f"fairness comes to {len(found)} conditions; expected at most {MOST_CONDITIONS}")
+    return list(found)
+
+
+def bits_of(labels: list[Label], conditions: list[Condition]) -> Masks:
+    """Return for each label the conditions of which its steps are actions, as bits."""
+    return np.array(
+        [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
+    )
+
+
+def require_able(protocol: Protocol, options: Options) -> None:
+    """Check, before a search, that the temporal properties and the fairness can be what they say.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    options
+        What is checked.
+
+    Raises
+    ------
+    InputError
+        For an action that the protocol does not have, something that is no formula, another search order than breadth
+        first, or a VIEW that leaves out shared fields.
+    """
+    if not options.temporal:
+        return
+    known = [NEXT, *protocol.actions, *protocol.network.own_actions()]
+    for prop in options.temporal:
+        formula = prop.formula(protocol)
+        misplaced = changed_by_stuttering(formula)
+        if misplaced is not None:
+            raise InputError(
+                f"{prop.name}: {misplaced} stands where a stutter changes what is said; a step may be asked for"
+                " eventually(...), or ruled out always(...)"
+            )
+        for atom in formula.atoms():
+            if isinstance(atom, Enabled | Taken):
+                _require_known(prop.name, sorted(atom.actions), known, protocol)
+        for one in prop.fairness:
+            _require_known(f"{prop.name}, {one}", one.actions, known, protocol)
+    for one in options.fairness:
+        _require_known(str(one), one.actions, known, protocol)
+    names = ", ".join(prop.name for prop in options.temporal)
+    if options.search != Search.BFS:
+        raise InputError(f"{names}: temporal properties are checked breadth first only; expected --search bfs")
+    hidden = protocol.hidden(options.view).shared if options.view else ()
+    if hidden:
+        raise InputError(
+            f"{names}: VIEW {options.view} leaves out {', '.join(sorted(hidden))}, on which it may depend what can"
+            " follow; expected a view that leaves out bounds only"
+        )
+
+
+def _require_known(where: str, names: Iterable[str], known: list[str], protocol: Protocol) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(f"{where}: {unknown('action', name, known, protocol.name())}")
+
+
+def fairness_of(prop: Property, options: Options) -> tuple[Fairness, ...]:
+    """Return what a temporal property may assume to be fair."""
+    return tuple(dict.fromkeys((*options.fairness, *prop.fairness)))
+
+
+def all_fairness(options: Options) -> tuple[Fairness, ...]:
+    """Return all that the temporal properties of a search may assume to be fair."""
+    return tuple(dict.fromkeys(one for prop in options.temporal for one in fairness_of(prop, options)))
