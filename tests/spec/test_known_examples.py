@@ -63,6 +63,26 @@ def test_the_numbers_with_symmetry_are_tlcs() -> None:
     assert (found.distinct_states, found.depth) == (443, 17)
 
 
+@pytest.mark.parametrize(
+    ("model", "prop"),
+    [
+        pytest.param("dining-philosophers", "NobodyStarves", marks=pytest.mark.slow),
+        ("chang-roberts", "Liveness"),
+        pytest.param("ewd998", "Liveness", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_what_must_happen_does_where_steps_are_fair(model: str, prop: str, tmp_path: Path) -> None:
+    """TLC finds no violation of the property in the original either."""
+    assert load(model, config="live").check(engine="reference").verdict is Verdict.OK
+    protocol = find_model(model).protocol
+    file = tmp_path / "unfair.py"
+    base = f"from {protocol.__module__} import {protocol.__name__}"
+    file.write_text(f"{base}\n\nclass Unfair({protocol.__name__}):\n    specifications = {{'Spec': ()}}\n")
+    config = find_model(model).configurations["live"]
+    found = load(f"{file}:Unfair", config=str(config)).check(engine="reference")
+    assert [violation.property for violation in found.violations] == [prop]
+
+
 def test_every_example_has_a_row() -> None:
     assert {row.model for row in rows()} == set(models_in("kraftcheck.spec.examples")) - {"lock-service"}
 

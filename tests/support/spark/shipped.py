@@ -35,7 +35,7 @@ class Shipped(NamedTuple):
         """The configuration, without the properties that Spark refuses to check."""
         given = tlc_bound(self.config) if self.model == "tlc" else bound(self.model, self.config, self.variant)
         checked = tuple(prop for prop in given.properties if reason(prop) is None)
-        return given._replace(properties=checked, reachable=())
+        return given._replace(properties=checked, reachable=(), temporal=())
 
 
 def shipped() -> Iterator[Shipped]:
