@@ -52,8 +52,10 @@ class Counter(Protocol):
 """
 ASSERTS = COUNTER.replace("10 // (4 - me.n - peer.n) < 100", "True")
 RAISES = COUNTER.replace("tick.k < 2", "tick.k < 9")
-SLOWER = [pytest.param(name, marks=pytest.mark.kernel) for name in ("tables", "tables --search dfs", "symbolic")]
-ENGINES = ["reference", *SLOWER]
+SLOWER = [
+    pytest.param(name, marks=[pytest.mark.kernel, pytest.mark.slow]) for name in ("tables --search dfs", "symbolic")
+]
+ENGINES = ["reference", pytest.param("tables", marks=pytest.mark.kernel), *SLOWER]
 
 
 def line_of(text: str, part: str) -> int:
