@@ -34,6 +34,9 @@ SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 """How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
 
 LOOK_EVERY = 0.1  # seconds between two looks at the clock
+SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
+"""What the table engine takes for a search at most, more or less: seconds to learn, and states a second."""
+MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, where the first has so many nodes
 MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
 
 
@@ -375,4 +378,12 @@ class SymbolicSearch:
         if self.space is None:
             return []
         variables, made = len(self.space.variables.keys), self.space.store.nodes_made
-        return [f"a diagram of {self.nodes:,} nodes over {variables:,} variables; {made:,} nodes were made for it"]
+        notes = [f"a diagram of {self.nodes:,} nodes over {variables:,} variables; {made:,} nodes were made for it"]
+        levels = self.space.store.sizes(self.space.store.roots.get("reached", EMPTY)).most_common(MOST_NAMED)
+        if levels and levels[0][1] >= FEWEST_NAMED:
+            names = [f"{self.space.variables.name(level)} ({nodes:,})" for level, nodes in levels]
+            notes.append(f"most nodes are of {', '.join(names)}")
+        states, seconds = self._counted, self._books.seconds
+        if self._books.result.limit is None and seconds > SLOW_SECONDS + states / TABLES_RATE:
+            notes.append(f"{states:,} states are few for so long a search: --engine tables may be faster")
+        return notes

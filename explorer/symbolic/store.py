@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -281,6 +282,11 @@ class Store:
     def size(self, a: int) -> int:
         """Return how many nodes a set has."""
         return int(mark(self.arrays, np.array([a])).sum()) - 2 if a else 0
+
+    def sizes(self, a: int) -> Counter[int]:
+        """Return how many nodes a set has at each level."""
+        marked = np.flatnonzero(mark(self.arrays, np.array([a])))[2:] if a else np.zeros(0, np.int64)
+        return Counter((self.arrays.nodes[marked, 1] >> 32).tolist())
 
     @property
     def most_nodes(self) -> int:

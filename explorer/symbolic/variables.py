@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Channels
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -135,6 +136,13 @@ class Variables:
             found = numbers[keyed] = len(numbers)
             self.values[level].append(value)
         return found
+
+    def name(self, level: int) -> str:
+        """Return what a variable is called in notes."""
+        key = self.keys[level]
+        sender = "" if key.kind != CHANNEL or key.sender == ANYONE else f" from {text_of(key.sender)}"
+        what = {LOCAL: "the state of", CHANNEL: "the messages to", SHARED: "the field", BOUND: "the bound"}[key.kind]
+        return f"{what} {text_of(key.of)}{sender}"
 
     def local(self, replica: Value) -> int:
         """Return the level of a replica's local state, or begin again with one."""

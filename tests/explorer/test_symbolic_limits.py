@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.explorer.symbolic import engine
 from kraftcheck.explorer.symbolic.engine import GaveUp, explore
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.ways import Ways
@@ -84,6 +87,17 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
     (violation,) = result.violations
     assert (violation.property, len(violation.trace), result.verdict) == ("ToldIsKept", 1, Verdict.VIOLATION)
     assert "the state shown is reached, but not how; for a behaviour: --search bfs" in result.notes[2]
+
+
+def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = configured("registration", None, "not-durable")
+    asked = Options.of(given, search="bfs")
+    assert len(explore(given.protocol, asked).notes) == 1
+    monkeypatch.setattr(engine, "SLOW_SECONDS", -100)
+    monkeypatch.setattr(engine, "FEWEST_NAMED", 1)
+    named, faster = explore(given.protocol, asked).notes[-2:]
+    assert re.fullmatch(r"most nodes are of (the (state of|messages to|field|bound) [^,]+ \([\d,]+\)(, )?){3}", named)
+    assert "--engine tables may be faster" in faster
 
 
 @pytest.mark.slow
