@@ -134,6 +134,16 @@ def test_a_property_that_raises_is_told_and_the_walk_goes_on(ping: str, tmp_path
     assert session.walk(0)["runs"][0]["traces"][0]["steps"][0]["breaks"] == ["ShortLog"]
 
 
+def test_an_action_that_raises_is_told_in_the_state_where_it_does(ping: str) -> None:
+    file = Path(ping.rpartition(":")[0])
+    file.write_text(file.read_text().replace("if me.pings > 99:", "if 1 // (1 - me.pings) > 99:"))
+    session = Session(tree(ping))
+    last = session.take(0, 0)["runs"][0]["traces"][0]["steps"][-1]
+    assert last["breaks"] == []
+    with pytest.raises(InputError, match="action Never of PingPong raised ZeroDivisionError"):
+        session.offers(last["node"])
+
+
 # Traces in, files out
 
 
