@@ -132,3 +132,11 @@ def test_the_first_states_and_what_is_called_by_a_handler(run: Run, counter: Pat
     assert outcome.code == 14
     assert outcome.out.startswith("An assert failed in Fine, 1 state\n")
     assert "Fine  AssertionError (line 2)  of me = 1, peer = 2\n    false: n > 0  (n = 0)\n" in outcome.out
+
+
+def test_in_pytest(counter: Path) -> None:
+    from kraftcheck.pytest_plugin import _checked
+
+    counter.write_text(RAISES)
+    with pytest.raises(pytest.fail.Exception, match=r"Fine raised(.|\n)*The way to the error in Fine, 5 "):
+        _checked(lambda: counter, f"{counter}:Counter", engine="reference")
