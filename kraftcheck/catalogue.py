@@ -115,10 +115,11 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
     shipped = shipped_models()
     if name in shipped:
         model = Model(name, protocol_in(import_module(shipped[name])))
-    elif colon and path:
+    elif colon and path and class_name:
         model = Model(name, load(path, class_name), Path(path))
-    elif name.endswith(".py"):
-        raise InputError(f"{name}: expected the protocol's class too, as in {name}:ClassName")
+    elif name.removesuffix(":").endswith(".py"):
+        file = name.removesuffix(":")
+        raise InputError(f"{file}: expected the protocol's class too, as in {file}:ClassName")
     else:
         raise InputError(f"{unknown('model', name, shipped)}; or name your own as path/to/file.py:ClassName")
     return model if variant_name is None else find_variant(model, variant_name)

@@ -59,8 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except RaisedError as error:
+        _trace_back(given)
         return _told(error, json)
     except InputError as error:
+        _trace_back(given)
         return _complain(str(error), json)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,6 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _trace_back(given: argparse.Namespace) -> None:
+    """Show Python's traceback of the error that is handled, where the user asks for it."""
+    if given.traceback:
+        import traceback
+
+        traceback.print_exc()
 
 
 def _told(error: RaisedError, json: Path | None) -> int:
@@ -166,5 +176,7 @@ def parser(chosen: str) -> argparse.ArgumentParser:
         if file.stem == chosen:
             module = import_module(f"kraftcheck.commands.{chosen}")
             module.declare(command)
+            what = "show Python's traceback of an error in a protocol too"
+            command.add_argument("--traceback", action="store_true", help=what)
             command.set_defaults(run=module.run)
     return top

@@ -55,7 +55,9 @@ ENGINES = {
     ),
     "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
     "symbolic": Engine(
-        "kraftcheck.explorer.symbolic.engine:explore", ("saturation", "chaining", "bfs"), ("--memory", "--max-nodes")
+        "kraftcheck.explorer.symbolic.engine:explore",
+        ("saturation", "chaining", "bfs"),
+        ("--memory", "--max-nodes", "--checkpoint", "--checkpoint-every", "--resume"),
     ),
     "spark": Engine(
         "kraftcheck.explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")

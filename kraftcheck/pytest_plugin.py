@@ -75,10 +75,11 @@ def _checked(
     __tracebackhide__ = True
     from kraftcheck.explorer.result import Verdict
     from kraftcheck.loading import load
+    from kraftcheck.reporting.counterexample import behaviour_lines
     from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.lines import plain
     from kraftcheck.reporting.summary import report as told
-    from kraftcheck.spec.errors import InputError
+    from kraftcheck.spec.errors import InputError, RaisedError
 
     problem = None
     try:
@@ -87,6 +88,9 @@ def _checked(
         result = loaded.check(**options)
     except InputError as error:
         problem = str(error)
+        if isinstance(error, RaisedError) and error.trace:
+            way = behaviour_lines(error.protocol, error.trace, f"The way to the error in {error.name}")
+            problem += f"\n\n{plain(way)}"
     if problem is not None:
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
     allowed = {Verdict.OK, *([Verdict.INCOMPLETE] if allow_incomplete else [])}

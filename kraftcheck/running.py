@@ -143,6 +143,10 @@ def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
     is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
     violations, notes = [], []
     for violation in result.violations:
+        if violation.loop is not None:
+            violations.append(violation)
+            notes.append(f"{violation.property}: a behaviour that goes on for ever is not simplified")
+            continue
         shortest = None if is_shortest or violation.trap else partial(find_shortest, job, violation)
         simpler, note = simplified(job, violation, arguments, shortest)
         violations.append(simpler)

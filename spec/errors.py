@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import re
 import traceback
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -90,7 +92,7 @@ class RaisedError(ProtocolError):
         self.is_assertion = isinstance(cause, AssertionError)
         if cause is not None:
             self.place = _place(cause, code) or self.place
-            said = f": {cause}" if str(cause) else ""
+            said = _said(cause, function.__globals__)
             problem = f"raised {type(cause).__name__}{said}"
         told = "".join(f"\n  {name} = {value!r}" for name, value in given.items() if value is not None)
         source = linecache.getline(*self.place).strip() if cause is not None else ""
@@ -101,6 +103,21 @@ class RaisedError(ProtocolError):
         self.given = {name: value for name, value in given.items() if value is not None}
         self.cause = cause
         self.trace: tuple[Any, ...] | None = None
+
+
+def _said(error: BaseException, names: Mapping[str, Any]) -> str:
+    """Return what an error says; of a record made of a wrong field, its fields too."""
+    text = str(error)
+    wrong = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text)
+    missing = re.match(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.*)", text)
+    found = wrong or missing
+    kind = names.get(found[1]) if found is not None else None
+    if not (isinstance(error, TypeError) and isinstance(kind, type) and is_dataclass(kind)):
+        return f": {text}" if text else ""
+    known = ", ".join(field.name for field in fields(kind))
+    if wrong is not None:
+        return f": {kind.__name__} has no field {wrong[2]!r}; its fields are {known}"
+    return f": {kind.__name__} is made without its field {missing[2] if missing else ''}; its fields are {known}"
 
 
 def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CANCEL_AGAIN = 0.5  # seconds
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
-OWN_ERRORS = ("InputError", "ProtocolError", "ActionError", "ConstantError", "DecodingError")
+OWN_ERRORS = ("InputError", "ProtocolError", "RaisedError", "ActionError", "ConstantError", "DecodingError")
 
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # a task for each group of partitions, as we divide them

@@ -39,6 +39,9 @@ class Books(Protocol):
     def pause(self) -> None:
         """Look at the clock."""
 
+    def keep(self, sets: dict[str, int]) -> None:
+        """Keep sets for a checkpoint, and write it when it is due."""
+
 
 class BreadthFirst:
     """A search level by level.
@@ -64,7 +67,13 @@ class BreadthFirst:
         """Search, until nothing is new; return the states that are reached, as they are seen."""
         store, space, view = self._space.store, self._space, self._space.view
         new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
+        if space.kept():
+            new, pruned, reached, known, expanded, *self._levels = space.kept().values()
+            space.learn(expanded)
         while new != EMPTY or pruned != EMPTY:
+            names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
+            sets = (new, pruned, reached, known, expanded, *self._levels)
+            self._books.keep(dict(zip(names, sets, strict=True)))
             frontier = self._state_checks.within(self._books.options.constraints, new)
             known = store.union(known, view.of(new))
             reached = store.union(reached, view.of(frontier))

@@ -10,9 +10,10 @@ from contextlib import nullcontext, suppress
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, MEMORY, Options, Result, Search, Trap
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Options, Result, Search, Trap
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
+from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
@@ -20,7 +21,8 @@ from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom
 from kraftcheck.explorer.symbolic.traps import without_way_out
 from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of
-from kraftcheck.explorer.symbolic.ways import Ways
+from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
+from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.states.memory import default_memory
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -31,7 +33,12 @@ SATURATION, CHAINING = "saturation", "chaining"
 SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 """How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
 
+LOOK_EVERY = 0.1  # seconds between two looks at the clock
 MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
+
+
+class Due(Exception):  # noqa: N818 - a way out, not an error
+    """It is time for a checkpoint."""
 
 
 class GaveUp(Exception):  # noqa: N818 - a way out, not an error
@@ -73,6 +80,11 @@ class SymbolicSearch:
     ----------
     protocol, options
         The search.
+
+    Attributes
+    ----------
+    found_before
+        What the search had found that is gone on with, or None.
     """
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
@@ -90,6 +102,11 @@ class SymbolicSearch:
         self._traps: dict[str, Trap] = {}
         self.sizes: list[int] = []
         self.space: Space | None = None
+        self._may_save = False
+        self._checkpoint: SetsCheckpoint | None = None
+        if folder_of(options) is not None:
+            self._checkpoint = SetsCheckpoint(protocol, options, self.starts)
+        self.found_before = None if self._checkpoint is None else self._checkpoint.found
 
     def run(self) -> Result:
         """Search, and return what was found.
@@ -99,28 +116,44 @@ class SymbolicSearch:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
-        with self._interruption:
-            return self._books.result_of(self._search, self._notes)
+        try:
+            with self._interruption:
+                return self._books.result_of(self._search, self._notes)
+        finally:
+            if self._checkpoint is not None:
+                self._checkpoint.close()
 
     def _search(self) -> None:
+        if self.found_before is not None:
+            self._books.restore(self.found_before.violations, self.found_before.seconds)
         try:
             self._search_spaces()
+        except (Stop, KeyboardInterrupt) as end:
+            if isinstance(end, KeyboardInterrupt):
+                self._books.note_limit(INTERRUPTED)
+            self._save(finished=self._books.result.limit is None)
+            raise
+        else:
+            self._save(finished=True)
         finally:
             self._is_over = True
 
     def _search_spaces(self) -> None:
-        layout, options = self._layout(), self.options
+        layout, options, found = self._layout(), self.options, self.found_before
+        if found is not None:
+            layout.replicas, layout.senders = list(found.replicas), list(found.senders)
+            self.sizes = list(found.sizes)
         while True:
             try:
                 self.space, self._next_look = None, math.inf
-                memory = options.memory or default_memory()
-                limits = (options.action_constraints, options.max_nodes, options.view)
+                memory, restore = options.memory or default_memory(), None if found is None else found.restore
+                limits = (options.action_constraints, options.max_nodes, options.view, restore)
                 self.space = Space(self.calls, layout, self.starts, memory, self.pause, *limits)
                 self._books.result.depth = 0
                 self._search_space(self.space)
                 return
             except Rearranged:
-                self.sizes, self._counted = [], 0
+                self.sizes, self._counted, found = [], 0, None
             except NoRoom:
                 most = self.space.store.most_nodes if self.space is not None else 0
                 self._books.stop_at("max_nodes" if most == options.max_nodes else MEMORY)
@@ -152,20 +185,35 @@ class SymbolicSearch:
 
     def _saturated(self, space: Space) -> int:
         """Return all reachable states; where something ends the search before, note those that are known."""
-        try:
-            return space.saturated(space.start)
-        except (Stop, KeyboardInterrupt, NoRoom):
-            self._is_over = True
-            part = space.store.roots["part"]
-            self.note(part, part if space.store.size(part) < MOST_COUNTED else EMPTY)
-            raise
+        store, reached = space.store, space.store.union(space.start, space.kept().get("reached", EMPTY))
+        self.keep({"reached": reached})
+        while True:
+            try:
+                self._may_save = True
+                reached = space.saturated(reached)
+                self.keep({"reached": reached})
+                return reached
+            except Due:
+                reached = store.roots["part"]
+                self.keep({"reached": reached})
+            except (Stop, KeyboardInterrupt, NoRoom):
+                self._is_over = True
+                part = store.roots["part"]
+                space.keep({"reached": part})
+                self.note(part, part if store.size(part) < MOST_COUNTED else EMPTY)
+                raise
+            finally:
+                self._may_save = False
 
     def _chained(self, space: Space) -> tuple[int, int]:
         """Return what is reached, and what is beyond the constraints: each event is taken from all known by then."""
         store, checks, constraints = space.store, StateChecks(space, self.semantics), self.options.constraints
         reached = checks.within(constraints, space.start)
         beyond, before = store.difference(space.start, reached), EMPTY
+        if space.kept():
+            reached, beyond = space.kept().values()
         while reached != before:
+            self.keep({"reached": reached, "beyond": beyond})
             before = reached
             space.learn(reached)
             store.forget_products()  # of what was new in the last round
@@ -195,7 +243,7 @@ class SymbolicSearch:
     def _show(self, space: Space, bad: dict[str, int]) -> None:
         """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does."""
         store, left = space.store, list(bad)
-        store.roots.update(bad)
+        store.roots.update({VIOLATING + name: states for name, states in bad.items()})
         ways = Ways(space, StateChecks(space, self.semantics), self.options.constraints, self.pause)
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
@@ -217,7 +265,7 @@ class SymbolicSearch:
                 f"{name}: the state shown is reached, but not how; for a behaviour: --search bfs, or --engine tables"
             )
             with suppress(Stop) if self._interruption.asked else nullcontext():
-                self._tell(name, [space.variables.decode(store.one_of(store.roots[name]))])
+                self._tell(name, [space.variables.decode(store.one_of(store.roots[VIOLATING + name]))])
         if self._interruption.asked:
             raise KeyboardInterrupt
 
@@ -260,12 +308,26 @@ class SymbolicSearch:
         """End the search at a limit."""
         self._books.stop_at(limit)
 
+    def keep(self, sets: dict[str, int]) -> None:
+        """Keep sets for a checkpoint, and write it when it is due."""
+        if self._checkpoint is not None and self.space is not None:
+            self.space.keep(sets)
+            if self._checkpoint.is_due():
+                self._save()
+
+    def _save(self, *, finished: bool = False) -> None:
+        if self._checkpoint is not None and self.space is not None and self.space.kept():
+            kept = [one for one in self._books.result.violations if one.trap is None]  # traps are found anew
+            sizes = self.sizes[: sum(name.isdigit() for name in self.space.kept())]
+            made = (self.space.variables, self.space.store)
+            self._checkpoint.save(*made, sizes, kept, self._books.seconds, finished=finished)
+
     def pause(self) -> None:
         """Look at the clock, and report how far the search is."""
         now = time.monotonic()
         if self._is_over or self.space is None or (now < self._next_look and not self._interruption.asked):
             return
-        self._next_look = now + 0.1
+        self._next_look = now + LOOK_EVERY
         if self._deadline is not None:
             limit = self.options.time_limit
             if self._interruption.asked or now > self._deadline or (limit and self._books.seconds > limit):
@@ -275,6 +337,8 @@ class SymbolicSearch:
         if self._interruption.asked:
             raise KeyboardInterrupt
         self._books.look_at_the_clock(self.space.store.nodes)
+        if self._may_save and self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2):
+            raise Due  # saturation begins again, with what it has: so ever more time is between two
 
     def _totals(self) -> Totals:
         names = [*self.protocol.actions, *self.protocol.network.own_actions()]
@@ -297,7 +361,8 @@ class SymbolicSearch:
         for (action, _), events in by_action.items():
             for relation in self.space.groups.nodes.relations(events):
                 if self.options.view is not None:
-                    store.enabled(expanded, relation)  # labels that were not applied to states as they are seen
+                    with suppress(NoRoom):  # labels that were not applied to states as they are seen
+                        store.enabled(expanded, relation)
                 fired[action] += store.count_steps(expanded, relation, self._counted * len(events))
         return dict(fired)
 

@@ -9,7 +9,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import APPLY, LEARN
 from kraftcheck.explorer.symbolic.labels import Labels
 from kraftcheck.explorer.symbolic.learning import Learning
 from kraftcheck.explorer.symbolic.relations import Groups
-from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom, Store
+from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, NoRoom, Store
 from kraftcheck.explorer.symbolic.variables import Layout, Variables
 from kraftcheck.explorer.symbolic.views import View
 from kraftcheck.spec.language.property import Property
@@ -37,6 +37,8 @@ class Space:
         The most nodes that there may be at one time.
     view
         The name of a view, which leaves out bounds only, or None.
+    restore
+        Gives variables and a store what a search found before.
 
     Attributes
     ----------
@@ -56,11 +58,14 @@ class Space:
         constraints: tuple[Property, ...] = (),
         most: int | None = None,
         view: str | None = None,
+        restore: Callable[[Variables, Store], None] | None = None,
     ) -> None:
         self._tick = tick
         calls.arrange(layout.replicas)
         self.variables = Variables(calls.protocol, layout, starts)
         self.store = Store(len(self.variables.keys), memory, self._answer, most)
+        if restore is not None:
+            restore(self.variables, self.store)
         self.labels = Labels(self.variables, self.store)
         self.groups = Groups(self.store)
         always = set.intersection(*[set(state.replicas) for state in starts])
@@ -70,6 +75,16 @@ class Space:
         self.learning.begin()
         self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
 
+    def keep(self, sets: dict[str, int]) -> None:
+        """Keep these sets, by name, for a checkpoint; those that were kept before are not."""
+        roots = {name: node for name, node in self.store.roots.items() if not name.startswith(KEPT)}
+        self.store.roots = roots | {KEPT + name: node for name, node in sets.items()}
+
+    def kept(self) -> dict[str, int]:
+        """Return what is kept for a checkpoint."""
+        roots = self.store.roots
+        return {name.removeprefix(KEPT): node for name, node in roots.items() if name.startswith(KEPT)}
+
     @property
     def start(self) -> int:
         """The set of the initial states."""
@@ -78,8 +93,9 @@ class Space:
     def _answer(self, kind: int, a: int, b: int) -> int:
         if kind == APPLY:
             return self.labels.apply(a, b)
+        result = self.learning.answer(a, b) if kind == LEARN else 0
         self._tick()
-        return self.learning.answer(a, b) if kind == LEARN else 0
+        return result
 
     def learn(self, states: int) -> None:
         """Learn what a set of states asks for."""

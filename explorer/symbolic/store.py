@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.backwards import predecessors
@@ -19,6 +20,7 @@ from kraftcheck.explorer.symbolic.kernel.saturation import WHOLE, learn, saturat
 from kraftcheck.spec.errors import ProtocolError
 
 EMPTY, UNIT = 0, 1
+KEPT = "kept "  # begins the names of roots that a checkpoint has
 BYTES_A_NODE = 192  # with its edges, its places in the hash table and in the cache, when memory is full
 FIRST = 1 << 16
 FEWEST = 1 << 10
@@ -314,6 +316,32 @@ class Store:
         d.meta[codes.STOP] = 0
         self._collected += before - self.nodes
         return [int(node) for node in kept[: len(roots)]]
+
+    # Checkpoints
+
+    def dump(self, roots: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
+        """Return the nodes and edges of some sets, numbered from 2 on, and the numbers of the sets."""
+        d = self.arrays
+        marked = mark(d, np.array(roots, np.int64))
+        kept = np.flatnonzero(marked[2:]) + 2
+        numbers = np.zeros(len(marked), np.int64)
+        numbers[1], numbers[kept] = 1, np.arange(2, len(kept) + 2)
+        starts, counts = d.nodes[kept, 0], d.nodes[kept, 1] & codes.LOW
+        ends = np.cumsum(counts)
+        first = ends - counts
+        edges = d.edges[np.repeat(starts - first, counts) + np.arange(counts.sum())]
+        edges = edges & ~codes.LOW | numbers[edges & codes.LOW]
+        return np.stack([first, d.nodes[kept, 1]], axis=1), edges, numbers[list(roots)].tolist()
+
+    def load(self, nodes: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
+        """Take in what `dump` returned; there must be nothing yet."""
+        d, count = self.arrays, len(nodes) + 2
+        if 2 * count > len(d.nodes) or 2 * len(edges) > len(d.edges):
+            raise NoRoom
+        d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
+        d.edges[: len(edges)] = edges
+        d.meta[codes.NODES], d.meta[codes.EDGES] = count, len(edges)
+        rebuild_table(d, max(FIRST, 1 << (2 * count - 1).bit_length()))
 
 
 def require(number: int, limit: int, what: str) -> None:

@@ -115,12 +115,16 @@ class Variables:
         self.levels = {key: level for level, key in enumerate(self.keys)}
         self.values: list[list[Any]] = [[] for _ in self.keys]
         self._numbers: list[dict[Any, int]] = [{} for _ in self.keys]
-        for level, key in enumerate(self.keys):
-            if key.kind in (LOCAL, CHANNEL):
-                self.number(level, None if key.kind == LOCAL else self.network.empty)
-            elif key.kind == BOUND:
-                for used in range(protocol.bounds[key.of] + 1):
-                    self.number(level, used)
+        for level in range(len(self.keys)):
+            for value in self.standard(level):
+                self.number(level, value)
+
+    def standard(self, level: int) -> list[Any]:
+        """Return the values that a level has from the start."""
+        key = self.keys[level]
+        if key.kind == BOUND:
+            return list(range(self.protocol.bounds[key.of] + 1))
+        return {LOCAL: [None], CHANNEL: [self.network.empty]}.get(key.kind, [])
 
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level."""

@@ -12,6 +12,7 @@ from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
 Way = tuple[str, list[State]]
+VIOLATING = "violating "  # begins the names of the roots into which ways are looked for
 
 
 class Ways:
@@ -75,7 +76,7 @@ class Ways:
         """Yield a way into each wanted set that some states are in, through sets that lead to these."""
         store = self._space.store
         for name in list(wanted):
-            there = self._space.view.meet(states, store.roots[name])
+            there = self._space.view.meet(states, store.roots[VIOLATING + name])
             if there != EMPTY:
                 wanted.remove(name)
                 yield name, Predecessors(self._space).path(sets, store.one_of(there))

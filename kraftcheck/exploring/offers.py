@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
@@ -80,8 +81,9 @@ class Judge:
         if node.number not in self._broken:
             before = None if node.before is None else node.before.step
             found = self._false(before, node)
-            if self._job.options.deadlock and not self._tree.offered(node):
-                found.append(DEADLOCK)
+            with suppress(InputError):  # an action that raises is told where its steps are asked for
+                if self._job.options.deadlock and not self._tree.offered(node):
+                    found.append(DEADLOCK)
             self._broken[node.number] = found
         return self._broken[node.number]
 

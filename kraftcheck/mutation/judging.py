@@ -249,7 +249,7 @@ def _transitions(semantics: Semantics, state: State) -> list[Transition]:
 
 
 def _told(error: ProtocolError) -> str:
-    cause = error.__cause__
+    cause = getattr(error, "cause", None) or error.__cause__
     if cause is not None:
         return f"{type(cause).__name__}: {cause}"
     return str(error).splitlines()[0].partition(": ")[2]

@@ -66,13 +66,26 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
     run["traces"] = [
-        {**told, **behaviour_as_data(job.protocol, told["states"], violation.trace), "end": _end(violation)}
+        {**told, **_drawn(job.protocol, told["states"], violation), "end": _end(violation)}
         for told, violation in traces
     ]
     return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]}
 
 
+def _drawn(protocol: Protocol, states: list[dict[str, Any]], violation: Violation) -> dict[str, Any]:
+    """Return a counterexample as a page draws it: with the step that leads back, where one does."""
+    trace, loop = violation.trace, violation.loop
+    if loop is not None and loop.again is not None:
+        trace = (*trace, loop.again)
+        states = states_as_json(protocol, trace)
+    return behaviour_as_data(protocol, states, trace)
+
+
 def _end(violation: Violation) -> str:
+    loop = violation.loop
+    if loop is not None:
+        goes_on = "nothing more happens" if loop.again is None else f"back in state {loop.back_to}, for ever"
+        return f"violates {violation.property}: {goes_on}"
     return f"an assert failed in {violation.property}" if violation.failed else f"violates {violation.property}"
 
 

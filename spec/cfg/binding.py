@@ -127,7 +127,10 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
             _refuse(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
     _require_all(protocol, config)
     try:
-        return protocol(**values)
+        made = protocol(**values)
+        if not hasattr(made, "probes"):
+            raise ProtocolError(f"{protocol.__name__}.__init__ does not call super().__init__(**values)")
+        return made
     except ConstantError as error:
         message = f"constant {error.name}{' ' if error.problem.startswith('is ') else ': '}{error.problem}"
         found = config.constants.get(error.name)

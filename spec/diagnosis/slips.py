@@ -20,6 +20,8 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import modules_of, source_of
 from kraftcheck.spec.values import Record, field_names, is_enum
 
+MARKS = {"on", "internal", "environment", "invariant", "step_invariant", "constraint", "action_constraint", "reachable"}
+"""Decorators of actions and properties."""
 BY_EVERYONE = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
 
@@ -39,7 +41,25 @@ def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
     files = [path for path in map(source_of, modules_of(type(protocol))) if path is not None and path.is_file()]
     trees = {path: tree for path in files if (tree := parsed(path)) is not None}
     read = {name for tree in trees.values() for name in _names_read(tree)}
-    return [*_unread_constants(protocol, trees, read), *_unread_fields(protocol, states, trees, read)]
+    unread = [*_unread_constants(protocol, trees, read), *_unread_fields(protocol, states, trees, read)]
+    return [*unread, *_defined_twice(trees)]
+
+
+def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
+    """Yield a warning for each action or property that a class defines twice: the first is lost."""
+    for path, tree in trees.items():
+        for owner in ast.walk(tree):
+            if not isinstance(owner, ast.ClassDef):
+                continue
+            found: dict[str, int] = {}
+            for method in owner.body:
+                if isinstance(method, ast.FunctionDef):
+                    marks = {ast.unparse(mark).partition("(")[0] for mark in method.decorator_list}
+                    if method.name in found and marks & MARKS:
+                        line = found[method.name]
+                        what = f"{owner.name}.{method.name} is defined at line {line} too, which is lost"
+                        yield f"{path}:{method.lineno}: {what}"
+                    found[method.name] = method.lineno
 
 
 def slips(protocol: Protocol, *, complete: bool) -> list[str]:

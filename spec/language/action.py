@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.formula import Each, Fairness
-from kraftcheck.spec.language.signature import Projection, declared, parameters, record_types
+from kraftcheck.spec.language.signature import Projection, declared, parameters, place_of, record_types
 from kraftcheck.spec.values import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,7 +109,7 @@ def _marked(
     def mark(function: F) -> F:
         for message in messages:
             if not (isinstance(message, type) and issubclass(message, Record)):
-                raise ProtocolError(f"{_place(function)}: @on takes types of message, found {message!r}")
+                raise ProtocolError(f"{place_of(function)}: @on takes types of message, found {message!r}")
         function.action_mark = ActionMark(kind, messages, declared(reads, function.__qualname__), name, fair, each)  # type: ignore[attr-defined]
         return function
 
@@ -117,13 +117,8 @@ def _marked(
         raise ProtocolError("@on needs the type of the message: @on(RequestVote)")
     for message in messages:
         if isfunction(message):
-            raise ProtocolError(f"{_place(message)}: @on needs the type of the message: @on(RequestVote)")
+            raise ProtocolError(f"{place_of(message)}: @on needs the type of the message: @on(RequestVote)")
     return mark
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = function.__code__
-    return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__}"
 
 
 def camel_case(method: str) -> str:
@@ -165,7 +160,7 @@ class Action:
         names = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
         if len(names) < leading:
             wanted = ", ".join(("self", "me", "message")[: leading + 1])
-            raise ProtocolError(f"action {self.name} ({self.function.__qualname__}) takes ({wanted}, ...)")
+            raise ProtocolError(f"{place_of(self.function)}: action {self.name} takes ({wanted}, ...)")
         parameters(self.function, (*names[:leading], "shared"), self.reads)
         return names[leading:]
 

@@ -54,7 +54,7 @@ def call_action(
                 _note(protocol, action, step)
     except ActionError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ActionError(action, protocol, me, message, cause=error) from error
     return tuple(steps)
 
@@ -94,12 +94,14 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
     function, cause = protocol.probes.get(prop.name, prop.function), None
     try:
         result = function(protocol, *[arguments[name] for name in prop.asks], **dict(prop.fixed))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         cause, result = error, None
     if type(result) is bool:
         return result is not prop.opposite
     hint = "; forgot `return`?" if result is None else ""
     problem = f"returned {result!r}; expected True or False{hint}"
+    if isinstance(result, GeneratorType):
+        problem = "yields; expected True or False (`return`, not `yield`)"
     given = {name: arguments[name] for name in prop.asks if name in TOLD}
     raise RaisedError(protocol, f"property {prop.name}", prop.function, problem, given, cause) from cause
 

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, overload
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import Reads, camel_case
 from kraftcheck.spec.language.formula import Fairness, Formula, Held
-from kraftcheck.spec.language.signature import Projection, declared, parameters, record_types
+from kraftcheck.spec.language.signature import Projection, declared, parameters, place_of, record_types
 from kraftcheck.spec.values import Record, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -370,10 +370,11 @@ class Property:
             allowed = (*allowed, SPENT)
         names = tuple(n for n in parameters(self.function, (*allowed, *self.given), self.reads) if n not in self.given)
         if "peer" in names and "me" not in names:
-            raise ProtocolError(f"property {self.name} asks for peer without me")
+            raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me")
         needed = {"before"} if any(name in names for name in ACT) else set(STEP)
         if self.over_steps and not needed <= set(names):
-            raise ProtocolError(f"property {self.name} is about steps: it takes (self, before, after)")
+            what = f"property {self.name} is about steps: it takes (self, before, after)"
+            raise ProtocolError(f"{place_of(self.function)}: {what}")
         return names
 
     def kinds(self, parameter: str) -> tuple[type[Record], ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
@@ -171,6 +173,7 @@ class Protocol:
             known = ", ".join(c.attribute for c in self.constants.values())
             raise ConstantError(min(values), f"is not a constant of {self.name()}; its constants are {known}")
         self.check_constants()
+        self._check_declarations()
         self.shared_types: dict[str, Any] | None = None
         self.id_types: tuple[Any, ...] = ()  # of the replicas that there are at first
         self.ids: set[Value] = set()  # of those, and of replicas that actions create
@@ -203,6 +206,23 @@ class Protocol:
     def check_constants(self) -> None:
         """Raise `ConstantError` if constants do not fit together. By default they always do."""
 
+    def _check_declarations(self) -> None:
+        """Raise ProtocolError where the network or a symmetry is none."""
+        name, network = type(self).__name__, self.network
+        at = partial(_declared_at, type(self))
+        if not isinstance(network, Network):
+            forgot = " (forgot `()`?)" if isinstance(network, type) else ""
+            what = f"expected a network, such as MessageSet(), found {network!r}{forgot}"
+            raise ProtocolError(f"{at('network')}{name}.network: {what}")
+        sets = [c.attribute for c in self.constants.values() if isinstance(getattr(self, c.attribute), frozenset)]
+        for symmetry, attributes in self.symmetries.items():
+            where = f"{at('symmetries')}{name}.symmetries[{symmetry!r}]"
+            if isinstance(attributes, str):
+                raise ProtocolError(f"{where}: expected a tuple of constants, ({attributes!r},), found a string")
+            for attribute in attributes:
+                if attribute not in sets:
+                    raise ProtocolError(f"{where}: {unknown('set of model values', attribute, sets, name)}")
+
     def initial(self) -> Iterable[State]:
         """Return the initial states; build them with `start`."""
         raise ProtocolError(f"{type(self).__name__} does not say how it starts: define initial(self)")
@@ -223,7 +243,14 @@ class Protocol:
         messages
             Messages that are under way, each with a field `dest`.
         """
+        if isinstance(replicas, Record):
+            what = f"expected a list of replicas, [...], found {describe_value(replicas)}"
+            raise ProtocolError(f"{self._start()}: {what}")
         replicas = list(replicas)
+        for one in (*replicas, shared):
+            if not isinstance(one, Record):
+                forgot = " (forgot `()`?)" if isinstance(one, type) else ""
+                raise ProtocolError(f"{self._start()}: expected a record, found {describe_value(one)}{forgot}")
         by_id = Map((replica.id, replica) for replica in replicas)  # type: ignore[attr-defined]
         for replica in replicas:
             if by_id[replica.id] is not replica:  # type: ignore[attr-defined]
@@ -271,6 +298,14 @@ class Protocol:
         """Return the sets of values that a symmetry makes interchangeable, by the symmetry's name."""
         return tuple(tuple(ordered(getattr(self, attribute))) for attribute in self.symmetries[name])
 
+    def _check_views(self, shared: Mapping[str, Any]) -> None:
+        """Raise ProtocolError where a view leaves out what there is not."""
+        known, name = [*self.bounds, *shared], type(self).__name__
+        for view, names in self.views.items():
+            for one in sorted(names - set(known)):
+                message = unknown("bound or shared field", one, known, name)
+                raise ProtocolError(f"{_declared_at(type(self), 'views')}{name}.views[{view!r}]: {message}")
+
     def checked_initial(self) -> list[State]:
         """Return the initial states, each once, after checking that their values are of the declared types.
 
@@ -284,6 +319,9 @@ class Protocol:
             raise ProtocolError(f"{self._start()} returned {describe_value(given)}; {FORGOT_YIELD}")
         given = list(given)
         for state in given:
+            if not isinstance(state, State):
+                what = f"yielded {describe_value(state)}; expected a state, self.start([...], ...)"
+                raise ProtocolError(f"{self._start()} {what}")
             problem = mismatch(state, State, "")
             if problem:
                 raise ProtocolError(f"initial state of {type(self).__name__}: {problem}")
@@ -292,6 +330,7 @@ class Protocol:
             raise ProtocolError(f"{type(self).__name__} has no initial state")
         for state in found:
             self.shared_types = field_types(type(state.shared))
+            self._check_views(self.shared_types)
             self.ids |= set(state.replicas)
             for destination in state.inboxes:
                 if destination not in state.replicas:
@@ -299,6 +338,19 @@ class Protocol:
             self.id_types += tuple(field_types(type(one)).get("id", Any) for one in state.replicas.values())
         self.id_types = tuple(dict.fromkeys(self.id_types))
         return found
+
+
+def _declared_at(cls: type, attribute: str) -> str:
+    """Return the place at which a class, or a base of it, gives an attribute a value, with a colon; "" if unknown."""
+    owner = next(base for base in cls.__mro__ if attribute in vars(base))
+    try:
+        lines, first = inspect.getsourcelines(owner)
+    except (OSError, TypeError):
+        return ""
+    for line, text in enumerate(lines, start=first):
+        if re.match(rf"\s+{attribute}\s*[:=]", text):
+            return f"{inspect.getsourcefile(owner)}:{line}: "
+    return ""
 
 
 def _made(cls: type, mark: str) -> Mapping[str, Any]:

@@ -80,10 +80,16 @@ def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tupl
     for name in names:
         if name not in offered:
             raise ProtocolError(
-                f"{function.__qualname__} asks for {name!r}; it can ask for {', '.join(offered)}"
+                f"{place_of(function)} asks for {name!r}; it can ask for {', '.join(offered)}"
                 " or declare a projection with reads="
             )
     return names
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return the file and the line of a method, and its name."""
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__}"
 
 
 def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Record], ...]:
@@ -103,7 +109,7 @@ def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Rec
             hint = raw
         else:
             raise ProtocolError(
-                f"{function.__qualname__}: cannot resolve the annotation of {parameter!r}: {error}"
+                f"{place_of(function)}: cannot resolve the annotation of {parameter!r}: {error}"
             ) from error
     kinds = tuple(kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type) and issubclass(kind, Record))
     return kinds or (Record,)

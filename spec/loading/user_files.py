@@ -106,7 +106,7 @@ def _import_failure(path: Path, error: BaseException) -> str:
     line = line_to_blame(error, path)
     place = str(path) if line is None else f"{path}:{line}"
     if isinstance(error, ProtocolError):
-        return f"{place}: {error}"
+        return str(error) if str(error).startswith(str(path)) else f"{place}: {error}"
     if isinstance(error, SyntaxError) and error.filename in (None, str(path)):
         return f"{place}: not Python: {error.msg}"
     return f"{place}: cannot be imported: {type(error).__name__}: {error}"

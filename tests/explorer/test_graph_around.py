@@ -15,6 +15,7 @@ BROKEN = ("check", "lock-service", "--variant", "impatient-server", "--engine", 
 NAME = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.slow
 def test_the_surroundings_as_dot(run: Run, tmp_path: Path) -> None:
     sizes = []
     for steps in (1, 2):

@@ -81,6 +81,7 @@ def test_a_trace_that_does_not_say_what_it_violates() -> None:
     assert violation_of(LOCK, walk().trace[:3], None) is None
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_the_option_of_check_and_replay(run: Run, tmp_path: Path) -> None:
     trace = tmp_path / "found.out"

@@ -6,6 +6,7 @@ import argparse
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
@@ -14,13 +15,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraftcheck.catalogue import find_model
+from kraftcheck.explorer.result import Violation
 from kraftcheck.exploring.saving import FORMS
 from kraftcheck.exploring.server import Server
 from kraftcheck.exploring.session import Session
 from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import Job, lenient_job
+from kraftcheck.reporting.files import write_counterexamples
 from kraftcheck.reporting.scenarios import run_scenario
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.symmetry import permuted
 from tests.support.command_line import Run, start
 
 DATA = Path(__file__).parents[1] / "data" / "tlc"
@@ -130,6 +134,16 @@ def test_a_property_that_raises_is_told_and_the_walk_goes_on(ping: str, tmp_path
     assert session.walk(0)["runs"][0]["traces"][0]["steps"][0]["breaks"] == ["ShortLog"]
 
 
+def test_an_action_that_raises_is_told_in_the_state_where_it_does(ping: str) -> None:
+    file = Path(ping.rpartition(":")[0])
+    file.write_text(file.read_text().replace("if me.pings > 99:", "if 1 // (1 - me.pings) > 99:"))
+    session = Session(tree(ping))
+    last = session.take(0, 0)["runs"][0]["traces"][0]["steps"][-1]
+    assert last["breaks"] == []
+    with pytest.raises(InputError, match="action Never of PingPong raised ZeroDivisionError"):
+        session.offers(last["node"])
+
+
 # Traces in, files out
 
 
@@ -180,6 +194,25 @@ def test_a_trace_is_followed_as_far_as_it_conforms() -> None:
     assert len(found.node(found.starts[0].node).way) == 8
     assert "diverges at state 9" in found.starts[0].note
     assert "DivergingFetchRequest is not enabled" in found.starts[0].note
+
+
+def test_a_trace_made_under_symmetry_is_shown_as_a_real_behaviour(tmp_path: Path) -> None:
+    config, path = tmp_path / "lock.cfg", tmp_path / "lock.out"
+    config.write_text("CONSTANTS Clients = {c1, c2} MaxLosses = 0\nSYMMETRY symmClients\nCHECK_DEADLOCK FALSE\n")
+    found = tree("lock-service", str(config))
+    last = walk(Session(found), ("Ask", "c1"), ("Ask", "c2"), ("Grant", "server"), ("Enter", None))
+    way = [one.step for one in found.node(last).way]
+    c1, c2 = found.job.protocol.clients
+    way[-1] = replace(way[-1], state=permuted(way[-1].state, {c1: c2, c2: c1}))
+    write_counterexamples(found.job.protocol, [Violation("", tuple(way))], path)
+    again = tree("lock-service", str(config))
+    again.open(path, LIMIT)
+    assert "stands for our" in again.starts[0].note
+    real = again.node(again.starts[0].node).way
+    assert [one.step.action for one in real] == [one.action for one in way]
+    assert real[-1].step.state != way[-1].state
+    assert real[-1].transition is not None
+    assert real[-1].transition.target == real[-1].step.state
 
 
 # Whom the server answers

@@ -52,8 +52,10 @@ class Counter(Protocol):
 """
 ASSERTS = COUNTER.replace("10 // (4 - me.n - peer.n) < 100", "True")
 RAISES = COUNTER.replace("tick.k < 2", "tick.k < 9")
-SLOWER = [pytest.param(name, marks=pytest.mark.kernel) for name in ("tables", "tables --search dfs", "symbolic")]
-ENGINES = ["reference", *SLOWER]
+SLOWER = [
+    pytest.param(name, marks=[pytest.mark.kernel, pytest.mark.slow]) for name in ("tables --search dfs", "symbolic")
+]
+ENGINES = ["reference", pytest.param("tables", marks=pytest.mark.kernel), *SLOWER]
 
 
 def line_of(text: str, part: str) -> int:
@@ -130,3 +132,11 @@ def test_the_first_states_and_what_is_called_by_a_handler(run: Run, counter: Pat
     assert outcome.code == 14
     assert outcome.out.startswith("An assert failed in Fine, 1 state\n")
     assert "Fine  AssertionError (line 2)  of me = 1, peer = 2\n    false: n > 0  (n = 0)\n" in outcome.out
+
+
+def test_in_pytest(counter: Path) -> None:
+    from kraftcheck.pytest_plugin import _checked
+
+    counter.write_text(RAISES)
+    with pytest.raises(pytest.fail.Exception, match=r"Fine raised(.|\n)*The way to the error in Fine, 5 "):
+        _checked(lambda: counter, f"{counter}:Counter", engine="reference")

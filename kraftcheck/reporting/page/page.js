@@ -174,12 +174,12 @@ function about(run, data) {
   }
   const actions = Array.isArray(run.actions) ? [] : Object.entries(run.actions ?? {});
   return make("footer", { class: "about" },
+    run.details ? make("section", {}, make("h2", {}, "Where it parts"), make("pre", {}, run.details)) : null,
     make("div", { class: "columns" },
       pairs("Run", counts),
       pairs("Checked", (run.checked ?? []).map((name) => [name, (run.violations ?? []).includes(name) ? "violated" : run.complete ? "holds" : "not violated so far"])),
       pairs("Constants", Object.entries(run.constants ?? {}).map(([name, value]) => [name, text(value)])),
       pairs("Actions, how often each fired", actions.map(([name, times]) => [name, Number(times).toLocaleString("en")]))),
-    run.details ? make("section", {}, make("h2", {}, "Where it parts"), make("pre", {}, run.details)) : null,
     said.length ? make("section", {}, make("h2", {}, "Notes"), make("ul", {}, ...said.map((one) => make("li", {}, one)))) : null,
     make("p", { class: "faint" }, `${data.tool} ${data.version}, schema ${data.schema}. This file asks for nothing else and sends nothing.`));
 }

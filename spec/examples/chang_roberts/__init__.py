@@ -11,17 +11,23 @@ from collections.abc import Iterator
 from itertools import product
 
 from kraftcheck.spec import (
+    Formula,
     MessageSet,
     Protocol,
     Record,
     State,
     Steps,
+    anywhere,
     become,
     constant,
     consume,
     internal,
     invariant,
+    leads_to,
     on,
+    predicate,
+    temporal,
+    weak,
 )
 
 
@@ -58,6 +64,7 @@ class ChangRoberts(Protocol):
 
     nodes: int = constant("N", at_least=1)
     network = MessageSet()
+    specifications = {"Spec": (weak("Stand", "PassOn", each="replica"),)}
 
     def initial(self) -> Iterator[State]:
         """Any of the nodes may be initiators."""
@@ -96,3 +103,18 @@ class ChangRoberts(Protocol):
         if me.state is not Standing.WON:
             return True
         return me.initiator and peer.state is Standing.LOST and (not peer.initiator or peer.id > me.id)
+
+    @predicate
+    def stands(self, me: Node) -> bool:
+        """A node is a candidate."""
+        return me.state is Standing.CANDIDATE
+
+    @predicate
+    def has_won(self, me: Node) -> bool:
+        """A node has won."""
+        return me.state is Standing.WON
+
+    @temporal
+    def liveness(self) -> Formula:
+        """If there is a candidate, somebody wins."""
+        return leads_to(anywhere(self.stands), anywhere(self.has_won))

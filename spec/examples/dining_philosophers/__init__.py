@@ -1,8 +1,7 @@
 """Dining philosophers who hand each other clean forks, the solution of Chandy and Misra.
 
 Sources: K. M. Chandy, J. Misra, "The drinking philosophers problem" (1984); module DiningPhilosophers of the TLA+
-examples, step by step as its PlusCal takes them. What it says with fairness, that nobody starves, is said here without:
-from every state the first one can still get to eat.
+examples, step by step as its PlusCal takes them.
 """
 
 from __future__ import annotations
@@ -11,15 +10,22 @@ import enum
 from collections.abc import Iterator
 
 from kraftcheck.spec import (
+    Formula,
     Protocol,
     Record,
     State,
     Steps,
+    at,
     become,
     constant,
+    every,
+    infinitely_often,
     internal,
     invariant,
+    predicate,
     reachable,
+    temporal,
+    weak,
 )
 
 
@@ -56,6 +62,7 @@ class DiningPhilosophers(Protocol):
     """Neighbours never eat at the same time, and everyone can always get to eat."""
 
     philosophers: int = constant("NP", at_least=1)
+    specifications = {"Spec": (weak("Loop", "Think", "Eat", each="replica"),)}
 
     def initial(self) -> Iterator[State]:
         """Each dirty fork is with its neighbour of the lowest number, and everyone is hungry."""
@@ -113,3 +120,13 @@ class DiningPhilosophers(Protocol):
     def first_can_eat(self, me: Philosopher) -> bool:
         """The first philosopher, who stands for all, can always get to eat."""
         return me.id != 1 or not me.hungry
+
+    @predicate
+    def full(self, me: Philosopher) -> bool:
+        """A philosopher has eaten, and not become hungry again."""
+        return not me.hungry
+
+    @temporal
+    def nobody_starves(self) -> Formula:
+        """Everyone gets to eat again and again."""
+        return every(infinitely_often(at(number, self.full)) for number in range(1, self.philosophers + 1))

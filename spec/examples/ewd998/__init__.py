@@ -12,6 +12,7 @@ from itertools import product
 
 from kraftcheck.spec import (
     Bag,
+    Formula,
     Map,
     Protocol,
     Record,
@@ -23,8 +24,12 @@ from kraftcheck.spec import (
     consume,
     internal,
     invariant,
+    leads_to,
     on,
+    predicate,
     projection,
+    temporal,
+    weak,
 )
 
 
@@ -62,6 +67,18 @@ class Nothing(Record):
     """The protocol has no shared state."""
 
 
+def is_over(pending: Map[int, int], nodes: Map[int, Node]) -> bool:
+    """Return whether nobody is active and no work is under way."""
+    return not any(node.active for node in nodes.values()) and not any(pending.values())
+
+
+def is_shown(token: Token | None, first: Node) -> bool:
+    """Return whether a white token at a white, inactive node 0 adds up to nothing."""
+    if token is None or Colour.BLACK in (token.colour, first.colour) or first.active:
+        return False
+    return token.sum + first.counter == 0
+
+
 class Ewd998(Protocol):
     """Node 0 finds out that everyone is done; never before it is true."""
 
@@ -69,6 +86,7 @@ class Ewd998(Protocol):
     most: int = constant("MaxPending", default=3)
     most_in_token: int = constant("MaxSum", default=9)
     network = Bag()
+    specifications = {"Spec": (weak("InitiateProbe", "PassToken"),)}
 
     def initial(self) -> Iterator[State]:
         """Nodes are active or not, and of any colour; a black token is anywhere."""
@@ -136,17 +154,22 @@ class Ewd998(Protocol):
         few = me.counter <= self.most and pending[me.id] <= self.most
         return few and (mine is None or mine.sum <= self.most_in_token)
 
+    @predicate(reads=(pending, node))
+    def terminated(self, pending: Map[int, int], node: Map[int, Node]) -> bool:
+        """Nobody is active, and no work is under way."""
+        return is_over(pending, node)
+
+    @predicate(reads=(token, node))
+    def detected(self, token: Map[int, Token | None], node: Map[int, Node]) -> bool:
+        """A white token at a white, inactive node 0 adds up to nothing."""
+        return is_shown(token[0], node[0])
+
     @invariant(reads=(pending, token, node))
     def termination_detection(
         self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]
     ) -> bool:
-        """If a white token at a white, inactive node 0 adds up to nothing, everyone is done."""
-        probe, first = token[0], node[0]
-        if probe is None or probe.colour is Colour.BLACK or first.colour is Colour.BLACK or first.active:
-            return True
-        if probe.sum + first.counter != 0:
-            return True
-        return not any(one.active for one in node.values()) and not any(pending.values())
+        """What node 0 finds out is so."""
+        return not is_shown(token[0], node[0]) or is_over(pending, node)
 
     @invariant(reads=(pending, token, node))
     def safra(self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]) -> bool:
@@ -162,3 +185,8 @@ class Ewd998(Protocol):
             or any(one.colour is Colour.BLACK for one in ahead)
             or probe.colour is Colour.BLACK
         )
+
+    @temporal
+    def liveness(self) -> Formula:
+        """If everyone is done, node 0 finds out."""
+        return leads_to(self.terminated, self.detected)

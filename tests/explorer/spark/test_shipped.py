@@ -27,7 +27,7 @@ ALSO_IN_CI = (
     "reconfig:fault.second-vote-in-epoch:second-vote-in-epoch",
 )
 ALIKE = ("die-hard", "dining-philosophers", "chang-roberts", "lamport-mutex", "paxos")
-"""Examples whose values are of the types of `paxos-commit` and `ewd998`."""
+"""Examples whose values are of the types of `paxos-commit`."""
 
 
 def in_ci(case: Shipped) -> bool:

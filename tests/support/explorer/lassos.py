@@ -68,7 +68,7 @@ def require_fair(semantics: Semantics, fairness: Fairness, cycle: list[TraceStep
         for one in semantics.transitions(state):
             if one.target != state and (NEXT in fairness.actions or one.action in fairness.actions):
                 own = one.action in semantics.network.own_actions()
-                found.add(whom(fairness, *((None, None) if own else (one.actor, one.message)), one.step))
+                found.add(whom(fairness, None if own else one.actor, None if own else one.message, one.step))
         ready.append(found)
     taken = {
         whom(fairness, step.actor, step.message, taken_by(semantics, before, step))

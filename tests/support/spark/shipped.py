@@ -15,6 +15,8 @@ from tests.support.kraft_model.searches import bound
 from tests.support.tlc import MODELS, TLC
 from tests.support.tlc import bound as tlc_bound
 
+REFUSED = ("ewd998",)
+"""Models whose constraint reads whole inboxes: Spark does not evaluate such."""
 BEYOND = ("large", "published")
 """Configurations for a nightly run."""
 
@@ -35,12 +37,12 @@ class Shipped(NamedTuple):
         """The configuration, without the properties that Spark refuses to check."""
         given = tlc_bound(self.config) if self.model == "tlc" else bound(self.model, self.config, self.variant)
         checked = tuple(prop for prop in given.properties if reason(prop) is None)
-        return given._replace(properties=checked, reachable=())
+        return given._replace(properties=checked, reachable=(), temporal=())
 
 
 def shipped() -> Iterator[Shipped]:
     """Yield every configuration up to `default`, each variant in the one that it names, and TLC's."""
-    for name in shipped_models():
+    for name in [name for name in shipped_models() if name not in REFUSED]:
         model = find_model(name)
         for config in model.configurations:
             if not config.startswith((*BEYOND, "fault.")):  # of a fault, its variant

@@ -1,0 +1,111 @@
+"""Temporal properties on the command line: exit code 13, a lasso told, written and read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.support.command_line import Run
+
+SOURCE = '''
+from collections.abc import Iterator
+from kraftcheck import *
+
+
+class Walker(Record):
+    id: int
+    at: int = 0
+
+
+class Ping(Record):
+    dest: int
+    source: int
+
+
+class Nothing(Record):
+    pass
+
+
+class Going(Protocol):
+    network = Bag()
+    specifications = {"Spec": (), "Busy": (weak("Next"),)}
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Walker(1), Walker(2)], Nothing())
+
+    @internal
+    def go(self, me: Walker) -> Steps:
+        if me.at == 0:
+            yield become(me.but(at=1)).send(Ping(3 - me.id, me.id))
+
+    @on(Ping)
+    def back(self, me: Walker, ping: Ping) -> Steps:
+        if me.at == 1:
+            yield consume(me.but(at=0))
+
+    @predicate
+    def there(self, me: Walker) -> bool:
+        return me.at == 1
+
+    @temporal
+    def both_stay(self) -> Formula:
+        """Both are there for ever in the end."""
+        return eventually_always(everywhere(self.there))
+'''
+SCHEMA = Path(__file__).parents[2] / "docs" / "check.schema.json"
+
+
+@pytest.fixture
+def going(tmp_path: Path) -> str:
+    (tmp_path / "going.py").write_text(SOURCE)
+    return f"{tmp_path / 'going.py'}:Going"
+
+
+@pytest.mark.parametrize("specification", ["Spec", "Busy"])
+def test_a_lasso_is_told_written_and_read_back(run: Run, going: str, tmp_path: Path, specification: str) -> None:
+    config, told, trace = tmp_path / "x.cfg", tmp_path / "x.json", tmp_path / "x.out"
+    config.write_text(f"SPECIFICATION {specification} PROPERTY BothStay")
+    page = tmp_path / "x.md"
+    options = ("--config", config, "--engine", "reference")
+    done = run("check", going, *options, "--json", told, "--trace", trace, "--report", page)
+    assert done.code == 13
+    found = json.loads(told.read_text())
+    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+    loop = found["traces"][0]["loop"]
+    if specification == "Spec":
+        assert (loop["back_to"], loop["action"], len(found["traces"][0]["states"])) == (1, None, 1)
+        assert "Stuttering  nothing more happens after state 1" in done.out
+        assert "nothing more happens" in page.read_text()
+    else:
+        assert (loop["back_to"], loop["action"], loop["on"]["_type"]) == (1, "Back", "Ping")
+        assert loop["fair"] == ["WF(Next) is taken"]
+        assert "Back to state 1  Back by 2 on Ping from 1" in done.out
+        assert "back in state 1, for ever" in page.read_text()
+    replayed = run("replay", going, "--config", config, trace)
+    assert replayed.code == 0
+    assert "conforms" in replayed.out
+    assert "is true of it" not in replayed.out
+    trace.write_text(trace.read_text().replace("BothStay", "SomethingElse"))
+    assert run("replay", going, "--config", config, trace).code == 0
+
+
+@pytest.mark.parametrize("engine", ["symbolic", "spark"])
+def test_engines_that_cannot_refuse(run: Run, going: str, engine: str) -> None:
+    done = run("check", going, "--engine", engine, "--no-deadlock")
+    assert done.code == 2
+    assert f"BothStay: the engine {engine} cannot check temporal properties; expected --engine tables" in done.err
+
+
+def test_another_order_is_refused(run: Run, going: str) -> None:
+    done = run("check", going, "--search", "dfs", "--engine", "reference")
+    assert done.code == 2
+    assert "BothStay: temporal properties are checked breadth first only; expected --search bfs" in done.err
+
+
+def test_a_search_that_ends_early_says_what_is_not_known(run: Run, going: str) -> None:
+    done = run("check", going, "--engine", "reference", "--max-states", "2")
+    assert done.code == 20
+    assert "BothStay: temporal properties were not checked, since the search visited not every state" in done.out
