@@ -145,8 +145,8 @@ def test_three_voters_breadth_first() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "states"), [("prevote", 60_972), ("registration", 44_685)])
 def test_handlers_that_read_what_others_hold(model: str, states: int) -> None:
-    found = configured(model, None, "default")
-    assert explore(found.protocol, Options(search="saturation", deadlock=False)).distinct_states == states
+    given = configured(model, "default")
+    assert explore(given.protocol, Options(search="saturation", deadlock=False)).distinct_states == states
 
 
 def test_garbage_collection_keeps_sets() -> None:
