@@ -3,6 +3,7 @@
     python benchmarks/symbolic.py                                     # the shipped configurations `default`
     python benchmarks/symbolic.py --only symbolic --model reconfig --config three-voters.cfg --set MaxRestarts=1
     python benchmarks/symbolic.py --only symbolic --model two-phase-commit --managers 20
+    python benchmarks/symbolic.py --only symbolic --model reconfig --config three-voters.cfg --reverse  # another order
 
 Each search is a process of its own, limited to --seconds. Properties of the configuration are checked, deadlock is not.
 Compilation is left out: a small search goes before.
@@ -23,11 +24,21 @@ from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.symbolic.engine import SATURATION, SymbolicSearch
+from kraftcheck.explorer.symbolic.variables import Layout
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 
 MODELS = ("two-phase-commit", "lock-service", "prevote", "quorum", "reconfig", "recovery", "registration")
 ENGINES_COMPARED = ("symbolic", "tables")
+
+
+class Reversed(SymbolicSearch):
+    """A search whose variables stand in another order: what it counts must be the same."""
+
+    def _layout(self) -> Layout:
+        layout = super()._layout()
+        layout.replicas.reverse()
+        return layout
 
 
 def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
@@ -44,9 +55,9 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     ENGINES[engine].run(search_small.protocol, Options(search=order))
     plain = {"symmetry": None, "reachable": (), "deadlock": False, "search": order, "time_limit": given.seconds}
     options = replace(Options.of(bound), **plain)
-    began, nodes, made = time.monotonic(), 0, 0
+    began, worked, nodes, made = time.monotonic(), time.process_time(), 0, 0
     if engine == "symbolic":
-        search = SymbolicSearch(bound.protocol, options)
+        search = (Reversed if given.reverse else SymbolicSearch)(bound.protocol, options)
         result = search.run()
         if search.space is not None:
             made, nodes = search.space.store.nodes_made, search.nodes
@@ -58,6 +69,7 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
         "nodes": nodes,
         "made": made,
         "seconds": time.monotonic() - began,
+        "processor": time.process_time() - worked,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -65,8 +77,9 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
 def line(name: str, engine: str, found: dict[str, Any]) -> str:
     """Return a line of the table."""
     states = "-" if found["limit"] and engine == "symbolic" else f"{found['states']:,}"
+    seconds = f"{found['seconds']:>8.1f} s {found['processor']:>8.1f} s"
     return (
-        f"{name:<40} {engine:<9} {states:>28} {found['nodes']:>10,} {found['made']:>11,} {found['seconds']:>8.1f} s"
+        f"{name:<40} {engine:<9} {states:>28} {found['nodes']:>10,} {found['made']:>11,} {seconds}"
         f" {found['megabytes']:>8,.0f} MiB{'  stopped: ' + found['limit'] if found['limit'] else ''}"
     )
 
@@ -78,6 +91,7 @@ def main() -> None:
     parser.add_argument("--config", default="default")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--managers", type=int, help="resource managers of two-phase-commit")
+    parser.add_argument("--reverse", action="store_true", help="the replicas' variables in the opposite order")
     parser.add_argument("--only", choices=ENGINES_COMPARED)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--child", choices=ENGINES_COMPARED, help=argparse.SUPPRESS)
@@ -85,7 +99,8 @@ def main() -> None:
     if given.child:
         print(json.dumps(one(given, given.child)))
         return
-    print(f"{'':<40} {'engine':<9} {'states':>28} {'nodes':>10} {'ever made':>11} {'time':>10} {'peak':>12}")
+    times = f"{'time':>10} {'processor':>10}"
+    print(f"{'':<40} {'engine':<9} {'states':>28} {'nodes':>10} {'ever made':>11} {times} {'peak':>12}")
     for model in (given.model,) if given.model else MODELS:
         for engine in (given.only,) if given.only else ENGINES_COMPARED:
             words = [*sys.argv[1:], "--model", model, "--child", engine]

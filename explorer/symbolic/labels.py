@@ -149,6 +149,8 @@ class Labels:
         if found is None:
             found = self._numbers[label] = len(self._items)
             self._items.append(label)
+            if label.guards:
+                self._store.guarded.add(found)
         return found
 
     def spends(self, number: int) -> int:

@@ -108,7 +108,7 @@ class RelationNodes:
             gate = int(self._store.arrays.tails[gate, 2])
         number, arrays = len(self._levels), self._store.arrays
         require(number, len(arrays.relation_nodes) - 1, "nodes of relations")
-        arrays.relation_nodes[number] = (level, 0, 0, -1, gate)
+        arrays.relation_nodes[number] = (level, 0, 0, -1, gate, 0)
         self._levels.append(level)
         self._edges.append([])
         return number
@@ -116,6 +116,8 @@ class RelationNodes:
     def add(self, number: int, change: Change, child: int) -> None:
         """Give a node another edge."""
         key, result = (0, change.key) if change.how == GENERAL else (change.key, change.result)
+        if change.how != BY_VALUE and result in self._store.guarded:
+            self._store.arrays.relation_nodes[number, 5] = 1
         self._store.add_edge(number, change.how, key, result, child)
         self._edges[number].append((change, child))
 

@@ -65,6 +65,7 @@ class Store:
         self.arrays = d = Diagram()
         self._answer = answer
         self._error: BaseException | None = None
+        self.guarded: set[int] = set()  # labels that refuse values of other classes
         self.roots: dict[str, int] = {}
         self.partial = EMPTY
         self._collected = 0
@@ -89,7 +90,7 @@ class Store:
         d.lookups[:FIRST] = -1
         d.meta[codes.LOOKUP_MASK] = FIRST - 1
         d.map_items = np.zeros(1 << 26, np.int64)
-        d.relation_nodes = np.zeros((1 << 24, 5), np.int64)
+        d.relation_nodes = np.zeros((1 << 24, 6), np.int64)
         d.relation_edges = np.zeros((1 << 26, 3), np.int64)
         d.first_event, d.first_watch = np.full(levels + 1, -1), np.full(levels + 1, -1)
         d.watch_version = np.zeros(levels + 1, np.int64)

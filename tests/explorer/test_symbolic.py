@@ -19,6 +19,7 @@ from kraftcheck.spec import Record, State, Step, Steps, become, internal
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.explorer.random_protocols import LADDER, Description, describe
+from tests.support.kraft_model.searches import bound as configured
 from tests.support.tlc import bound, expected
 
 pytestmark = pytest.mark.kernel
@@ -139,6 +140,13 @@ def test_three_voters(settings: tuple[str, ...], states: int) -> None:
 def test_three_voters_breadth_first() -> None:
     result = explore(bound("counts/three-voters").protocol, Options(deadlock=False))
     assert (result.distinct_states, result.depth) == (1_501_534, 42)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "states"), [("prevote", 60_972), ("registration", 44_685)])
+def test_handlers_that_read_what_others_hold(model: str, states: int) -> None:
+    given = configured(model, "default")
+    assert explore(given.protocol, Options(search="saturation", deadlock=False)).distinct_states == states
 
 
 def test_garbage_collection_keeps_sets() -> None:

@@ -73,7 +73,7 @@ class Diagram(Arrays):
 
     lookups = array(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
     map_items = array(np.int64)  # classes to which a map leads
-    relation_nodes = array(np.int64, 5)  # level; are there edges by value, by class; first general edge; gate
+    relation_nodes = array(np.int64, 6)  # level; are there edges by value, by class; first general one; gate; guards?
     relation_edges = array(np.int64, 3)  # next value or label; child; the next edge for the same value or class
     first_event = array(np.int64)  # by level: the first group of events that begins there
     next_event = array(np.int64)

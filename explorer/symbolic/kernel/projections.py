@@ -20,6 +20,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     LOW,
     NODES,
     PROJECT,
+    RELATION_EDGES,
     ROUND,
     STOP,
     SUMMARIES,
@@ -29,11 +30,14 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     classes_of,
     first_edge,
     level_of,
+    looked_up,
     push,
     remember,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import collect, may_apply, union
 from kraftcheck.explorer.tables.kernel.native import inlined
+
+MOST_CHOSEN = 1 << 22  # edges in lists of those that may be followed, before these are made anew
 
 
 @inlined
@@ -136,12 +140,12 @@ def projected(d: Any, a: Any, t: Any) -> Any:
 def may_follow(d: Any, projection: Any, r: Any) -> Any:
     """Whether a vector of a projection, by the tail that is the relation's gate, may be followed by it.
 
-    What is cached holds though events are added: they apply to no vector that was seen before.
+    What is cached holds until events are added: of a vector that was seen, with other values of what is read besides.
     """
     gate, level, result = d.relation_nodes[r, 4], d.relation_nodes[r, 0], np.int64(0)
     if gate == 0 or projection == 0:
         return np.int64(projection != 0)
-    key1, key2 = projection << 32 | r, np.int64(FOLLOWED) << 32
+    key1, key2 = projection << 32 | r, np.int64(FOLLOWED) << 32 | d.meta[RELATION_EDGES]
     found = cached(d, key1, key2)
     if found != UNKNOWN:
         return found
@@ -174,7 +178,7 @@ def lets_pass(d: Any, a: Any, r: Any) -> Any:
 @jit
 def _chosen(d: Any, projection: Any, r: Any) -> Any:
     """Return which general edges of a relation a projection may follow: start << 24 | number."""
-    key1, key2 = projection << 32 | r, np.int64(CHOSEN) << 32 | d.meta[ROUND]
+    key1, key2 = projection << 32 | r, np.int64(CHOSEN) << 56 | d.meta[ROUND] << 32 | d.meta[RELATION_EDGES]
     found = cached(d, key1, key2)
     if found != UNKNOWN:
         return found
@@ -182,10 +186,10 @@ def _chosen(d: Any, projection: Any, r: Any) -> Any:
     while k >= 0:
         n += 1
         k = d.relation_edges[k, 2]
-    if meta[CHOSEN_EDGES] + n > len(d.chosen):
+    if meta[CHOSEN_EDGES] + n > max(n, MOST_CHOSEN):
         meta[CHOSEN_EDGES] = 0
         meta[ROUND] += 1
-        key2 += 1
+        key2 += np.int64(1) << 32
     start, k = meta[CHOSEN_EDGES], d.relation_nodes[r, 3]
     end = start
     while k >= 0:
@@ -196,6 +200,15 @@ def _chosen(d: Any, projection: Any, r: Any) -> Any:
     meta[CHOSEN_EDGES] = end
     remember(d, key1, key2, start << 24 | (end - start), meta[INCOMPLETE])
     return start << 24 | (end - start)
+
+
+@inlined
+def _applies(d: Any, rule: Any, label: Any, value: Any) -> Any:
+    """Whether a label is not known to refuse a value; of a node with guards, whether it does not refuse it.
+
+    What follows a guard is known only of sets of which the guard is true, so these are not left for later.
+    """
+    return looked_up(d, label, value) >= 0 if rule[5] else may_apply(d, label, value)
 
 
 @jit
@@ -216,7 +229,7 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
             k = first_edge(d, r, np.int64(1), d.map_items[item])
             while k >= 0:
-                if lets_pass(d, a, table[k, 1]) and may_apply(d, table[k, 0], value):
+                if lets_pass(d, a, table[k, 1]) and _applies(d, rule, table[k, 0], value):
                     push(d, k << 1)
                 k = table[k, 2]
     if rule[3] >= 0:
@@ -224,11 +237,11 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
             packed = _chosen(d, projected(d, a, rule[4]), r)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = np.int64(d.chosen[item])
-                if may_apply(d, table[k, 0], value):
+                if _applies(d, rule, table[k, 0], value):
                     push(d, k << 1)
         else:
             k = rule[3]
             while k >= 0:
-                if may_apply(d, table[k, 0], value):
+                if _applies(d, rule, table[k, 0], value):
                     push(d, k << 1)
                 k = table[k, 2]
