@@ -68,7 +68,7 @@ def check_agreement(found: Sample, workers: int) -> None:
     assert compared(deep) == compared(expected), found.description
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_agrees_with_the_reference_engine_on_random_protocols(examples: int) -> None:
     @settings(
         max_examples=examples,

@@ -357,7 +357,7 @@ def is_violated(protocol: Walk, parts: list[tuple[str, str]], fairness: tuple[Fa
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [60, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [50, pytest.param(600, marks=pytest.mark.slow)])
 def test_verdicts_are_those_of_the_definition(examples: int) -> None:
     seen = set()
     for seed in range(examples):
@@ -404,7 +404,7 @@ def words(protocol: Walk, length: int) -> Iterator[tuple[list[int], int]]:
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_formula_holds_where_no_lasso_breaks_it(examples: int) -> None:
     verdicts = set()
     for seed in range(examples):
@@ -445,7 +445,7 @@ LOW, CALM = (Property(function.__name__, "predicate", function, ()) for function
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [4, pytest.param(80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_graph, "BATCH", 50)
     monkeypatch.setattr(state_graph, "SERIAL", 5)

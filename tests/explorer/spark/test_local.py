@@ -36,6 +36,7 @@ def test_a_shipped_model(run: Run, tmp_path: Path) -> None:
     assert alike(run, tmp_path, "two-phase-commit", "--config", "default")["result"] == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_driver_tasks")
 def test_a_users_file_and_its_counterexample(run: Run, tmp_path: Path, ping: str) -> None:
     """This is the only search on a real Spark by default; all others have the marker `slow`."""
