@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops what Ctrl-C stops, in the same way
     json = getattr(given, "json", None)
+    before = _stamp(json)
     try:
         with redirect_stdout(sys.stderr) if str(json) == "-" else nullcontext():
             code: int = given.run(given)
@@ -60,20 +61,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except RaisedError as error:
         _trace_back(given)
-        return _told(error, json)
+        return _told(error, _unwritten(json, before))
     except InputError as error:
         _trace_back(given)
-        return _complain(str(error), json)
+        return _complain(str(error), _unwritten(json, before))
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except MemoryError:
-        return _complain("out of memory; --search bfs has --memory, and --checkpoint, which keeps what is found", json)
+        message = "out of memory; --search bfs has --memory, and --checkpoint, which keeps what is found"
+        return _complain(message, _unwritten(json, before))
     except OSError as error:
-        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _complain(message, _unwritten(json, before))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _stamp(path: Path | None) -> tuple[int, int] | None:
+    """Return when a file was written and its size; None where there is none."""
+    with suppress(OSError):
+        found = None if path is None or str(path) == "-" else path.stat()
+        return None if found is None else (found.st_mtime_ns, found.st_size)
+    return None
+
+
+def _unwritten(json: Path | None, before: tuple[int, int] | None) -> Path | None:
+    """Return the file for an error, unless the command has written into it what it found until then."""
+    return json if _stamp(json) == before else None
 
 
 def _trace_back(given: argparse.Namespace) -> None:
