@@ -84,6 +84,7 @@ class BreadthFirst:
                 break
             self._look_at_limits(reached)
             space.learn(frontier)
+            store.forget_products()  # of what was new in the level before
             view.require_room(frontier)
             self._check_steps(frontier)
             new = view.without(space.successors(frontier), known)

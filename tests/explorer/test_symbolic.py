@@ -81,6 +81,11 @@ def test_random_protocols() -> None:
     assert seen == {"run": 8}
 
 
+def test_what_is_learned_in_a_level_is_not_forgotten_in_the_next() -> None:
+    """Here a breadth-first search that kept products of the level before missed states."""
+    assert agree(1, 1_133) == {"run": 1}
+
+
 @pytest.mark.slow(minutes=True)
 def test_many_random_protocols() -> None:
     assert agree(300, 1_000) == {"run": 300}

@@ -203,8 +203,12 @@ def make(d: Any, level: Any, base: Any, n: Any) -> Any:
 
 @inlined
 def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
-    """Return the first of the two places where the cache may keep a key."""
-    return np.int64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D)))) & d.meta[CACHE_MASK] & ~1
+    """Return the first of the two places where the cache may keep a key.
+
+    It is unsigned: compiled code took the second place for one that is counted from the end.
+    """
+    hashed = np.uint64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D))))
+    return hashed & np.uint64(d.meta[CACHE_MASK]) & ~np.uint64(1)
 
 
 @inlined
@@ -213,8 +217,9 @@ def cached(d: Any, key1: Any, key2: Any) -> Any:
     i = _cache_place(d, key1, key2)
     if d.cache[i, 0] == key1 and d.cache[i, 1] == key2:
         return d.cache[i, 2]
-    if d.cache[i + 1, 0] == key1 and d.cache[i + 1, 1] == key2:
-        return d.cache[i + 1, 2]
+    j = i + np.uint64(1)
+    if d.cache[j, 0] == key1 and d.cache[j, 1] == key2:
+        return d.cache[j, 2]
     return UNKNOWN
 
 
@@ -224,7 +229,7 @@ def _keep(d: Any, key1: Any, key2: Any, result: Any) -> None:
     i = _cache_place(d, key1, key2)
     if d.cache[i, 1] and (d.cache[i, 0] != key1 or d.cache[i, 1] != key2):
         for k in range(3):
-            d.cache[i + 1, k] = d.cache[i, k]
+            d.cache[i + np.uint64(1), k] = d.cache[i, k]
     d.cache[i, 0] = key1
     d.cache[i, 1] = key2
     d.cache[i, 2] = result
