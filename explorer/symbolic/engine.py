@@ -219,7 +219,6 @@ class SymbolicSearch:
             self.keep({"reached": reached, "beyond": beyond})
             before = reached
             space.learn(reached)
-            store.forget_products()  # of what was new in the last round
             for root in space.groups.roots():
                 self.pause()
                 new = store.difference(store.difference(store.successors(reached, root), reached), beyond)

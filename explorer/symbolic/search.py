@@ -98,14 +98,16 @@ class Space:
         return result
 
     def learn(self, states: int) -> None:
-        """Learn what a set of states asks for."""
-        store, seen = self.store, -1
+        """Learn what a set of states asks for; forget what relations made of sets before they grew."""
+        store, seen, events = self.store, -1, self.groups.events
         known = store.arrays.watch_known
         while seen != (seen := self.learning.learned):
             for which in list(self.learning.watches.active):
                 new = store.difference(store.project(states, which), int(known[which]))
                 if new != EMPTY:
                     self.learning.answer(which, new)
+        if events != self.groups.events:
+            store.forget_products()
 
     def successors(self, states: int) -> int:
         """Return the successors of a set of states, of which everything was learned."""

@@ -130,7 +130,7 @@ class Store:
         add_edge(self.arrays, relation, how, key, result, child)
 
     def forget_products(self) -> None:
-        """Forget what relations made of sets of which not everything had been learned."""
+        """Forget what relations made of sets: they have grown."""
         self.arrays.meta[codes.ROUND] += 1
 
     def add_items(self, items: Sequence[int]) -> int:

@@ -219,7 +219,7 @@ def may_apply(d: Any, label: Any, value: Any) -> Any:
 def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
     """Return the successors of a set under a relation; with `keep`, the states of the set that have one.
 
-    What is cached holds for a relation to which events are added as long as none of them applies to the set.
+    What is cached holds until events are added: then the caller begins another ROUND.
     """
     if a == 0 or r == 0:
         return np.int64(0)
