@@ -216,12 +216,13 @@ class Protocol:
             raise ProtocolError(f"{at('network')}{name}.network: {what}")
         sets = [c.attribute for c in self.constants.values() if isinstance(getattr(self, c.attribute), frozenset)]
         for symmetry, attributes in self.symmetries.items():
-            where = f"{at('symmetries')}{name}.symmetries[{symmetry!r}]"
+            problem = None
             if isinstance(attributes, str):
-                raise ProtocolError(f"{where}: expected a tuple of constants, ({attributes!r},), found a string")
-            for attribute in attributes:
-                if attribute not in sets:
-                    raise ProtocolError(f"{where}: {unknown('set of model values', attribute, sets, name)}")
+                problem = f"expected a tuple of constants, ({attributes!r},), found a string"
+            elif missing := [one for one in attributes if one not in sets]:
+                problem = unknown("set of model values", missing[0], sets, name)
+            if problem is not None:  # the place is looked for in the source, which takes time
+                raise ProtocolError(f"{at('symmetries')}{name}.symmetries[{symmetry!r}]: {problem}")
 
     def initial(self) -> Iterable[State]:
         """Return the initial states; build them with `start`."""
