@@ -113,7 +113,7 @@ def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     assert search.most_visited <= max(memory // 2, PARTITIONS * Partition(1).nbytes * 1.4)
 
 
-@pytest.mark.slow(minutes=8)
+@pytest.mark.exhaustive
 def test_a_tenth_of_what_ten_million_states_need() -> None:
     name, given_settings, distinct, generated, depth = TEN_MILLION
     config = read_config(COUNTS / f"{name}.cfg")
