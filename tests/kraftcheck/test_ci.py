@@ -268,7 +268,7 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "1 failed, 2 passed, 2 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
-    (page,) = set(re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told))  # told twice where CI is set
+    (page,) = set(re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told))  # twice where CI is set
     assert '"result":"incomplete"' in Path(page).read_text()
     assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
