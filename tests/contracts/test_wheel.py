@@ -80,13 +80,18 @@ def hostile(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_the_way_from_nothing_to_a_protocol_of_ones_own(python: Path, hostile: Path) -> None:
     """The README's commands, one after the other, but for `pip install`, which this environment has behind it."""
-    install, first, own, look, test, mend, again = way()
+    install, go, first, own, look, test, mend, again = way()
     assert install.endswith("pip install . pytest")
+    checkout, ring = hostile / "checkout", hostile / "ring"
+    checkout.mkdir()
+    shutil.copy(ROOT / "pyproject.toml", checkout)  # its settings of pytest are not for who uses what is installed
+    assert run(["bash", "-c", f"{go} && pwd"], checkout).stdout == f"{ring}\n"
+    shutil.copytree(hostile, ring, ignore=shutil.ignore_patterns("checkout", "ring"), dirs_exist_ok=True)
     shown, browser = hostile / "shown.txt", hostile / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" >{shlex.quote(str(shown))}\n')
     browser.chmod(0o755)
     before = f". {shlex.quote(str(python.parent / 'activate'))} && export BROWSER={shlex.quote(str(browser))} && "
-    done = [run(["bash", "-c", before + command], hostile) for command in (first, own, look, test, mend, again)]
+    done = [run(["bash", "-c", before + command], ring) for command in (first, own, look, test, mend, again)]
     assert [one.returncode for one in done] == [0, 12, 0, 1, 0, 0], done
     assert "OneHolder  false of me = 1, peer = 2" in done[1].stdout
     assert shown.read_text().strip().endswith("ring.html")
@@ -95,7 +100,7 @@ def test_the_way_from_nothing_to_a_protocol_of_ones_own(python: Path, hostile: P
     if missing() is None:
         with chromium() as browser:
             watched = Watched(browser.new_page())
-            watched.open(hostile / "ring.html")
+            watched.open(ring / "ring.html")
             assert "OneHolder" in watched.page.content()
             assert watched.troubles == []
 

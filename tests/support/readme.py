@@ -13,7 +13,7 @@ TIMES = re.compile(r"[\d.,]+ s; [\d,]+ states/s")
 
 
 PROGRAMS: list[str] = re.findall(r"^```python\n((?:.*\n)*?)```$", README, re.MULTILINE)
-WAY = re.search(r"^## Seven commands .*\n(?:.*\n)*?```sh\n((?:.*\n)*?)```$", README, re.MULTILINE)
+WAY = re.search(r"^## Eight commands .*\n(?:.*\n)*?```sh\n((?:.*\n)*?)```$", README, re.MULTILINE)
 
 
 def way() -> list[str]:
