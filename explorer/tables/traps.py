@@ -43,10 +43,10 @@ def without_way_out(graph: StateGraph, prop: Property, goals: Goals) -> NDArray[
             open_ = there & (marked[sources] == 0)
             kept[0].append(sources[open_])
             kept[1].append(targets[open_])
-    first, waiting = graph.room.array(graph.count + 1, np.int64), graph.room.array(graph.count, np.int32)
+    begins, waiting = graph.room.array(graph.count + 1, np.int64), graph.room.array(graph.count, np.int32)
     before = graph.room.array(kept[0].count, np.int32)
-    mark_back(kept[0].all, kept[1].all, marked, first, before, waiting)
-    for used in (first, waiting, before, kept[0].all, kept[1].all):
+    mark_back(kept[0].all, kept[1].all, marked, begins, before, waiting)
+    for used in (begins, waiting, before, kept[0].all, kept[1].all):
         graph.room.give_back(used)
     return np.flatnonzero(marked == 0)
 

@@ -486,7 +486,11 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
         suppress_health_check=list(HealthCheck),
         phases=[Phase.explicit, Phase.generate],  # a seed does not shrink
     )
-    @given(seed=st.integers(0, 10**9), workers=st.integers(1, 2), memory=st.sampled_from((None, 1)))
+    @given(
+        seed=st.integers(0, 10**9),
+        workers=st.integers(1, 2),
+        memory=st.sampled_from((None, 1) if examples > 3 else (None,)),
+    )
     def check(seed: int, workers: int, memory: int | None) -> None:
         for found in sample(1, seed=seed, large=50, most=300):
             random, actions = Random(seed), tuple(found.protocol.actions)
