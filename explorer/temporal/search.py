@@ -12,6 +12,7 @@ from kraftcheck.explorer.result import Loop, Options, TraceStep
 from kraftcheck.explorer.temporal.checking import Lasso, Move, check
 from kraftcheck.explorer.temporal.conditions import fairness_of
 from kraftcheck.explorer.temporal.graph import LabelledGraph, peer_of
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
@@ -28,6 +29,11 @@ def without_symmetry(options: Options) -> tuple[Options, list[str]]:
     names = ", ".join(prop.name for prop in options.temporal)
     note = f"SYMMETRY {options.symmetry} is switched off: {names} may tell apart what it makes one"
     return replace(options, symmetry=None), [note]
+
+
+def strict_bounds(protocol: Protocol, options: Options) -> bool:
+    """Return whether an action for which a bound has nothing left is not enabled, as options or the protocol say."""
+    return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 
 def check_temporal(
@@ -49,7 +55,7 @@ def check_temporal(
         Returns a state, given its number.
     """
     protocol, notes = semantics.protocol, books.result.notes
-    strict = protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
+    strict = strict_bounds(protocol, options)
     beyond = len(set(graph.beyond.states.tolist()))
     if beyond:
         notes.append(

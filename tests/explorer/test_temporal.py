@@ -430,6 +430,37 @@ def test_a_formula_holds_where_no_lasso_breaks_it(examples: int) -> None:
     assert verdicts == {False, True}
 
 
+class Counting(Protocol):
+    """Counts up, and begins again from any number."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Walker(1)], Nothing())
+
+    @internal
+    def count(self, me: Walker) -> Steps:
+        yield become(me.but(at=me.at + 1)) if me.at < 300 else become(me)
+
+    @internal
+    def begin(self, me: Walker) -> Steps:
+        yield become(me.but(at=0))
+
+    @predicate
+    def first(self, me: Walker) -> bool:
+        return me.at == 0
+
+
+@pytest.mark.kernel
+def test_a_state_graph_that_does_not_fit_in_memory_goes_to_disk() -> None:
+    protocol = Counting()
+    formula = infinitely_often(anywhere(protocol.first))
+    for fairness, holds in (((weak("Begin"),), True), ((weak("Count"),), False)):
+        whole, little = (checked(tables.explore, protocol, formula, *fairness, memory=memory) for memory in (None, 1))
+        assert little.violations == whole.violations
+        assert little.verdict is (Verdict.OK if holds else Verdict.VIOLATION)
+        assert any("of the state graph went to disk" in note for note in little.notes)
+        assert not any("disk" in note for note in whole.notes)
+
+
 # Random protocols
 
 
@@ -455,8 +486,12 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
         suppress_health_check=list(HealthCheck),
         phases=[Phase.explicit, Phase.generate],  # a seed does not shrink
     )
-    @given(seed=st.integers(0, 10**9), workers=st.integers(1, 2))
-    def check(seed: int, workers: int) -> None:
+    @given(
+        seed=st.integers(0, 10**9),
+        workers=st.integers(1, 2),
+        memory=st.sampled_from((None, 1) if examples > 3 else (None,)),
+    )
+    def check(seed: int, workers: int, memory: int | None) -> None:
         for found in sample(1, seed=seed, large=50, most=300):
             random, actions = Random(seed), tuple(found.protocol.actions)
             low_now, calm_now = Held(LOW), Held(CALM)
@@ -475,7 +510,10 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
                 ),
                 fairness=(weak(random.choice(actions), each=random.choice(("", "replica", "pair", "message"))),),
             )
-            results = [explore(found.protocol, options) for explore in (reference.explore, tables.explore)]
+            results = [
+                reference.explore(found.protocol, options),
+                tables.explore(found.protocol, replace(options, memory=memory)),
+            ]
             told = [
                 {one.property: (len(one.trace), one.loop and one.loop.back_to) for one in result.violations}
                 for result in results
