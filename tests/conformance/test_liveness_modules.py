@@ -29,6 +29,7 @@ ENGINES = [
     pytest.param(reference.explore, id="reference"),
     pytest.param(tables.explore, id="tables", marks=[pytest.mark.kernel, pytest.mark.slow]),
 ]
+SAMPLED = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 COUNTS = live.MODULES.parent / "prevote" / "counts"
 MODULES = sorted({one["module"] for one in live.recorded()})
 
@@ -59,11 +60,10 @@ def told(one: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("explore", ENGINES)
-@pytest.mark.parametrize(
-    "module", [pytest.param(name, marks=[pytest.mark.slow] * (name == "MCEwd998")) for name in MODULES]
-)
-def test_verdicts_are_those_of_tlc(explore: Any, module: str) -> None:
-    for pairs in pairs_of(module):
+@pytest.mark.parametrize("module", MODULES)
+@SAMPLED
+def test_verdicts_are_those_of_tlc(explore: Any, module: str, every: int) -> None:
+    for pairs in pairs_of(module)[::every]:
         protocol, options = ours(pairs)
         found = explore(protocol, options)
         violated = {violation.property for violation in found.violations}
@@ -74,9 +74,10 @@ def test_verdicts_are_those_of_tlc(explore: Any, module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_counterexamples_of_tlc_are_ours_too(module: str, tmp_path: Path) -> None:
+@SAMPLED
+def test_counterexamples_of_tlc_are_ours_too(module: str, every: int, tmp_path: Path) -> None:
     path = tmp_path / "trace.out"
-    for pairs in pairs_of(module):
+    for pairs in pairs_of(module)[::every]:
         replayer = Replayer(ours(pairs)[0])
         for one in pairs:
             if one["verdict"] != "violated":

@@ -454,7 +454,7 @@ class Counting(Protocol):
 
     @internal
     def count(self, me: Walker) -> Steps:
-        yield become(me.but(at=me.at + 1)) if me.at < 300 else become(me)
+        yield become(me.but(at=me.at + 1)) if me.at < 30 else become(me)
 
     @internal
     def begin(self, me: Walker) -> Steps:
