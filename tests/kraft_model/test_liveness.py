@@ -10,10 +10,15 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables import engine as tables
-from tests.support.kraft_model.liveness import FAULTS, FINDINGS, MENDED, TRIED, Live
+from tests.support.kraft_model.liveness import EXHAUSTIVE, FAULTS, FINDINGS, MENDED, TRIED, Live
 from tests.support.kraft_model.searches import bound
 
-BASES = sorted({(one.model, one.config) for one in (*FAULTS, *TRIED)})
+BASES = [
+    pytest.param(
+        *base, marks=[getattr(pytest.mark, "exhaustive" if base[1] in EXHAUSTIVE else "slow"), pytest.mark.kernel]
+    )
+    for base in sorted({(one.model, one.config) for one in (*FAULTS, *TRIED)})
+]
 
 
 def marked(found: list[Live]) -> list[object]:
@@ -22,7 +27,7 @@ def marked(found: list[Live]) -> list[object]:
         pytest.param(
             one,
             id=f"{one.config}-{one.variant or 'model'}",
-            marks=[pytest.mark.slow, pytest.mark.kernel] if one.slow else [],
+            marks=[getattr(pytest.mark, one.speed), pytest.mark.kernel] if one.speed else [],
         )
         for one in found
     ]
@@ -40,14 +45,12 @@ def checked(model: str, config: str, variant: str | None, *, compiled: bool, onl
 
 @pytest.mark.parametrize("one", marked(FAULTS + FINDINGS))
 def test_what_never_happens_is_found(one: Live) -> None:
-    found = checked(one.model, one.config, one.variant, compiled=one.slow, only=one.property)
+    found = checked(one.model, one.config, one.variant, compiled=bool(one.speed), only=one.property)
     (violation,) = found.violations
     assert (violation.property, violation.loop is not None) == (one.property, True)
 
 
-@pytest.mark.slow
-@pytest.mark.kernel
-@pytest.mark.parametrize(("model", "config"), BASES, ids=lambda one: one)
+@pytest.mark.parametrize(("model", "config"), BASES)
 def test_the_model_keeps_going(model: str, config: str) -> None:
     found = checked(model, config, None, compiled=True)
     assert found.verdict is Verdict.OK
