@@ -15,6 +15,10 @@ from kraftcheck.spec.values import encode
 Behaviour = tuple[TraceStep, ...]
 
 
+class NoSuchPathError(AssertionError):
+    """A path of states, or of classes, that the reference semantics does not take."""
+
+
 def step_of(transition: Transition) -> TraceStep:
     """Return a transition as a step of a behaviour."""
     return TraceStep(transition.target, transition.action, transition.actor, transition.message)
@@ -42,8 +46,15 @@ def behaviour_along(
         Where a path of classes may begin.
     class_of
         Returns the class of a state, for a path of classes.
+
+    Raises
+    ------
+    NoSuchPathError
+        Where no behaviour goes along the path.
     """
-    first = path[0] if class_of is None else next(s for s in starts or () if class_of(s) == path[0])
+    first = path[0] if class_of is None else next((s for s in starts or () if class_of(s) == path[0]), None)
+    if first is None:
+        raise NoSuchPathError("no initial state is in the first class of this path")
     steps = [TraceStep(first)]
     for number, wanted in enumerate(path[1:]):
         fitting = [
@@ -53,7 +64,7 @@ def behaviour_along(
             and wanted == (taken.target if class_of is None else class_of(taken.target))
         ]
         if not fitting:
-            raise AssertionError("the reference semantics has no step along this path")
+            raise NoSuchPathError("the reference semantics has no step along this path")
         steps.append(step_of(least(fitting)))
     return tuple(steps)
 

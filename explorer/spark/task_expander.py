@@ -87,7 +87,7 @@ class TaskExpander:
 
     def predecessor(self, states: States, target: States) -> Any:
         """Return the first of some states that leads to a state or an image of it, or None; all with global ids."""
-        images = self._images(self.ids.to_own(target[None]))
+        images = self.table_expander.images(self.ids.to_own(target[None]))
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
             found = self.table_expander.predecessor(self.ids.to_own(part), images)
@@ -95,9 +95,3 @@ class TaskExpander:
                 return part[found]
         return None
 
-    def _images(self, row: States) -> States:
-        """Return the images of a state under the symmetry group, all with the ids of this process."""
-        if self.table_expander.learner.permutations == 1:
-            return row
-        self.table_expander.identities(row)  # this learns them
-        return self.table_expander.learner.interner.images_of_state(row[0])

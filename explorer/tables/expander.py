@@ -191,6 +191,13 @@ class Expander:
                 return images
             self.learner.resolve([worker])
 
+    def images(self, row: Rows) -> Rows:
+        """Return the images of one state, given as a row in an array of its own, under the symmetry group."""
+        if self.learner.permutations == 1:
+            return row
+        self.identities(row)  # this learns them
+        return self.learner.interner.images_of_state(row[0])
+
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
         return self._packed(self.identities(rows), packing)

@@ -2,7 +2,7 @@
 
 Ids, and the order of a level, depend on how many threads searched. Fingerprints of states do not
 (`learning/fingerprints.py`), so of several shortest counterexamples the one with the least fingerprints is the same in
-every run.
+every run. Under symmetry the least fingerprint of a state's images stands for its orbit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.expander import Event, Expander
+from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packing import Rows
@@ -77,12 +78,30 @@ class LeastStates:
                 least, found = keys[order[place]], rows[order[place]]
         return found
 
+    def first(self, rows: Rows, fits: Callable[[Any], bool]) -> int | None:
+        """Return the place of the first of some rows that fits; None where none does, or there is no time to look."""
+        for place, row in enumerate(rows):
+            if fits(row):
+                return place
+            if time.monotonic() > self._until:
+                self.gave_up = True
+                break
+        return None
+
     def _keys(self, rows: Rows) -> Any:
         if self._fingerprints is None:
             self._fingerprints = Fingerprints(self._expander.learner)
+        self._expander.identities(rows)  # this learns their images
         self._fingerprints.update()
         of = self._fingerprints
-        return of.rows[rows[:, 0]] + of.contents[rows[:, 1:]].sum(axis=1, dtype=np.uint64)
+        tables: Any = self._expander.learner.tables
+        keys = of.rows[rows[:, 0]] + of.contents[rows[:, 1:]].sum(axis=1, dtype=np.uint64)
+        shown = tables.row_info[rows[:, 0], R_IDENTITY]
+        for image in range(1, self._expander.learner.permutations):
+            contents = np.where(rows[:, 1:] == 0, 0, tables.permuted_contents[rows[:, 1:], image])
+            images = of.rows[tables.permuted_rows[shown, image]]
+            keys = np.minimum(keys, images + of.contents[contents].sum(axis=1, dtype=np.uint64))
+        return keys
 
     def showing(self, rows: Rows, violated: set[str]) -> int | None:
         """Return the place of the first of some states out of which something is violated, or None.

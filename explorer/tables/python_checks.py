@@ -39,6 +39,11 @@ class PythonChecks:
         Returns the rows that stand for states.
     books
         Where violations are reported.
+
+    Attributes
+    ----------
+    least
+        Returns the behaviour to tell of all that break a property of some name; None for the one that was found first.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class PythonChecks:
         self._decode = decode
         self._identify = identify
         self._books = books
+        self.least: Callable[[str], Behaviour | None] = lambda name: None
         self._evaluated: Counter[str] = Counter()
         self._beyond: set[bytes] = set()
         self._verdicts: dict[bytes, list[str]] = {}
@@ -116,7 +122,7 @@ class PythonChecks:
             error.trace = trace_to(row)
             raise
         for name in violated:
-            self._books.violation(name, trace_to(row))
+            self._books.violation(name, self.least(name) or trace_to(row))
         return within
 
     def check_pruned(
@@ -138,7 +144,8 @@ class PythonChecks:
             for transition in self._semantics.transitions(state):
                 if self._is_pruned(state, transition.target):
                     for name in self._violated(transition.target):
-                        self._books.violation(name, (*trace_to(rows, index), step_of(transition)))
+                        found = self.least(name) or (*trace_to(rows, index), step_of(transition))
+                        self._books.violation(name, found)
 
     def _is_pruned(self, state: State, target: State) -> bool:
         semantics = self._semantics

@@ -20,11 +20,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kraftcheck.explorer.result import Violation
 from kraftcheck.explorer.simplifying.simplifier import violation_of
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import told as counterexample
-from kraftcheck.reporting.files import require_report, require_writable, write_json
+from kraftcheck.reporting.files import require_report, require_writable, write_counterexamples, write_json
 from kraftcheck.reporting.lines import FAINT, Line, notes, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
@@ -48,6 +49,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--json", help="write what became of each trace as JSON")
     add(parser, "--simplify", help="tell a trace that violates a property as a simpler one")
     add(parser, "--simplify-time")
+    add(parser, "--trace", help="write what --simplify finds (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)")
     what = "write tables of Parquet, as those of `kraftcheck pipeline`, without Spark"
     parser.add_argument("--parquet", type=Path, metavar="DIR", help=what)
     add(parser, "--quiet", help="only the verdicts")
@@ -74,8 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
     replays: list[Replay] = []
     walked: list[ReplayedState] = []
     runs = []
+    simpler: list[Violation] = []
+    if arguments.trace and not arguments.simplify:
+        raise InputError("--trace writes what --simplify finds: expected --simplify too")
     with named_model(arguments) as model, Meter("states replayed", quiet=arguments.quiet) as meter:
-        require_writable(arguments, "json", "report")
+        require_writable(arguments, "json", "report", "trace")
         require_report(arguments.report)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
@@ -102,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
                     else:
                         print_lines(told(replay, quiet=arguments.quiet))
                     if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
-                        print_lines(_simplified(job, replay, walked, arguments))
+                        print_lines(_simplified(job, replay, walked, arguments, simpler))
                     walked.clear()
     verdicts = Counter[str](replay.verdict for replay in replays)
     if len(replays) > 1:
@@ -111,13 +116,15 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.json, [as_json(replay) for replay in replays])
     if arguments.report:
         write_report(arguments.report, runs)
+    if arguments.trace:
+        write_counterexamples(job.protocol, simpler, arguments.trace)
     return exit_code(verdicts)
 
 
 def _simplified(
-    job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace
+    job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
 ) -> Iterator[Line]:
-    """Yield the lines that tell a simpler behaviour than a trace, which violates the same property."""
+    """Yield the lines that tell a simpler behaviour than a trace, which violates the same property; note it."""
     trace = tuple(as_step(one) for one in walked)
     violation = violation_of(job.protocol, trace, replay.violated)
     if violation is None:
@@ -125,6 +132,7 @@ def _simplified(
         return
     shortest = partial(find_shortest, job, violation)
     found, note = simplified(job, violation, arguments, shortest)
+    simpler.append(found)
     yield []
     yield from counterexample(job.protocol, found)
     yield []

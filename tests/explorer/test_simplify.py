@@ -90,10 +90,15 @@ def test_the_option_of_check_and_replay(run: Run, tmp_path: Path) -> None:
     )
     assert outcome.code == 12
     deep = int(outcome.out.split(" states\n")[0].rsplit(" ", 1)[1])
-    outcome = run("replay", *BROKEN, "--simplify", trace)
+    simpler = tmp_path / "simpler.itf.json"
+    outcome = run("replay", *BROKEN, "--simplify", "--trace", simpler, trace)
     assert outcome.code == 0
     assert f" {deep - 1} -> 7 steps, " in outcome.out
     assert "\nCounterexample to MutualExclusion, 8 states\n" in outcome.out
+    outcome = run("replay", *BROKEN, simpler)
+    assert (outcome.code, "8 states" in outcome.out) == (0, True)
+    outcome = run("replay", *BROKEN, "--trace", simpler, trace)
+    assert (outcome.code, "expected --simplify" in outcome.err) == (2, True)
     outcome = run("check", *BROKEN, "--quiet", "--simplify")
     assert outcome.code == 12
     assert "\nNote: simplified MutualExclusion in " in outcome.out

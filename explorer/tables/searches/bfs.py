@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, behaviour_along, least, step_of
 from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Trap
@@ -28,9 +29,12 @@ from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import note_of, without_way_out
-from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
+from kraftcheck.explorer.temporal.room import Room
+from kraftcheck.explorer.temporal.search import check_temporal, strict_bounds, without_symmetry
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.spec.language.state import State
 
 ANOTHER = (
     "of several shortest counterexamples this is the first that was found: another run, or another number of workers, "
@@ -76,6 +80,8 @@ class BreadthFirst:
         self.levels = Levels(self.memory.budget.rows, file, folder)
         self._size = Size(self.expander.learner)
         self._least = LeastStates(self.expander, self.levels, batch)
+        if self.checker.python is not None:
+            self.checker.python.least = self._least_to
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
@@ -152,6 +158,8 @@ class BreadthFirst:
             self._position = 0
         self._between = True
         if self.options.over_behaviours:
+            if self.checkpoint is not None:
+                self.checkpoint.save(self._snapshot())
             self._follow_behaviours()
 
     def _start(self) -> None:
@@ -199,9 +207,30 @@ class BreadthFirst:
                 if self._least.gave_up:
                     self.checker.take(events, partial(self._trace_to, rows))
                 break
-            trace = self.path_to(row, level)
+            trace = self._path_of_orbits(row, level) or self.path_to(row, level)
             for kind, mask in self._least.events_of(row, self.books.violated):
                 self.checker.note(kind, mask, trace)
+
+    def _least_to(self, name: str) -> Behaviour | None:
+        """Return the behaviour through the least state with a step that breaks a property; None without the time."""
+        self.books.tally()
+        self._least.allow(self.books.result.seconds)
+        semantics, decode, level = self.checker.semantics, self.expander.learner.decode_state, self.levels.depth - 1
+        (prop,) = (one for one in self.options.properties if one.name == name)
+
+        def breaking(state: State) -> list[Transition]:
+            try:
+                return [taken for taken in semantics.transitions(state) if not semantics.holds(prop, taken.target)]
+            except RaisedError:  # the search comes to it by itself
+                return []
+
+        row = self._least.of_level(level, lambda rows: self._least.first(rows, lambda one: bool(breaking(decode(one)))))
+        for path in () if row is None else (self._path_of_orbits, self.path_to):
+            trace = path(row, level)
+            steps = breaking(trace[-1].state) if trace else []
+            if trace and steps:
+                return (*trace, step_of(least(steps)))
+        return None
 
     def _take(self, found: Iterable[Rows]) -> None:
         """Take new states into the level that is being built, after checking what Python must check."""
@@ -266,17 +295,18 @@ class BreadthFirst:
 
     def _follow_behaviours(self) -> None:
         """Check what should stay reachable, and temporal properties, once every state is visited."""
+        self.expander.fit_packing()
+        taken = sum(one.nbytes for one in self._size.kinds()) + self.levels.nbytes + self.visited.in_memory.nbytes
+        room = Room(max(self.memory.total - taken, 0), folder_of(self.options))
+        visited = self.visited.hand_over(self.expander.packing, room.array)
+        try:
+            self._check_behaviours(StateGraph(self.expander, visited, self.levels, room, partial(self._look_around, 0)))
+        finally:
+            if room.on_disk:
+                self.books.result.notes.append(f"{text_of_size(room.on_disk)} of the state graph went to disk")
+
+    def _check_behaviours(self, graph: StateGraph) -> None:
         books, semantics = self.books, self.checker.semantics
-        if self.visited.archive is not None:
-            self._stop_for_room()
-        graph = StateGraph(
-            self.expander,
-            self.visited.in_memory,
-            self.levels,
-            self.memory.budget.buffers,
-            partial(self._look_around, 0),
-            self._stop_for_room,
-        )
         goals = Goals(semantics, self.options)
         for prop in self.options.reachable:
             found = without_way_out(graph, prop, goals)
@@ -286,15 +316,12 @@ class BreadthFirst:
                 level, row = graph.level_of(int(found[0]))
                 books.violation(prop.name, self.path_to(row, level), Trap(len(found), graph.count))
         if self.options.temporal:
+            books.tally()
+            expected, strict = books.result.generated_states, strict_bounds(semantics.protocol, self.options)
+            with_labels = labelled(graph, goals, books.result.notes, expected, strict)
+            graph.forget_where_steps_lead()
             decode = self.expander.learner.decode_state
-            found_graph = labelled(graph, goals, books.result.notes)
-            check_temporal(found_graph, semantics, self.options, books, lambda n: decode(graph.level_of(n)[1]))
-
-    def _stop_for_room(self) -> None:
-        self.books.result.notes.append(
-            "the state graph does not fit in memory: give more, by --memory, or smaller bounds"
-        )
-        self.books.stop_at(MEMORY)
+            check_temporal(with_labels, semantics, self.options, books, lambda n: decode(graph.level_of(n)[1]))
 
     # Checkpoints
 
@@ -334,17 +361,36 @@ class BreadthFirst:
 
     def path_to(self, row: Any, level: int) -> Behaviour:
         """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
-        rows = [np.asarray(row)]
-        for before in range(level - 1, 0, -1):
-            rows.append(self._predecessor(rows[-1], before))
-        return self.checker.behaviour(rows[::-1])
+        return self.checker.behaviour(self._path(row, level, lambda target: target))
 
-    def _predecessor(self, target: Any, level: int) -> Any:
-        """Return the least state of a level that leads to the target."""
-        found = self._least.of_level(level, lambda rows: self.expander.predecessor(rows, target[None]))
-        if found is None:
-            raise AssertionError("a visited state has no predecessor in the level before")
-        return found
+    def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:
+        """Return states of each level up to a state, each the least that leads to one of the targets for the next."""
+        path = [np.asarray(row)]
+        for before in range(level - 1, 0, -1):
+            wanted = targets(path[-1][None])
+            found = self._least.of_level(before, partial(self.expander.predecessor, targets=wanted))
+            if found is None:
+                raise AssertionError("a visited state has no predecessor in the level before")
+            path.append(found)
+        return path[::-1]
+
+    def _path_of_orbits(self, row: Any, level: int) -> Behaviour | None:
+        """Return a behaviour to the orbit of a state that breaks something: which state stands for it says nothing.
+
+        Returns None where there is no symmetry, or it is none: the sets named are not alike in what is violated.
+        """
+        symmetry, encode = self.options.symmetry, self.expander.encode
+        if symmetry is None or self.options.view is not None:
+            return None
+        class_of = identity_of(self.expander.learner.protocol, symmetry, None)
+        decode = self.expander.learner.decode_state
+        classes = [class_of(decode(one)) for one in self._path(row, level, self.expander.images)]
+        try:
+            found = behaviour_along(self.checker.semantics, classes, starts=self.checker.starts, class_of=class_of)
+        except NoSuchPathError:
+            return None
+        image, violated = encode([found[-1].state])[0], self.books.violated
+        return found if self._least.events_of(image, violated) == self._least.events_of(row, violated) else None
 
 
 def search(protocol: Protocol, options: Options) -> Result:
