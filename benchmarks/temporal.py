@@ -7,10 +7,10 @@ The model is three-voters: 1.5 million states, 3.6 million steps. The property, 
 worker each and empty tables; compiled code is cached by runs that are not counted. The specification is not part of
 this project: give your own copy (with its module MessagePassing beside it), or leave TLC out.
 
-    python benchmarks/temporal.py --rings 181
+    python benchmarks/temporal.py --rings 171
 
 is about strong fairness: three walkers on rings of so many places, each of whom may pass a gate only while another
-stands at an even place. That is 5.9 million states in one component; everyone comes home again and again if passing the
+stands at an even place. That is 5 million states in one component; everyone comes home again and again if passing the
 gate is strongly fair, and need not if it is weakly fair.
 """
 
