@@ -51,12 +51,15 @@ class Lasso(NamedTuple):
         The steps that are taken again and again, the last back to where they began. Empty: it stutters.
     kept
         Of each condition of fairness, how the cycle meets it.
+    waited
+        The names of actions that somewhere change what must stay as it is in the cycle for the property to be broken.
     """
 
     start: int
     way: tuple[Move, ...]
     cycle: tuple[Move, ...]
     kept: tuple[str, ...]
+    waited: tuple[str, ...] = ()
 
 
 class Finding(NamedTuple):
@@ -298,7 +301,34 @@ class Product:
         taken = self._moves(way[0] // states, into)
         again = self._moves(way[-1] // states, cycle)
         round_ = [way[-1] // states, *(move.target for move in again)]
-        return Lasso(way[0] // states, tuple(taken), tuple(again), tuple(self._kept(round_, again)))
+        inside = {way[-1] % states, *(node % states for _, node in cycle)}
+        waited = self._waited(round_, inside)
+        return Lasso(way[0] // states, tuple(taken), tuple(again), tuple(self._kept(round_, again)), waited)
+
+    def _waited(self, states: list[int], inside: set[int]) -> tuple[str, ...]:
+        """Return the names of the actions that change what a cycle keeps as it is, and insists on.
+
+        Parameters
+        ----------
+        states
+            The states of the cycle.
+        inside
+            The states of the automaton that it passes.
+        """
+        insisted = NONE
+        for move in self._automaton.moves:
+            if move.source in inside and move.target in inside:
+                insisted |= np.uint64(move.wanted | move.unwanted)
+        held = self.arrays.held[self.arrays.kind[states]]
+        kept = insisted & ~(np.bitwise_or.reduce(held) & ~np.bitwise_and.reduce(held))
+        labels = self._graph.book.labels
+        changed = np.zeros(len(labels), np.uint64)
+        kernel.changes_of(self.arrays, held[0], changed)
+        names = {label.action for label, bits in zip(labels, changed.tolist(), strict=True) if bits & int(kept)}
+        for bit, atom in enumerate(self._automaton.atoms):
+            if isinstance(atom, Taken) and int(kept) >> bit & 1:
+                names |= atom.actions - {NEXT}
+        return tuple(sorted(names))
 
     def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[Move]:
         """Return the steps along edges, without those that change nothing."""

@@ -12,6 +12,7 @@ from kraftcheck.explorer.result import Loop, Options, TraceStep
 from kraftcheck.explorer.temporal.checking import Lasso, Move, check
 from kraftcheck.explorer.temporal.conditions import fairness_of
 from kraftcheck.explorer.temporal.graph import LabelledGraph, peer_of
+from kraftcheck.explorer.temporal.waiting import never_taken
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
@@ -82,9 +83,12 @@ def _told(lasso: Lasso, semantics: Semantics, options: Options, decode: Decode) 
             if _is_called(transition, move) and identity(transition.target) == wanted
         )
         steps.append(step_of(next(fitting)))
+    back_to = len(lasso.way) + 1
+    numbers = range(back_to, len(steps) + 1)
+    never = never_taken(semantics, lasso.waited, steps[len(lasso.way) :], numbers)
     if not lasso.cycle:
-        return tuple(steps), None, Loop(len(steps), None, lasso.kept)
-    return tuple(steps[:-1]), None, Loop(len(lasso.way) + 1, steps[-1], lasso.kept)
+        return tuple(steps), None, Loop(back_to, None, lasso.kept, never)
+    return tuple(steps[:-1]), None, Loop(back_to, steps[-1], lasso.kept, never)
 
 
 def _is_called(transition: Transition, move: Move) -> bool:

@@ -18,6 +18,7 @@ module         what is in it
 `transitions`  pure rules: how a replica enters each mode, and what a restart leaves
 `base`         constants and bounds, the network (LoseMessage, DuplicateMessage), `Init`; what several modules use:
                steps, fetches, the high watermark
+`timing`       whether what a timer waits for can still come
 `hearing`      what replicas hear of epochs, leaders and their endpoints, and where they fail
 `elections`    FetchTimeout, ElectionTimeout, PreVoteTimeout, ResignedTimeout, HandleVoteRequest, HandleVoteResponse,
                RepeatBeginQuorumEpoch, HandleBeginQuorumEpochRequest, HandleAcknowledgement, Resign,
@@ -33,8 +34,9 @@ module         what is in it
 `answers`      invariants about what administrators and voters are told
 `contracts/`   what each message and each step of a replica's own must do
 `progress`     what should stay reachable
+`liveness`     temporal properties, and what is fair
 `starts`       named starts for INIT, besides `Init`
-`variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs
+`variants/`    `faults`, `progress`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes
 `configs/`     bounded configurations (`.cfg`)
 =============  =======================================================================================================
 """
@@ -45,6 +47,7 @@ from kraftcheck.kraft_model.quorum.answers import QuorumAnswers
 from kraftcheck.kraft_model.quorum.contracts import QuorumContracts
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
+from kraftcheck.kraft_model.quorum.liveness import QuorumLiveness
 from kraftcheck.kraft_model.quorum.progress import QuorumProgress
 from kraftcheck.kraft_model.quorum.properties import QuorumProperties
 from kraftcheck.kraft_model.quorum.replication import QuorumReplication
@@ -64,6 +67,7 @@ class Quorum(
     QuorumAnswers,
     QuorumContracts,
     QuorumProgress,
+    QuorumLiveness,
     QuorumStarts,
 ):
     """A KRaft quorum: elections with pre-vote, replication, snapshots and voter changes."""

@@ -72,6 +72,7 @@ class QuorumBase(QuorumHearing):
     watch_pre_votes: bool = constant("WatchPreVotes", default=False)
     watch_answers: bool = constant("WatchAnswers", default=False)
     late_pre_votes: bool = constant("LatePreVotes", default=True)
+    timely_fetches: bool = constant("TimelyFetches", default=False)
 
     pre_votes: int = bound("MaxPreVotes")
     elections: int = bound("MaxElections")
@@ -99,7 +100,11 @@ class QuorumBase(QuorumHearing):
     symbols = SYMBOLS
     written_only = ("current", "observers")  # what the operator is shown
     symmetries = {"symmHosts": ("hosts",)}
-    views = {"patient": hide("pre_votes", "retries")}
+    views = {
+        "patient": hide("pre_votes", "retries"),
+        "steady": hide("pre_votes", "retries", "expirations"),
+        "persistent": hide("pre_votes", "retries", "updated_voters"),
+    }
     replica_type: ClassVar[type[Replica]] = Replica
     shared_type: ClassVar[type[Shared]] = Shared
     """What a start is made of: a design change that adds fields names its own subclasses."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.log import end_of, matches, voter_of
 from kraftcheck.kraft_model.quorum.messages import (
     BeginQuorumEpochRequest,
@@ -27,7 +26,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared, Term
+from kraftcheck.kraft_model.quorum.state import Replica, Shared, Term
+from kraftcheck.kraft_model.quorum.timing import Bystanders, QuorumTiming
 from kraftcheck.kraft_model.quorum.transitions import (
     after_lost_pre_vote,
     candidate,
@@ -37,24 +37,19 @@ from kraftcheck.kraft_model.quorum.transitions import (
     resigned,
     unattached,
 )
-from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, projection
+from kraftcheck.spec import Record, Step, Steps, internal, on
 
 GRANTS_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
 GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
 
 
-class QuorumElections(QuorumBase):
+class QuorumElections(QuorumTiming):
     """Timeouts, votes, and how leaders take and leave office."""
 
     # Timeouts. There are no clocks: a timeout may expire whenever it is running.
 
-    @projection
-    def bystander(self, me: Replica | Admin) -> Replica | Nil:
-        """With WatchPreVotes, every replica: a pre-vote round notes who watches it."""
-        return me if self.watch_pre_votes and isinstance(me, Replica) else Nil.NIL
-
-    @internal(reads=bystander)
-    def fetch_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
+    @internal(reads=QuorumTiming.bystander)
+    def fetch_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
         """A voter that follows has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
 
         If its leader has resigned and prefers it, it asks at once (KIP-595, "EndQuorumEpoch"), and spends nothing.
@@ -63,12 +58,14 @@ class QuorumElections(QuorumBase):
             return
         if not self.may_stand(me):
             return
+        if not me.ended and self.is_served(me, shared, bystander):
+            return
         for step in self.canvass(me, shared, consumes=False):
             watched = step.write(*self.watching(me, bystander))
             yield watched if me.ended else watched.spend("pre_votes")
 
-    @internal(reads=bystander)
-    def election_timeout(self, me: Replica, shared: Shared, bystander: Map[ModelValue, Replica | Nil]) -> Steps:
+    @internal(reads=QuorumTiming.bystander)
+    def election_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
         """An unattached voter or a candidate waits in vain: it asks for pre-votes (KIP-996, "Proposed Changes")."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
             return
@@ -77,8 +74,10 @@ class QuorumElections(QuorumBase):
         for step in self.canvass(me, shared, consumes=False):
             yield step.write(*self.watching(me, bystander)).spend("pre_votes")
 
-    def watching(self, me: Replica, bystanders: Map[ModelValue, Replica | Nil]) -> list[Replica]:
+    def watching(self, me: Replica, bystanders: Bystanders) -> list[Replica]:
         """Return the replicas that lead, or follow and have fetched, with the note that this one begins a round."""
+        if not self.watch_pre_votes:
+            return []
         return [
             peer.but(watched=peer.watched | {me.id})
             for peer in bystanders.values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.log import end_offset_for_epoch, matches, truncated
 from kraftcheck.kraft_model.quorum.messages import (
     FetchRequest,
@@ -12,11 +11,12 @@ from kraftcheck.kraft_model.quorum.messages import (
 )
 from kraftcheck.kraft_model.quorum.records import ENDED, Error, Key, Mode, Nil, Position
 from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.timing import Bystanders, QuorumTiming
 from kraftcheck.kraft_model.quorum.transitions import stopped
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
-class QuorumReplication(QuorumBase):
+class QuorumReplication(QuorumTiming):
     """Fetching, serving fetches, snapshots."""
 
     # Serving
@@ -208,17 +208,17 @@ class QuorumReplication(QuorumBase):
             fetch = self.fetch_from(me, server, 0)
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False)
 
-    @internal
-    def retry(self, me: Replica) -> Steps:
+    @internal(reads=QuorumTiming.bystander)
+    def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
         """The answer does not come in time: a replica sends the request that it would now send (KIP-595, "Fetch").
 
         An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030). It stops waiting
         for the answer to UpdateVoter, or to its own AddVoter or RemoveVoter, and may send it again (KIP-853,
         "UpdateVoter").
         """
-        if me.updating or me.joining:
+        if (me.updating or me.joining) and not self.is_worked_for(me, shared, bystander):
             yield self.taken(me, me.but(updating=False, joining=False), consumes=False).spend("retries")
-        if isinstance(me.pending, Nil):
+        if isinstance(me.pending, Nil) or self.is_answered(me, shared, bystander):
             return
         free = me.but(pending=Nil.NIL)
         yield self.taken(me, free, consumes=False).spend("retries")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.kraft_model.quorum.state import Replica
-from kraftcheck.spec import ConstantError, ModelValue, ordered
+from kraftcheck.spec import ConstantError, ModelValue, State, ordered
 from kraftcheck.spec.language.starts import Take, scenario, take
 
 
@@ -64,6 +64,16 @@ class QuorumStarts(QuorumBase):
         yield take("HandleBeginQuorumEpochRequest", one, source=two)
 
     @scenario
+    def diverging_leader(self) -> Iterator[Take]:
+        """Three voters: leader 1 appends a record that nobody fetches, and restarts; then 3 elects 2."""
+        one, two, three = self.chosen(3)
+        yield from self.elected()
+        yield take("ClientAppend", one)
+        yield take("Restart", one)
+        yield take("FetchTimeout", three)
+        yield from elect(two, [three], "FetchTimeout", others=1)
+
+    @scenario
     def competing_removals(self) -> Iterator[Take]:
         """Four voters: leader 1 has appended the removal of 4, which nobody has fetched, when 3 and 4 elect 2.
 
@@ -85,6 +95,41 @@ class QuorumStarts(QuorumBase):
         yield take("RemoveVoter", one, _uses(two, three, four))
         yield from fetches(three, one)
         yield take("ClientAppend", one)
+
+    @scenario
+    def own_removal(self) -> Iterator[Take]:
+        """The first voter leads, has appended its own removal, which nobody has fetched, and restarts.
+
+        Of more than three voters the last one has crashed for good before.
+        """
+        yield from self.removes_itself()
+        yield take("Restart", ordered(self.initial_voters)[0])
+
+    @scenario
+    def own_removal_cut(self) -> Iterator[Take]:
+        """As `OwnRemoval`, but the leader is cut off until it resigns, in place of a restart."""
+        one, *others = ordered(self.initial_voters)
+        yield from self.removes_itself()
+        pairs = [frozenset({one, other}) for other in others[: self.cuts]]
+        for pair in pairs:
+            yield take("Cut", result=_cut(pair, True))
+        yield take("CheckQuorum", one)
+        for pair in pairs:
+            yield take("Heal", result=_cut(pair, False))
+
+    def removes_itself(self) -> Iterator[Take]:
+        """The first voter leads and has appended its own removal; of more than three the last one has crashed."""
+        one, *others = ordered(self.initial_voters)
+        yield from self.elected()
+        if len(others) > 2:
+            yield take("Crash", others[-1])
+        yield take("RemoveVoter", one, _uses(*others))
+
+    @scenario
+    def moved(self) -> Iterator[Take]:
+        """As `Observed`, and the second voter has restarted with other listeners."""
+        yield from self.observed()
+        yield take("MoveEndpoint", ordered(self.initial_voters)[1])
 
     @scenario
     def observed(self) -> Iterator[Take]:
@@ -194,6 +239,10 @@ def discovers(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
     yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == leader)
     yield from fetches(observer, leader, times=2)
     yield take("HandleFetchRequest", leader, source=observer)
+
+
+def _cut(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
+    return lambda state: (pair in state.shared.cuts) is wanted
 
 
 def _uses(*hosts: ModelValue) -> Callable[[Replica], bool]:

@@ -157,7 +157,35 @@ def test_a_counterexample_is_a_shortest_lasso(explore: Any) -> None:
     assert violation.loop.kept == ("WF(Next) is taken",)
     stuck = checked(explore, protocol, infinitely_often(anywhere(protocol.p)))
     assert [len(one.trace) for one in stuck.violations] == [1]
-    assert stuck.violations[0].loop == (1, None, ())
+    assert stuck.violations[0].loop == (1, None, (), ("A can be taken all the time, and need not be",))
+
+
+@pytest.mark.parametrize("explore", ENGINES)
+def test_what_never_happens_is_told_with_the_reason(explore: Any) -> None:
+    protocol = walk((*CIRCLE, (1, "B", 2), (3, "C", 2)), p=frozenset({2}))
+    found = checked(explore, protocol, eventually(anywhere(protocol.p)), weak("A"))
+    assert [one.loop.never for one in found.violations if one.loop] == [
+        ("B can be taken in state 2, and A by 1 undoes that",)
+    ]
+    other = walk(((0, "A", 1), (0, "B", 2)), p=frozenset({1}))
+    (lost,) = checked(explore, other, infinitely_often(anywhere(other.p)), weak("Next")).violations
+    assert lost.loop is not None
+    assert [one.partition(":")[0] for one in lost.loop.never] == ["A is not enabled in state 2"]
+
+
+@pytest.mark.parametrize("explore", ENGINES)
+def test_what_some_versions_of_tlc_get_wrong(explore: Any) -> None:
+    """Issues 201, 971 and 1037 of tlaplus."""
+    turning = walk((*((n, "A", (n + 1) % 3) for n in range(3)), *((n, "B", m) for n in range(3) for m in range(3))))
+    assert checked(explore, turning, infinitely_often(taken("A")), weak("A")).verdict is Verdict.OK
+    either = walk(((0, "A", 1), (1, "B", 0)), p=frozenset({1}))
+    is_true = anywhere(either.p)
+    at_most_once = always(implies(is_true, always(implies(~is_true, always(~is_true)))))
+    (violation,) = checked(explore, either, at_most_once).violations
+    assert [step.state.replicas[1].at for step in violation.trace] == [0, 1, 0, 1]
+    climbing = walk(((0, "B", 1), *((n, "A", n + 1) for n in range(1, 5))), frozenset({0}), frozenset({5}))
+    settles = implies(anywhere(climbing.p), eventually_always(anywhere(climbing.q)))
+    assert checked(explore, climbing, settles, weak("Next")).verdict is Verdict.OK
 
 
 @pytest.mark.parametrize("explore", ENGINES)
@@ -213,9 +241,12 @@ def test_a_bound_alone_ends_no_fair_behaviour(explore: Any) -> None:
     protocol = Bounded(tries=2)
     assert explore(protocol, options_of(protocol)).verdict is Verdict.OK
     strict = explore(protocol, options_of(protocol, strict_bounds=True))
-    assert [(len(one.trace), one.loop) for one in strict.violations] == [
-        (3, (3, None, ("WF(Retry) is never enabled", "SF(Win) is never enabled")))
-    ]
+    (violation,) = strict.violations
+    assert violation.loop is not None
+    assert (len(violation.trace), violation.loop[:2]) == (3, (3, None))
+    assert violation.loop.kept == ("WF(Retry) is never enabled", "SF(Win) is never enabled")
+    (never,) = violation.loop.never
+    assert never.startswith("Win is not enabled in state 3: 1: me.at != 1 (me.at = 0)")
     unfair = explore(protocol, options_of(protocol, fairness=()))
     assert [len(one.trace) for one in unfair.violations] == [1]
 
@@ -438,7 +469,7 @@ class Counting(Protocol):
 
     @internal
     def count(self, me: Walker) -> Steps:
-        yield become(me.but(at=me.at + 1)) if me.at < 300 else become(me)
+        yield become(me.but(at=me.at + 1)) if me.at < 30 else become(me)
 
     @internal
     def begin(self, me: Walker) -> Steps:

@@ -9,13 +9,21 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from tests.support.kraft_model.faults import QUORUM_READINGS
+from tests.support.kraft_model.liveness import FINDINGS as NEVER
 from tests.support.kraft_model.searches import bound, check_trace, search
 
 pytestmark = pytest.mark.kernel
 
 MODEL = "quorum"
-OTHERS = {"known-leader-followed", "update-voter-blocks-fetch", "join-blocks-fetch", "silent-leader-forgotten"}
-"""Those that break, or mend, nothing but progress (`test_quorum_progress`); and one that mends a finding."""
+OTHERS = {
+    "known-leader-followed",
+    "update-voter-blocks-fetch",
+    "join-blocks-fetch",
+    "silent-leader-forgotten",
+    "updates-what-differs",
+    "removed-voter-stands",
+}
+"""Those that break, or mend, nothing but progress (`test_quorum_progress`, `test_liveness`); one mends a finding."""
 
 
 class Reading(NamedTuple):
@@ -107,4 +115,4 @@ def test_every_reading_is_tested_and_configured() -> None:
     assert named <= set(model.configurations)
     assert {name for name in model.configurations if name.startswith("reading.")} <= named
     findings = {name for name in model.configurations if name.startswith("finding.")}
-    assert findings == {*FINDINGS, *PROGRESS}
+    assert findings == {*FINDINGS, *PROGRESS, *(one.config for one in NEVER if one.model == MODEL)}

@@ -321,16 +321,19 @@ def test_a_leader_that_no_majority_can_fetch_from_resigns() -> None:
 
 
 def test_a_request_is_sent_again() -> None:
+    def retry(me: Replica) -> list[Step]:
+        return list(BASE.retry(me, QUIET, Map()))
+
     me = fetching()
-    step = only(BASE.retry(me))
+    step = only(retry(me))
     assert sent(step, FetchRequest) == me.pending
-    assert list(BASE.retry(follower())) == []
+    assert retry(follower()) == []
     observer = follower(N4, voters=ALL).but(pending=fetch(source=N4))
-    assert {sent(step, FetchRequest).dest for step in BASE.retry(observer)} == {N1, N2}
-    (update,) = BASE.retry(follower(updating=True))
+    assert {sent(step, FetchRequest).dest for step in retry(observer)} == {N1, N2}
+    (update,) = retry(follower(updating=True))
     assert (update.me.updating, update.spends) == (False, ("retries",))
     assert len(list(BASE.send_update_voter(update.me))) == 1
-    (join,) = BASE.retry(follower(N4, joining=True, voters=ALL))
+    (join,) = retry(follower(N4, joining=True, voters=ALL))
     assert len(list(quorum(AutoJoin="TRUE").join(join.me))) == 1
 
 

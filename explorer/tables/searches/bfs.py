@@ -158,6 +158,8 @@ class BreadthFirst:
             self._position = 0
         self._between = True
         if self.options.over_behaviours:
+            if self.checkpoint is not None:
+                self.checkpoint.save(self._snapshot())
             self._follow_behaviours()
 
     def _start(self) -> None:

@@ -362,6 +362,16 @@ def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
 
 
 @jit
+def changes_of(p: Any, value: Any, changed: Any) -> None:
+    """Add to each label the atoms that a step of it changes from what they are in `value`."""
+    changed = bare(changed)
+    for s in range(len(p.kind)):
+        before = p.held[p.kind[s]]
+        for e in range(p.first[s], p.first[s + 1]):
+            changed[p.label[e]] |= (before ^ p.held[p.kind[p.target[e]]]) & ~(before ^ value)
+
+
+@jit
 def classify(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
     """Give states that are alike one number: those with the same atoms and conditions.
 

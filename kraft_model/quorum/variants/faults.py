@@ -10,7 +10,6 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.log import epoch_start
 from kraftcheck.kraft_model.quorum.messages import (
-    BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
@@ -322,15 +321,6 @@ class DirectoryReplaced(Quorum, variant="directory-replaced"):
         return frozenset(old for old in me.voters if old.key.id != voter.key.id) | {voter}
 
 
-class EndpointNotTold(Quorum, variant="endpoint-not-told"):
-    """A leader does not tell its endpoint in BeginQuorumEpoch, and voters fetch from where they know it (KIP-853)."""
-
-    configuration = "trap.endpoints"
-
-    def announcement(self, me: Replica, key: Key) -> BeginQuorumEpochRequest:
-        return super().announcement(me, key).but(endpoint=0)
-
-
 class SnapshotOfUncommitted(Quorum, variant="snapshot-of-uncommitted"):
     """A snapshot ends at the log end, not at the high watermark (KIP-630; an inclusive offset in KAFKA-14618)."""
 
@@ -390,37 +380,3 @@ class UncommittedDescribed(Quorum, variant="uncommitted-described"):
 
     def committed_voters(self, me: Replica) -> frozenset[Voter]:
         return me.voters
-
-
-# Progress: these break no safety, and are found as states without a way out
-
-
-class FollowersNeverGrant(Quorum, variant="followers-never-grant"):
-    """A follower never grants a pre-vote, so that two followers of a dead leader block each other (KAFKA-16164)."""
-
-    configuration = "trap.dead-leader"
-
-    def follows_actively(self, me: Replica) -> bool:
-        return True
-
-
-class NoCheckQuorum(Quorum, variant="no-check-quorum"):
-    """A leader that no majority can fetch from goes on leading those that can (KAFKA-13621, KAFKA-15489)."""
-
-    configuration = "trap.check-quorum"
-
-    def has_quorum(self, me: Replica, fetching: frozenset[Key | Nil]) -> bool:
-        return True
-
-
-class RemovedVoterRefused(Quorum, variant="removed-voter-refused"):
-    """A leader does not serve a voter that it has removed, which never hears of its removal (KAFKA-14094)."""
-
-    configuration = "trap.removed-voter"
-
-    def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
-        key = Key(request.source, request.directory)
-        if me.mode is Mode.LEADER and not any(self.is_same(voter.key, key) for voter in me.voters):
-            yield self.taken(me, me, self.fetch_answer(me, request, Error.NOT_LEADER_OR_FOLLOWER))
-        else:
-            yield from super().handle_fetch_request(me, request, shared)

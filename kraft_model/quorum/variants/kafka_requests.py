@@ -31,6 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.timing import Bystanders
 from kraftcheck.kraft_model.quorum.variants.readings import JoinersAnsweredWhenAppended, UpdateVoterAnsweredAtOnce
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps, ordered
@@ -229,8 +230,8 @@ class RetriesAtBootstrapServers(Quorum):
     request for a snapshot times out is not driven: the follower would go on with the snapshot later. All versions.
     """
 
-    def retry(self, me: Replica) -> Steps:
-        if isinstance(me.pending, Nil | FetchSnapshotRequest):
+    def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
+        if isinstance(me.pending, Nil | FetchSnapshotRequest) or self.is_answered(me, shared, bystander):
             return
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             yield self.taken(me, me.but(pending=Nil.NIL), consumes=False).spend("retries")

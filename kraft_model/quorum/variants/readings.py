@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import keys, version_in
+from kraftcheck.kraft_model.quorum.log import keys, version_in, voter_of
 from kraftcheck.kraft_model.quorum.messages import (
     AdminResponse,
     ApiVersionsRequest,
@@ -31,6 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.timing import Bystanders
 from kraftcheck.kraft_model.quorum.transitions import remembered
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
@@ -276,6 +277,22 @@ class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
         return (me, ()) if me.updating else super().next_request(me)
 
 
+class UpdatesWhatDiffers(Quorum, variant="updates-what-differs"):
+    """A voter sends UpdateVoter as long as the voter set in use has other endpoints of it, as in Kafka.
+
+    `KafkaRaftClient.shouldSendUpdateVoteRequest`; at kraft.version 0 as in the KIP. All versions.
+    """
+
+    configuration = "finding.late-update"
+
+    def send_update_voter(self, me: Replica) -> Steps:
+        known = voter_of(me.voters, me.key)
+        if me.version == 0:
+            yield from super().send_update_voter(me)
+        elif known is not None and known.endpoint != me.endpoint:
+            yield from super().send_update_voter(me.but(updated=False))
+
+
 class VersionOnceCommitted(Quorum, variant="version-once-committed"):
     """kraft.version is raised once KRaftVersionRecord is known to be committed (KIP-853, "KRaftVersionRecord")."""
 
@@ -306,5 +323,20 @@ class SilentLeaderForgotten(Quorum, variant="silent-leader-forgotten"):
 
     configuration = "finding.unaware-voter"
 
-    def retry(self, me: Replica) -> Steps:
-        yield from super().retry(me.but(fetched=False))
+    def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
+        yield from super().retry(me.but(fetched=False), shared, bystander)
+
+
+class RemovedVoterStands(Quorum, variant="removed-voter-stands"):
+    """A voter whose removal is in its log, and not known to be committed, still stands for election (a proposal).
+
+    It does not count itself. D. Ongaro: "Consensus: Bridging Theory and Practice" (2014), section 4.2.2.
+    """
+
+    configuration = "finding.own-removal"
+
+    def may_stand(self, me: Replica) -> bool:
+        sets = [(0, self.formatted_voters(me.id, me.directory)), *self.voter_sets(me.log)]
+        committed = [voters for end, voters in sets if end <= me.high_watermark]
+        later = [voters for end, voters in sets if end > me.high_watermark]
+        return any(voter_of(voters, me.key) is not None for voters in [committed[-1], *later])
