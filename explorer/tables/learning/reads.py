@@ -124,5 +124,22 @@ class MapReader(Map[Any, Any]):
         return key in self._keys and self._read(key) is not ABSENT
 
 
+    @property
+    def was_read_whole(self) -> bool:
+        """Whether all was read: only then it can be part of a step, which was compared with others."""
+        return self._all is not None
+
+
+def plain(value: Any) -> Any:
+    """Return a value without stand-ins: a plain map for each."""
+    if isinstance(value, Map):
+        return Map((plain(key), plain(item)) for key, item in value.items())
+    if isinstance(value, tuple | frozenset):
+        return type(value)(map(plain, value))
+    if isinstance(value, Record):
+        return value.but(**{name: plain(getattr(value, name)) for name in field_names(type(value))})
+    return value
+
+
 def _read_before(key: Any) -> Any:
     raise AssertionError("the whole map was read before")
