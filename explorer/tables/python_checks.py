@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.behaviour import Behaviour, least, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
@@ -140,6 +140,33 @@ class PythonChecks:
         self._raising = row
         return self._holds(prop, self._decode(row))
 
+    @property
+    def checks_pruned(self) -> bool:
+        """Whether there may be states that the kernel prunes, with invariants to check all the same."""
+        return bool(self._parts.non_local and (self._parts.constraints or self._action_constraints))
+
+    def check_ruled_out(self, found: Rows, trace_to: Callable[[int], Behaviour]) -> None:
+        """Check successors that the kernel prunes: their invariants are checked all the same.
+
+        Parameters
+        ----------
+        found
+            The successors, each after the place of the state that it is one of.
+        trace_to
+            Returns a behaviour that leads to the state of a place.
+        """
+        rows = found[:, 1:]
+
+        def trace_of(row: Any) -> Behaviour:
+            place = int(found[next(i for i, one in enumerate(rows) if (one == row).all()), 0])
+            trace, target = trace_to(place), self._decode(row)
+            steps = [taken for taken in self._semantics.transitions(trace[-1].state) if taken.target == target]
+            return (*trace, step_of(least(steps)))
+
+        for prop in self._parts.non_local:
+            if prop.name not in self._books.violated:
+                self._report(prop, rows, trace_of)
+
     def check_pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
         """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same.
 
@@ -150,7 +177,7 @@ class PythonChecks:
         trace_to
             Returns a behaviour that leads to a row, given by its index.
         """
-        if not self._parts.non_local or not (self._parts.constraints or self._action_constraints):
+        if not self.checks_pruned:
             return
         for index in which.tolist():
             state = self._decode(rows[index])

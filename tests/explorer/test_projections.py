@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from kraftcheck.spec import (
     Steps,
     become,
     bound,
+    constraint,
     consume,
     internal,
     invariant,
@@ -87,6 +89,11 @@ class Cells(Protocol):
         """Nobody has seen more than are there."""
         return len(me.seen) <= len(waiting)
 
+    @constraint
+    def unseen(self, me: Cell) -> bool:
+        """Nobody has looked."""
+        return not me.seen
+
     @invariant
     def not_for_who_looked(self, me: Cell, message: Note) -> bool:
         """False: a note may come to a cell that has looked."""
@@ -103,6 +110,16 @@ def test_a_replica_that_is_not_there_has_no_inbox() -> None:
     found = result_of(Cells, "tables")
     assert found == result_of(Cells, "reference")
     assert found[-1] == [("NotForWhoLooked", 3)]
+
+
+@pytest.mark.parametrize("search", ["bfs", "dfs"])
+def test_what_a_constraint_rules_out_is_checked_all_the_same(tmp_path: Path, search: str) -> None:
+    config = tmp_path / "unseen.cfg"
+    config.write_text("CONSTANT Most = 2\nCONSTRAINT Unseen\nINVARIANT NotForWhoLooked\nCHECK_DEADLOCK FALSE\n")
+    found = load(Cells, config).check(search=search)
+    assert [one.property for one in found.violations] == ["NotForWhoLooked"]
+    last = found.violations[0].trace[-1].state
+    assert any(len(cell.seen) == 2 for cell in last.replicas.values()), "only beyond the constraint it is false"
 
 
 def test_handlers_are_called_for_what_they_read() -> None:
