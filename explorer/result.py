@@ -218,11 +218,14 @@ class Loop(NamedTuple):
         The step that leads back, its state being that one; None where it stutters.
     kept
         How what is repeated meets each condition of fairness.
+    never
+        Of actions that would change what the property waits for, why they are never taken.
     """
 
     back_to: int
     again: TraceStep | None = None
     kept: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.symbolic.parts import Apart, Unsplittable
+from kraftcheck.explorer.symbolic.variables import Layout
 from kraftcheck.explorer.tables.learning.reads import SharedReader
+from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.protocol import Protocol
@@ -25,12 +29,15 @@ class Question(NamedTuple):
     read
         The projection that is read, or None.
     replica
-        Whose projection it is.
+        Whose projection or set it is.
+    part
+        A field of a replica and an element: whether it is in that set, which is taken apart. Or None.
     """
 
     field: str | None
     read: Projection | None = None
     replica: Value = None
+    part: tuple[str, Value] | None = None
 
 
 Answers = Callable[[Question], Any]
@@ -84,10 +91,17 @@ class Calls:
         self.counts: Counter[str] = Counter()
         self._shared_type = shared_type
         self._replicas: list[Value] = []
+        self._sets: dict[Value, dict[str, list[Value]]] = {}
         self._known: dict[tuple[str, Value, Value], _Node | Leaf] = {}
 
-    def arrange(self, replicas: list[Value]) -> None:
-        """Take note of the replicas that a projection may have; forget calls that read projections of others."""
+    def arrange(self, layout: Layout) -> None:
+        """Take note of the replicas that a projection may have, and of sets; forget what calls know of others."""
+        sets: dict[Value, dict[str, list[Value]]] = {}
+        for (replica, field), elements in layout.parts.items():
+            sets.setdefault(replica, {})[field] = list(elements)
+        if sets != self._sets:
+            self._sets, self._known = sets, {}
+        replicas = layout.replicas
         if replicas != self._replicas:
             self._replicas = list(replicas)
             reading = {name for name, action in self.protocol.actions.items() if action.reads}
@@ -125,10 +139,31 @@ class Calls:
                 given[read.name] = Map((replica, one[0]) for replica, one in found.items() if one is not None)
         given["shared"] = SharedReader(self._shared_type, lambda name: ask(Question(name)))
         self.counts[action.name] += 1
-        steps = call_action(self.protocol, action, me, message, given)
+        sets = self._sets.get(me.id) if me is not None else None
+        if sets is None:
+            steps = call_action(self.protocol, action, me, message, given)
+        else:
+            steps = self._call_apart(
+                action, Apart(me, sets, lambda *part: ask(Question(None, None, me.id, part))), message, given
+            )
         leaf = Leaf(tuple(path.items()), tuple(step for step in steps if not self._hopeless(step)))
         self._lay(key, leaf)
         return leaf
+
+    def _call_apart(self, action: Action, apart: Apart, message: Any, given: dict[str, Value]) -> tuple[Step, ...]:
+        """Return the steps of a replica of which sets are taken apart."""
+        followed = copy(action)
+        vars(followed)["asks"] = action.asks
+
+        def function(*arguments: Any) -> Any:
+            made = action.function(*arguments)
+            return apart.steps(made) if isinstance(made, Iterable) else made
+
+        vars(followed)["function"] = function
+        try:
+            return call_action(self.protocol, followed, apart.me, message, given)
+        except ProtocolError as error:
+            raise Unsplittable(next(iter(self._sets[apart.me.id]))) from error
 
     def _hopeless(self, step: Step) -> bool:
         """Whether a step spends more of a bound than its limit."""

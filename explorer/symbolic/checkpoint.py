@@ -17,7 +17,7 @@ from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
 from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, value_of
 from kraftcheck.explorer.result import Options, Violation
 from kraftcheck.explorer.symbolic.store import KEPT, Store
-from kraftcheck.explorer.symbolic.variables import Variables
+from kraftcheck.explorer.symbolic.variables import LOCAL, Layout, Variables
 from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES
 from kraftcheck.files import replacing
@@ -36,6 +36,10 @@ class Found(NamedTuple):
     ----------
     replicas, senders
         What the variables are for, in their order.
+    parts
+        The sets that are taken apart: replica, field, and all elements that they may have.
+    whole
+        The fields of which sets must not be.
     values
         By level: the values by number, without those that are always there.
     nodes, edges
@@ -52,6 +56,8 @@ class Found(NamedTuple):
 
     replicas: tuple[Value, ...]
     senders: tuple[Value, ...]
+    parts: tuple[tuple[Value, str, tuple[Value, ...]], ...]
+    whole: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]
     nodes: NDArray[np.int64]
     edges: NDArray[np.int64]
@@ -60,11 +66,16 @@ class Found(NamedTuple):
     violations: list[Violation]
     seconds: float
 
+    def arrange(self, layout: Layout) -> None:
+        """Give a layout the variables that there were."""
+        layout.replicas, layout.senders, layout.whole = list(self.replicas), list(self.senders), set(self.whole)
+        layout.parts = {(replica, field): list(elements) for replica, field, elements in self.parts}
+
     def restore(self, variables: Variables, store: Store) -> None:
         """Give variables and a store that have nothing yet what was found."""
         for level, values in enumerate(self.values):
             for value in values:
-                variables.number(level, value)
+                variables.number(level, variables.core(value) if variables.keys[level].kind == LOCAL else value)
         store.load(self.nodes, self.edges)
         store.roots.update({KEPT + name: node for name, node in self.sets.items()})
 
@@ -143,7 +154,11 @@ class SetsCheckpoint:
         nodes, edges, roots = store.dump(list(sets.values()))
         layout, skip = variables.layout, [len(variables.standard(level)) for level in range(len(variables.keys))]
         values = tuple(tuple(some[first:]) for some, first in zip(variables.values, skip, strict=True))
-        held: Value = (tuple(layout.replicas), tuple(layout.senders), values)
+        parts = tuple((replica, field, tuple(elements)) for (replica, field), elements in layout.parts.items())
+        if parts:
+            values = tuple(tuple(map(variables.emptied, some)) for some in values)
+        whole = tuple(sorted(layout.whole))
+        held: Value = (tuple(layout.replicas), tuple(layout.senders), parts, whole, values)
         lexicon = self._lexicon_of([held, *[value_of(violation.trace) for violation in violations]])
         file = BytesIO()
         np.savez(file, values=np.frombuffer(encode(held), np.uint8), nodes=nodes, edges=edges)
@@ -201,13 +216,13 @@ class SetsCheckpoint:
         self._number = noted["number"]
         try:
             arrays = np.load(BytesIO(data))
-            replicas, senders, values = decode(arrays["values"].tobytes(), lexicon)
+            replicas, senders, parts, whole, values = decode(arrays["values"].tobytes(), lexicon)
             violations = [Violation(name, decode_trace(text, lexicon)) for name, text in noted["violations"]]
         except DecodingError as error:
             raise self._manifest.damaged(str(error)) from None
         sizes, seconds = noted["sizes"], noted["seconds"]
         diagrams = (arrays["nodes"], arrays["edges"], noted["sets"])
-        return Found(replicas, senders, values, *diagrams, sizes, violations, seconds)
+        return Found(replicas, senders, parts, whole, values, *diagrams, sizes, violations, seconds)
 
     def close(self) -> None:
         """Let other processes have the folder."""

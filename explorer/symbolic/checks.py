@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
-from kraftcheck.explorer.symbolic.learning import Taken, Unanswered
+from kraftcheck.explorer.symbolic.learning import Taken
+from kraftcheck.explorer.symbolic.parts import Apart, PartStep, Unsplittable
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
-from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, Key
-from kraftcheck.explorer.symbolic.watches import Dim
+from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, Key, Variables
+from kraftcheck.explorer.symbolic.watches import Dim, Unanswered
 from kraftcheck.explorer.tables.learning.reads import SharedReader
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.calling import act_of, evaluate_property
 from kraftcheck.spec.language.property import SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Map
 
 MOST_WHOLE_STATES = 100_000
@@ -129,26 +131,24 @@ class StateChecks:
                 seen = space.store.arrays.watch_known
                 projected = space.store.project(states, number)
                 new = space.store.difference(projected, int(seen[number]))
-                bad = []
-                for found in space.learning.watches.vectors(number, tuple(sorted(dims)), new):
+                bad: list[dict[Dim, Any]] = []
+
+                def look(found: dict[Dim, Any], bad: list[dict[Dim, Any]] = bad) -> None:
                     if not self._holds(prop, binding, base, found):
                         bad.append(found)
+
+                space.learning.watches.each(number, tuple(sorted(dims)), new, look)
                 seen[number] = space.store.union(int(seen[number]), projected)
                 yield from (self._guards(found) for found in bad)
                 return
             except Unanswered as unanswered:
-                more = space.learning.dims_of(unanswered.question)
-                self._reads[prop.name, binding] = tuple(
-                    dict.fromkeys((*self._reads.get((prop.name, binding), ()), *more))
-                )
+                known = self._reads.get((prop.name, binding), ())
+                more = space.learning.more_dims(unanswered.question, known)
+                self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
 
     def _holds(self, prop: Property, binding: Binding, base: dict[str, Dim], found: dict[Dim, Any]) -> bool:
         labels, learning = self._space.labels, self._space.learning
         given: dict[str, Any] = {}
-        for name, dim in base.items():
-            given[name] = labels.meaning(*dim, found[dim])
-            if given[name] is None or not isinstance(given[name], prop.kinds(name)):
-                return True
 
         def ask(question: Question) -> Any:
             answer: Any = None
@@ -160,6 +160,11 @@ class StateChecks:
                     return None
             return answer
 
+        for name, dim in base.items():
+            held = labels.meaning(*dim, found[dim])
+            if held is None or not isinstance(held, prop.kinds(name)):
+                return True
+            given[name] = held if name == "message" else self._apart(held, ask)
         given[SPENT] = Map((name, labels.meaning(*dim, found[dim])) for name, dim in self._spent(prop).items())
         for read in prop.reads:
             if read.name in prop.asks:
@@ -167,7 +172,12 @@ class StateChecks:
                 answers = {replica: ask(Question(None, read, replica)) for replica in replicas}
                 given[read.name] = Map((replica, one[0]) for replica, one in answers.items() if one is not None)
         given["shared"] = SharedReader(self._space.variables.shared_type, lambda name: ask(Question(name)))
-        return evaluate_property(self._space.variables.protocol, prop, given)
+        return evaluated(self._space.variables, prop, given)
+
+    def _apart(self, core: Any, ask: Callable[[Question], Any]) -> Any:
+        """Return a local state of which sets that are taken apart are asked for."""
+        sets = self._space.variables.sets(core.id)
+        return Apart(core, sets, lambda *part: ask(Question(None, None, core.id, part))).me if sets else core
 
     def _guards(self, found: dict[Dim, Any]) -> Event:
         guards: dict[int, list[Dim]] = {}
@@ -205,7 +215,7 @@ class StepChecks:
         """Yield the cases of an event in which a property does not hold of it."""
         changes = dict(taken.event)
         if prop.of_actor:
-            known = act_of(prop, *taken.act) if taken.act is not None else None
+            known = self._act_of(prop, *taken.act) if taken.act is not None else None
             if known is not None:
                 yield from self._cases(prop, known, changes, {})
             return
@@ -239,9 +249,11 @@ class StepChecks:
         key = (prop.name, *[known[name] for name in prop.asks if name in known], *fields.items())
         try:
             if key not in self._verdicts:
-                given = known | {"shared": SharedReader(variables.shared_type, read)}
-                self._verdicts[key] = evaluate_property(variables.protocol, prop, given)
+                given = {name: variables.guarded(value) for name, value in known.items()}
+                given["shared"] = SharedReader(variables.shared_type, read)
+                self._verdicts[key] = evaluated(variables, prop, given)
             if not self._verdicts[key]:
+                self._require_change(known)
                 yield tuple(sorted(changes.items()))
         except Unanswered as unanswered:
             name = unanswered.question.field
@@ -255,3 +267,32 @@ class StepChecks:
                         continue
                     case = there
                 yield from self._cases(prop, known, changes | {level: case}, fields | {name: value})
+
+    def _act_of(self, prop: Property, me: Any, message: Any, step: Step) -> dict[str, Any] | None:
+        """Return what a property of a replica's own steps is given, without sets that are taken apart."""
+        changed = step.changed if isinstance(step, PartStep) else ()
+        core = step if step.me == () else step.but(me=self._space.variables.core(step.me, changed))
+        return act_of(prop, me, message, core)
+
+    def _require_change(self, known: dict[str, Any]) -> None:
+        """Refuse what may violate a property or not: a step of which only sets tell whether it changes anything."""
+        before, after, variables = known.get("before"), known.get("after"), self._space.variables
+        fields = variables.layout.fields(after.id) if after is not None else ()
+        if fields and before != after and variables.core(before) == variables.core(after):
+            raise Unsplittable(fields[0])
+
+
+def evaluated(variables: Variables, prop: Property, given: dict[str, Any]) -> bool:
+    """Return whether a property is true of local states of which sets may be taken apart.
+
+    Raises
+    ------
+    Unsplittable
+        Where it fails of such a one: it must be seen whether it does so of the whole.
+    """
+    try:
+        return evaluate_property(variables.protocol, prop, given)
+    except ProtocolError as error:
+        if variables.layout.parts:
+            raise Unsplittable(next(iter(variables.layout.parts))[1]) from error
+        raise

@@ -15,6 +15,7 @@ from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
+from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.search import Space
@@ -144,7 +145,7 @@ class SymbolicSearch:
     def _search_spaces(self) -> None:
         layout, options, found = self._layout(), self.options, self.found_before
         if found is not None:
-            layout.replicas, layout.senders = list(found.replicas), list(found.senders)
+            found.arrange(layout)
             self.sizes = list(found.sizes)
         while True:
             try:
@@ -156,6 +157,9 @@ class SymbolicSearch:
                 self._search_space(self.space)
                 return
             except Rearranged:
+                self.sizes, self._counted, found = [], 0, None
+            except Unsplittable as refused:
+                layout.keep_whole(refused.field)
                 self.sizes, self._counted, found = [], 0, None
             except NoRoom:
                 most = self.space.store.most_nodes if self.space is not None else 0

@@ -6,15 +6,16 @@ with whatever handlers were found to read besides. Each new vector of it is a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Path, Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
+from kraftcheck.explorer.symbolic.parts import Changed, PartStep
 from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups, Source
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
-from kraftcheck.explorer.symbolic.watches import Dim, Watches
+from kraftcheck.explorer.symbolic.watches import Dim, Unanswered, Watches
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import evaluate_property
@@ -25,13 +26,6 @@ from kraftcheck.spec.values import Record, Value
 
 WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
 """What is asked of a replica that a step writes, where an action constraint compares it with what it was."""
-
-
-class Unanswered(BaseException):
-    """A handler reads what the watch does not have. It is no Exception, so that no handler catches it."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
 
 
 class Place(NamedTuple):
@@ -116,6 +110,8 @@ class Learning:
         self._queue: list[Callable[[], None]] = []
         self._own: dict[tuple[Place, str], int] = {}
         self.learned = 0
+        self._asked = set[int]()  # the levels of what is learned from
+        self._span = (-1, -1)  # the first and the last level of what is learned from
         self._actions: dict[type, list[Action]] = {}
 
     def begin(self) -> None:
@@ -148,8 +144,9 @@ class Learning:
         watch = self.watches.known[which]
         known = self._store.arrays.watch_known
         joined = self._store.union(int(known[which]), node)
-        for found in self.watches.vectors(which, watch.dims, node):
-            watch.learn(found)
+        self._asked = {level for level, _ in watch.dims}
+        self._span = (watch.dims[0][0], watch.dims[-1][0])
+        self.watches.each(which, watch.dims, node, watch.learn)
         known[which] = joined
         self.learned += 1
         self._flush()
@@ -209,7 +206,7 @@ class Learning:
 
         def answers(question: Question) -> Any:
             if question.read is not None and question.replica == place.replica and not question.read.of_inbox:
-                return (question.read.function(self.protocol, me),)
+                return (question.read.function(self.protocol, self._variables.guarded(me)),)
             answer: Any = None
             for dim in self.dims_of(question):
                 if dim not in found:
@@ -230,10 +227,12 @@ class Learning:
             leaf = self.calls.leaf(action, me, message, answers)
             allowed = [self._is_allowed(place, me, step, ask) for step in leaf.steps]
         except Unanswered as unanswered:
+            if self._labels.level_of_part(unanswered.question) in self._asked:
+                raise
             if is_first and (place, action.name) in self._reading:
                 return  # its own watch has what it reads
             dims = self._reading.get((place, action.name), ())
-            self._read_more(action, place, (*dims, *[d for d in self.dims_of(unanswered.question) if d not in dims]))
+            self._read_more(action, place, tuple(dict.fromkeys((*dims, *self.more_dims(unanswered.question, dims)))))
             return
         done = (place, action.name, me, message, id(leaf), *more.items())
         if done not in self._done:
@@ -247,10 +246,11 @@ class Learning:
         """Whether the action constraints allow a step."""
         if not self._constraints:
             return True
-        pairs = [(me, step.me)] if step.me != () else []
+        guarded = self._variables.guarded
+        pairs = [(guarded(me), guarded(step.me))] if step.me != () else []
         for replica in step.writes:
-            before = (me,) if replica.id == place.replica else ask(Question(None, WHOLE, replica.id))
-            pairs += [(before[0], replica)] if before is not None else []
+            before: Any = (me,) if replica.id == place.replica else ask(Question(None, WHOLE, replica.id))
+            pairs += [(guarded(before[0]), guarded(replica))] if before is not None else []
         shared = SharedReader(self._variables.shared_type, lambda name: ask(Question(name)))
         return all(
             evaluate_property(self.protocol, prop, {"before": before, "after": after, "shared": shared})
@@ -264,16 +264,35 @@ class Learning:
         assert question.read is not None
         return self._variables.keys[level].kind == (CHANNEL if question.read.of_inbox else LOCAL)
 
+    def _level_of(self, question: Question) -> int:
+        """Return the level of a shared field, or of an element of a set."""
+        if question.field is not None:
+            return self._variables.shared(question.field)
+        return self._labels.level_of_part(question)
+
+    def more_dims(self, question: Question, dims: Sequence[Dim]) -> list[Dim]:
+        """Return the dimensions to be watched besides others; of a set of which an element is, all elements."""
+        if question.part is not None:
+            field, replica = question.part[0], question.replica
+            all_of_it = [
+                (self._variables.part(replica, field, one), IDENTITY) for one in self._variables.sets(replica)[field]
+            ]
+            if any(dim in dims for dim in all_of_it):
+                return all_of_it
+        return self.dims_of(question)
+
     def dims_of(self, question: Question) -> list[Dim]:
         """Return the dimensions that answer a question; what one means is None where no replica is."""
-        if question.field is not None:
-            return [(self._variables.shared(question.field), IDENTITY)]
+        if question.field is not None or question.part is not None:
+            return [(self._level_of(question), IDENTITY)]
         read, replica = question.read, question.replica
         assert read is not None
         level, protocol = self._variables.local(replica), self.protocol
         if not read.of_inbox:
-            name = ("projection", read.name)
-            mapped = self._labels.map(level, name, lambda me: [None if me is None else (read.function(protocol, me),)])
+            name, guarded = ("projection", read.name), self._variables.guarded
+            mapped = self._labels.map(
+                level, name, lambda me: [None if me is None else (read.function(protocol, guarded(me)),)]
+            )
             return [(level, mapped)]
         dims = []
         if replica not in self._always:
@@ -326,18 +345,22 @@ class Learning:
     ) -> None:
         variables, labels = self._variables, self._labels
         changes: dict[int, Change] = {}
+        targets: dict[int, int] = {}  # of shared fields and elements of sets
         pairs: list[tuple[int, Any, Any]] = []
         written = {variables.local(replica.id): replica for replica in step.writes}
         if place.replica is not None:
             level = variables.local(place.replica)
             after = written.pop(level, me if step.me == () else step.me)
+            if after is not me:
+                targets, after = self._targets(after, step)
             pairs.append((level, me, after))
-            changes[level] = Change(BY_VALUE, variables.number(level, me), variables.number(level, after))
+            number = variables.number(level, me if after is me else variables.core(after))
+            changes[level] = Change(BY_VALUE, variables.number(level, me), number)
         guards: dict[int, list[Dim]] = {}
         read: dict[int, int] = {}
         for question, answer in path:
-            if question.field is not None:
-                level = variables.shared(question.field)
+            if question.field is not None or question.part is not None:
+                level = self._level_of(question)
                 read[level] = variables.number(level, answer)
             elif question.replica != place.replica or (question.read is not None and question.read.of_inbox):
                 for level, mapped in self.dims_of(question):
@@ -358,7 +381,10 @@ class Learning:
                 operations.setdefault(level, []).append((operation, sent))
         for name, value in step.puts:
             level = variables.shared(name)
-            target = variables.number(level, value)
+            targets[level] = variables.number(level, value)
+        for replica in written.values():
+            targets |= variables.members(replica)
+        for level, target in targets.items():
             if level in read:
                 changes[level] = Change(BY_VALUE, read.pop(level), target)
             else:
@@ -371,18 +397,33 @@ class Learning:
             number = labels.classes(labels.messages(level)).number(message)
             changes[level] = Change(BY_MESSAGE, number, labels.label(label))
         for level in {*guards, *operations, *written}:
-            result = variables.number(level, written[level]) if level in written else None
+            result = variables.number(level, variables.core(written[level])) if level in written else None
             label = Label(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
             changes[level] = Change(GENERAL, labels.label(label))
         self._bounds(changes, step)
         if found:  # it begins no lower than what it was learned from
-            top = min(found)[0]
+            top = self._span[0]
             changes.setdefault(top, Change(GENERAL, labels.label(Label(top))))
-        pairs += [(level, None, replica) for level, replica in written.items()]
+        pairs += [(level, None, self._targets(replica, step)[1]) for level, replica in written.items()]
         act = (me, message, step) if me is not None else None
-        last = max(found, default=(-1, 0))[0]
+        last = self._span[1] if found else -1
         gate = self.watches.tail(self._base(place))
         self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), last, gate, is_allowed)
+
+    def _targets(self, after: Any, step: Step) -> tuple[dict[int, int], Any]:
+        """Return what elements of sets become, by level, and the core after a step, with what changes in it."""
+        variables = self._variables
+        sets = variables.sets(after.id)
+        if after is not step.me or not isinstance(step, PartStep):
+            changed = {name: Changed(getattr(after, name), None) for name in sets}
+        else:
+            changed = dict(step.changed)
+        targets = {}
+        for name, change in changed.items():
+            for element in {*sets[name], *change.added}:
+                if element in change.added or change.removed is None or element in change.removed:
+                    targets[variables.part(after.id, name, element)] = int(element in change.added)
+        return targets, variables.core(after, changed.items())
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
         """Add what a step needs and spends of bounds."""

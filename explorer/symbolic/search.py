@@ -61,7 +61,7 @@ class Space:
         restore: Callable[[Variables, Store], None] | None = None,
     ) -> None:
         self._tick = tick
-        calls.arrange(layout.replicas)
+        calls.arrange(layout)
         self.variables = Variables(calls.protocol, layout, starts)
         self.store = Store(len(self.variables.keys), memory, self._answer, most)
         if restore is not None:

@@ -2,25 +2,30 @@
 
 There is one variable for each replica's local state, for each channel (what one sender has under way to one replica),
 for each shared field and each bound. The number 0 stands for no replica, an empty channel, and a field's first value:
-diagrams leave it out.
+diagrams leave it out. Sets that make most of the many values of a local state are taken apart (`parts.py`).
 
 The order is: for each replica, its channels with the replicas before it, then its local state; last what is shared.
+Whether a replica is in a set of one before it stands beside its own local state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Changed, Refuser, with_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Channels
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
 
-LOCAL, CHANNEL, SHARED, BOUND = "local", "channel", "shared", "bound"
+LOCAL, CHANNEL, SHARED, BOUND, PART = "local", "channel", "shared", "bound", "part"
 ANYONE = "anyone"  # the sender, where an inbox is not divided by senders
 NOBODY = "nobody"  # the sender of messages without the field `source`
+FEWEST_VALUES = 64  # of a local state, before sets in it are taken apart
+FEWEST_SETS, SHARE = 16, 8  # that a field has then; local states for each that there is without these fields
 
 
 class Rearranged(Exception):  # noqa: N818 - a way out of a search, not an error
@@ -28,7 +33,10 @@ class Rearranged(Exception):  # noqa: N818 - a way out of a search, not an error
 
 
 class Key(NamedTuple):
-    """What a variable holds: its kind; the replica, field or bound; of a channel also the sender."""
+    """What a variable holds: its kind; the replica, field or bound; of a channel also the sender.
+
+    Of a part it is whether an element is in a set of a replica: `sender` has the field and the element.
+    """
 
     kind: str
     of: Value
@@ -51,11 +59,17 @@ class Layout:
         Ids of replicas, and of other destinations, in the order of their variables.
     senders
         Ids of other senders.
+    parts
+        The sets that are taken apart, by replica and field: all elements that they may have.
+    whole
+        The fields of which sets must not be.
     """
 
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
         self.replicas: list[Value] = []
         self.senders: list[Value] = []
+        self.parts: dict[tuple[Value, str], list[Value]] = {}
+        self.whole: set[str] = set()
         counted = protocol.network.rule("discard", Record()) is not None
         self.divided = not whole_inboxes and (counted or isinstance(protocol.network, Channels))
 
@@ -69,6 +83,33 @@ class Layout:
         """Return the sender by which a message's channel is known."""
         return getattr(message, "source", NOBODY) if self.divided else ANYONE
 
+    def require_parts(self, replica: Value, field: str, elements: Iterable[Value]) -> None:
+        """Take the sets of a field apart, which may have these elements, and replicas of the same kind."""
+        new, known = list(elements), self.parts.setdefault((replica, field), [])
+        if any(one in self.replicas for one in new):
+            kinds = {type(one) for one in new}
+            new += [one for one in self.replicas if type(one) in kinds]
+        known += [one for one in ordered(set(new)) if one not in known]
+        self.replicas.sort(key=lambda one: all(one != owner for owner, _ in self.parts))  # their owners first
+
+    def keep_whole(self, field: str) -> None:
+        """Take the sets of a field apart no more."""
+        self.whole.add(field)
+        self.parts = {key: elements for key, elements in self.parts.items() if key[1] != field}
+
+    def fields(self, replica: Value) -> tuple[str, ...]:
+        """Return the fields of a replica of which sets are taken apart."""
+        return tuple(field for owner, field in self.parts if owner == replica)
+
+    def _parts_beside(self, replica: Value) -> Iterator[Key]:
+        """Yield the parts that stand beside a replica's local state."""
+        place = self.replicas.index(replica)
+        for (owner, field), elements in self.parts.items():
+            for element in elements:
+                is_later = element in self.replicas and self.replicas.index(element) > self.replicas.index(owner)
+                if (self.replicas.index(element) if is_later else self.replicas.index(owner)) == place:
+                    yield Key(PART, owner, (field, element))
+
     def keys(self, shared: Sequence[str], bounds: Sequence[str]) -> list[Key]:
         """Return the variables in their order."""
         result = []
@@ -79,7 +120,7 @@ class Layout:
                 result += [Key(CHANNEL, replica, sender) for sender in (*self.senders, replica)]
             else:
                 result.append(Key(CHANNEL, replica, ANYONE))
-            result.append(Key(LOCAL, replica))
+            result += [*self._parts_beside(replica), Key(LOCAL, replica)]
         return [*result, *[Key(SHARED, name) for name in shared], *[Key(BOUND, name) for name in bounds]]
 
 
@@ -125,7 +166,7 @@ class Variables:
         key = self.keys[level]
         if key.kind == BOUND:
             return list(range(self.protocol.bounds[key.of] + 1))
-        return {LOCAL: [None], CHANNEL: [self.network.empty]}.get(key.kind, [])
+        return {LOCAL: [None], CHANNEL: [self.network.empty], PART: [False, True]}.get(key.kind, [])
 
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level."""
@@ -135,11 +176,15 @@ class Variables:
         if found is None:
             found = numbers[keyed] = len(numbers)
             self.values[level].append(value)
+            if self.keys[level].kind == LOCAL and found >= FEWEST_VALUES and found & (found - 1) == 0:
+                self._look_for_parts(level)
         return found
 
     def name(self, level: int) -> str:
         """Return what a variable is called in notes."""
         key = self.keys[level]
+        if key.kind == PART:
+            return f"whether {text_of(key.sender[1])} is in {key.sender[0]} of {text_of(key.of)}"
         sender = "" if key.kind != CHANNEL or key.sender == ANYONE else f" from {text_of(key.sender)}"
         what = {LOCAL: "the state of", CHANNEL: "the messages to", SHARED: "the field", BOUND: "the bound"}[key.kind]
         return f"{what} {text_of(key.of)}{sender}"
@@ -170,6 +215,63 @@ class Variables:
         """Return the level of a shared field."""
         return self.levels[Key(SHARED, name)]
 
+    # Sets that are taken apart
+
+    def _look_for_parts(self, level: int) -> None:
+        """Take sets apart, and begin again, where without them there are far fewer local states."""
+        layout, replica, values = self.layout, self.keys[level].of, self.values[level][1:]
+        if len({type(value) for value in values}) > 1:
+            return
+        sets = {}
+        for name in field_names(type(values[0])):
+            found = {getattr(value, name) for value in values}
+            if name not in layout.whole and all(type(one) is frozenset for one in found):
+                sets[name] = found
+        names = [name for name, found in sets.items() if len(found) >= FEWEST_SETS]
+        cores = {with_fields(value, dict.fromkeys(names, ELSEWHERE)) for value in values}
+        if names and len(values) >= SHARE * len(cores):
+            for name in names:
+                layout.require_parts(replica, name, frozenset[Value]().union(*sets[name]))
+            raise Rearranged
+
+    def part(self, replica: Value, field: str, element: Value) -> int:
+        """Return the level that says whether an element is in a set, or begin again with one."""
+        level = self.levels.get(Key(PART, replica, (field, element)))
+        if level is None:
+            self.layout.require_parts(replica, field, [element])
+            raise Rearranged
+        return level
+
+    def sets(self, replica: Value) -> dict[str, list[Value]]:
+        """Return all elements that sets of a replica may have, by field, where they are taken apart."""
+        return {field: self.layout.parts[replica, field] for field in self.layout.fields(replica)}
+
+    def core(self, local: Value, changed: Iterable[tuple[str, Changed]] = ()) -> Value:
+        """Return what is left of a local state without the sets that are taken apart."""
+        fields = self.layout.fields(local.id)
+        return with_fields(local, dict.fromkeys(fields, ELSEWHERE) | dict(changed)) if fields else local
+
+    def emptied(self, value: Value) -> Value:
+        """Return a core in which sets that are taken apart are empty; any other value as it is."""
+        fields = self.layout.fields(getattr(value, "id", None)) if isinstance(value, Record) else ()
+        held = {name for name in fields if getattr(value, name, None) is ELSEWHERE}
+        return with_fields(value, dict.fromkeys(held, frozenset())) if held else value
+
+    def guarded(self, local: Value) -> Value:
+        """Return a core, or a step that leads to one, that refuses to be asked for sets that are taken apart."""
+        if not self.layout.parts or not isinstance(local, Record):
+            return local
+        if isinstance(local, Step):
+            return local.but(me=self.guarded(local.me))
+        fields = self.layout.fields(getattr(local, "id", None))
+        return with_fields(local, {field: Refuser(field) for field in fields}) if fields else local
+
+    def members(self, local: Value) -> dict[int, int]:
+        """Return the numbers of the parts that a local state is taken apart into, by level."""
+        parts = self.sets(local.id)
+        found = {self.part(local.id, field, one): 0 for field, elements in parts.items() for one in elements}
+        return found | {self.part(local.id, field, one): 1 for field in parts for one in getattr(local, field)}
+
     # States
 
     def encode(self, state: State) -> list[int]:
@@ -177,7 +279,9 @@ class Variables:
         vector = [0] * len(self.keys)
         for replica, local in state.replicas.items():
             level = self.local(replica)
-            vector[level] = self.number(level, local)
+            vector[level] = self.number(level, self.core(local))
+            for level, number in self.members(local).items():
+                vector[level] = number
         for destination, inbox in state.inboxes.items():
             self.local(destination)
             for level, part in self._parts(destination, inbox):
@@ -214,16 +318,23 @@ class Variables:
         parts: dict[Value, list[Value]] = {}
         shared: dict[str, Value] = {}
         spent: dict[str, int] = {}
+        sets: dict[Value, dict[str, list[Value]]] = {}
         for level, (key, number) in enumerate(zip(self.keys, vector, strict=True)):
             value = self.values[level][number]
             if key.kind == LOCAL and number:
                 replicas[key.of] = value
             elif key.kind == CHANNEL and number:
                 parts.setdefault(key.of, []).append(value)
+            elif key.kind == PART and number:
+                sets.setdefault(key.of, {}).setdefault(key.sender[0], []).append(key.sender[1])
             elif key.kind == SHARED:
                 shared[key.of] = value
             elif key.kind == BOUND:
                 spent[key.of] = value
+        for owner, field in self.layout.parts:
+            if owner in replicas:
+                held = frozenset(sets.get(owner, {}).get(field, ()))
+                replicas[owner] = with_fields(replicas[owner], {field: held})
         inboxes = {key: self._whole(contents) for key, contents in parts.items()}
         return State(Map(replicas), Map(inboxes), self.shared_type(**shared), Map(spent))
 

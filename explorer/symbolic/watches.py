@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.labels import Labels
 from kraftcheck.explorer.symbolic.relations import Groups
 from kraftcheck.explorer.symbolic.store import Store, require
 
 Dim = tuple[int, int]  # level, map
+
+
+class Unanswered(BaseException):
+    """A handler reads what the watch does not have. It is no Exception, so that no handler catches it."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
 
 
 class Watch(NamedTuple):
@@ -115,18 +123,67 @@ class Watches:
             before = int(arrays.next_watch[before])
         arrays.next_watch[before] = arrays.next_watch[number]
 
-    def vectors(self, number: int, dims: tuple[Dim, ...], node: int) -> Iterator[dict[Dim, Any]]:
-        """Yield the vectors of a projection, by dimension what they mean."""
+    def each(self, number: int, dims: tuple[Dim, ...], node: int, use: Callable[[dict[Dim, Any]], None]) -> None:
+        """Give each vector of a projection, by dimension what it means; of parts only what is asked for.
+
+        Where `use` asks for a part that is not given, it is called again for each value that there is.
+
+        Raises
+        ------
+        Unanswered
+            By `use`, of what is not in the projection.
+        """
         merged = [self._store.arrays.tails[tail, :2].tolist() for tail in self._tails_of(number)]
-        labels = self._labels
-        for vector in list(self._store.vectors(node, [level for level, _ in merged])):
-            found: dict[Dim, Any] = {}
-            for (level, mapped), value in zip(merged, vector, strict=True):
-                classes = value
+        levels = [level for level, _ in merged]
+        lazy = {level for level in levels if self._labels.is_part(level)}
+        if not lazy:
+            for vector in list(self._store.vectors(node, levels)):
+                use(self._meant(merged, dims, dict(zip(levels, vector, strict=True))))
+            return
+        pending: list[dict[int, int]] = [{}]
+        while pending:
+            fixed = pending.pop()
+            missing = next((level for level in levels if level not in fixed and level not in lazy), None)
+            if missing is None:
+                try:
+                    use(self._meant(merged, dims, fixed))
+                    continue
+                except Unanswered as unanswered:
+                    missing = self._labels.level_of_part(unanswered.question)
+                    if missing not in lazy or missing in fixed:
+                        raise
+            pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
+
+    def _values(self, node: int, levels: list[int], fixed: dict[int, int], wanted: int) -> list[int]:
+        """Return the values that vectors of a set have at a level, of those with some values fixed."""
+        known: dict[tuple[int, int], set[int]] = {}
+
+        def there(place: int, a: int) -> set[int]:
+            if place == len(levels):
+                return {0}
+            if (place, a) in known:
+                return known[place, a]
+            level, found = levels[place], set[int]()
+            at, edges = self._store.edges(a)
+            for value, child in edges if at == level else [(0, a)]:
+                if fixed.get(level, value) == value:
+                    below = there(place + 1, child)
+                    found |= {value} if level == wanted and below else below
+            known[place, a] = found
+            return found
+
+        return sorted(there(0, node))
+
+    def _meant(self, merged: list[list[int]], dims: tuple[Dim, ...], vector: dict[int, int]) -> dict[Dim, Any]:
+        """Return what a vector means, by dimension."""
+        found: dict[Dim, Any] = {}
+        for level, mapped in merged:
+            if level in vector:
+                classes: Any = vector[level]
                 own = [dim for dim in dims if dim[0] == level]
                 for dim in own[:0:-1]:
-                    classes, last = labels.meaning(level, mapped, classes)
+                    classes, last = self._labels.meaning(level, mapped, classes)
                     found[dim] = last
-                    mapped = labels.first_of_pair(mapped)
+                    mapped = self._labels.first_of_pair(mapped)
                 found[own[0]] = classes
-            yield found
+        return found

@@ -1,8 +1,7 @@
-"""The state graph with what its steps are called, in memory, for temporal properties."""
+"""The state graph with what its steps are called, for temporal properties."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,29 @@ from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.tables.kernel import edges as kernel
 from kraftcheck.explorer.tables.locality import reason
 from kraftcheck.explorer.tables.state_graph import StateGraph
-from kraftcheck.explorer.temporal.graph import LabelledGraph, Labels, Marks, Numbers
+from kraftcheck.explorer.temporal.graph import LabelledGraph, Labels, Marks, StepsBySource
+from kraftcheck.explorer.temporal.room import Growing
 from kraftcheck.spec.language.property import Property
 
-BYTES_A_STEP = 20  # its source, target and label, once as they are found and once in order
+
+class GrowingMarks:
+    """Steps that lead to no state of the graph, as they are found."""
+
+    def __init__(self, graph: StateGraph) -> None:
+        self._states, self._labels = Growing(graph.room, np.int32), Growing(graph.room, np.uint16)
+
+    def append(self, states: NDArray[Any], labels: Labels) -> None:
+        """Append some; those of the same state and label are one."""
+        both = np.unique(states.astype(np.int64) << 16 | labels)
+        self._states.append((both >> 16).astype(np.int32))
+        self._labels.append((both & 0xFFFF).astype(np.uint16))
+
+    def all(self) -> Marks:
+        """Return them, in the order of the states if so they were appended."""
+        return Marks(self._states.all, self._labels.all)
 
 
-def labelled(graph: StateGraph, goals: Goals, notes: list[str]) -> LabelledGraph:
+def labelled(graph: StateGraph, goals: Goals, notes: list[str], expected: int, strict_bounds: bool) -> LabelledGraph:
     """Return the graph for temporal properties.
 
     Parameters
@@ -29,42 +44,35 @@ def labelled(graph: StateGraph, goals: Goals, notes: list[str]) -> LabelledGraph
         What judges the states.
     notes
         Where it is noted if a predicate is evaluated on every state.
+    expected
+        How many steps there may be.
+    strict_bounds
+        Whether an action for which a bound has nothing left is not enabled: then it does not matter what bounds alone
+        keep from being taken.
     """
-    sources: list[Numbers] = []
-    targets: list[Numbers] = []
-    labels: list[Labels] = []
-    apart: list[tuple[NDArray[np.int64], Numbers, Labels]] = []
-    left = graph.room
+    steps = StepsBySource(graph.count, graph.room, expected)
+    apart = {kernel.BEYOND: GrowingMarks(graph), kernel.BLOCKED: GrowingMarks(graph)}
+    book = graph.expander.learner.book
+    used = np.zeros(len(book.labels), bool)
     for first, rows in graph.chunks(range(1, graph.depth + 1)):
-        for step in graph.steps_from(rows, np.arange(len(rows))):
-            inside = step.targets >= 0
-            sources.append((step.places[inside] + first).astype(np.int32))
-            targets.append(step.targets[inside])
-            labels.append(step.labels[inside].copy())
-            left -= BYTES_A_STEP * len(targets[-1])
-            if left < 0:
-                graph.stop()
-            if not inside.all():
-                outside = ~inside
-                apart.append((step.places[outside] + first, step.targets[outside], step.labels[outside].copy()))
-    edges = (_joined(sources, np.int32), _joined(targets, np.int32), _joined(labels, np.uint16))
-    for pieces in (sources, targets, labels):
-        pieces.clear()
-
-    def marks(kind: int) -> Marks:
-        mine = [(states[ends == kind], names[ends == kind]) for states, ends, names in apart]
-        return Marks(_joined([one for one, _ in mine], np.int64), _joined([one for _, one in mine], np.uint16))
+        found = [
+            (one.places + first, one.targets, one.labels.copy()) for one in graph.steps_from(rows, np.arange(len(rows)))
+        ]
+        sources, targets, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        used = np.concatenate([used, np.zeros(len(book.labels) - len(used), bool)])
+        used[labels[targets >= 0]] = True
+        for end, marks in apart.items():
+            mine = targets == end
+            if mine.any() and not (strict_bounds and end == kernel.BLOCKED):
+                marks.append(sources[mine], labels[mine])
+        inside = targets >= 0
+        steps.append(first, first + len(rows), sources[inside], targets[inside], labels[inside])
 
     def holds(prop: Property) -> NDArray[np.bool_]:
         why = reason(prop)
         if why is not None:
             notes.append(f"{prop.name} reads {why}: it was evaluated {graph.count:,} times")
-        return graph.where(prop, goals.holds).astype(bool)
+        return graph.where(prop, goals.holds).view(np.bool_)
 
-    book = graph.expander.learner.book
-    beyond, blocked = marks(kernel.BEYOND), marks(kernel.BLOCKED)
-    return LabelledGraph(graph.count, graph.starts, edges, book, beyond, blocked, holds)
-
-
-def _joined(pieces: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, kind), *pieces])
+    beyond, blocked = (apart[end].all() for end in (kernel.BEYOND, kernel.BLOCKED))
+    return LabelledGraph(graph.count, graph.starts, steps, used, book, beyond, blocked, holds, graph.room)

@@ -12,20 +12,21 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.expander import BATCH, Expander, Worker
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
-from kraftcheck.explorer.tables.kernel.hash_set import look_up
+from kraftcheck.explorer.tables.kernel.hash_set import look_up, number
 from kraftcheck.explorer.tables.locality import reason
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packing import Rows, by_owner
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.threads import SERIAL
+from kraftcheck.explorer.temporal.room import Room
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
 Flags = NDArray[np.uint8]
 Numbers = NDArray[np.int32]
 
-BYTES_A_STATE = 13  # where its edges begin, whether it is marked, and its place among those that wait
 MOST_STATES = (1 << 31) - 1
 
 
@@ -67,15 +68,18 @@ class StateGraph:
     expander
         What expands the states.
     visited
-        The visited states, all in memory.
+        The visited states, packed as the expander packs them.
     levels
         The same, level by level.
     room
-        How many bytes it may take.
+        Where large arrays are.
     pause
         Called between two batches; it may raise what ends the search.
-    stop
-        Raises what ends the search where there is not enough room.
+
+    Raises
+    ------
+    InputError
+        If there are more than `MOST_STATES` states.
 
     Attributes
     ----------
@@ -84,7 +88,7 @@ class StateGraph:
     depth
         How many levels.
     room
-        How many bytes are left.
+        Where large arrays are.
     """
 
     def __init__(
@@ -92,37 +96,39 @@ class StateGraph:
         expander: Expander,
         visited: VisitedSet,
         levels: Levels,
-        room: int,
+        room: Room,
         pause: Callable[[], None],
-        stop: Callable[[], None],
     ) -> None:
         self.count = sum(levels.counts)
-        self.expander, self.stop = expander, stop
+        if self.count > MOST_STATES:
+            raise InputError(f"found {self.count:,} states; expected a state graph of at most {MOST_STATES:,}")
+        self.expander, self.room = expander, room
         self.depth, self.starts = levels.depth, levels.counts[0] if levels.counts else 0
         self._visited, self._levels = visited, levels
         self._pause = pause
-        places = sum(len(partition.places) for partition in visited.partitions)
-        self.room = room - 4 * places - BYTES_A_STATE * self.count
-        if self.room < 0 or self.count > MOST_STATES:
-            stop()
-        expander.fit_packing()
-        visited.fit(expander.packing)
         self._edges = [Edges() for _ in expander.pool]
-        self._numbers = [np.full(len(partition.places), -1, np.int32) for partition in visited.partitions]
+        self._numbers = [room.array(len(partition.places), np.int32, -1) for partition in visited.partitions]
         self._number_states()
 
     def _number_states(self) -> None:
-        places = [np.arange(len(numbers), dtype=np.int32) for numbers in self._numbers]
         for first, rows in self.chunks(range(1, self._levels.depth + 1)):
             self._pause()
             words, owner = self.expander.packed(rows, self._visited.packing)
             for p, mine in by_owner(owner):
-                self._numbers[p][self._looked_up(p, words[mine], places[p])] = first + mine
+                partition = self._visited.partitions[p]
+                number(partition.keys, partition.places, words[mine], first + mine, self._numbers[p])
 
-    def _looked_up(self, p: int, words: Any, flags: Numbers) -> Numbers:
+    def _looked_up(self, p: int, words: Any) -> Numbers:
         partition, found = self._visited.partitions[p], np.zeros(len(words), np.int32)
-        look_up(partition.keys, partition.places, words, flags, found)
+        look_up(partition.keys, partition.places, words, self._numbers[p], found)
         return found
+
+    def forget_where_steps_lead(self) -> None:
+        """Give back the room for what finds the state to which a step leads; `steps_from` may be asked no more."""
+        for partition, numbers in zip(self._visited.partitions, self._numbers, strict=True):
+            for array in (partition.keys, partition.places, numbers):
+                self.room.give_back(array)
+        self._visited, self._numbers = VisitedSet(self.expander.threads), []
 
     def chunks(self, levels: range) -> Iterator[tuple[int, Rows]]:
         """Yield the rows of some levels, piece by piece, each with the number of its first state."""
@@ -202,5 +208,5 @@ class StateGraph:
         inside = np.flatnonzero(targets == 0)
         words = edges.words[inside]
         for p, mine in by_owner(edges.owners[inside]):
-            targets[inside[mine]] = self._looked_up(p, words[mine], self._numbers[p])
+            targets[inside[mine]] = self._looked_up(p, words[mine])
         return targets

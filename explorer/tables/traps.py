@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.tables.kernel.edges import mark_back
 from kraftcheck.explorer.tables.locality import reason
-from kraftcheck.explorer.tables.state_graph import Flags, Numbers, StateGraph
+from kraftcheck.explorer.tables.state_graph import StateGraph
+from kraftcheck.explorer.temporal.room import Growing
 from kraftcheck.spec.language.property import Property
-
-BYTES_AN_EDGE = 12  # its source, its target, and its source again, by the target
 
 
 def without_way_out(graph: StateGraph, prop: Property, goals: Goals) -> NDArray[np.int64]:
@@ -32,8 +31,7 @@ def without_way_out(graph: StateGraph, prop: Property, goals: Goals) -> NDArray[
         What judges the states.
     """
     marked = graph.where(prop, goals.holds)
-    kept: list[tuple[Numbers, Numbers]] = []
-    left = graph.room
+    kept = Growing(graph.room, np.int32), Growing(graph.room, np.int32)
     for first, rows in graph.chunks(range(graph.depth, 0, -1)):
         which = np.flatnonzero(marked[first : first + len(rows)] == 0)
         for places, targets, labels in graph.steps_from(rows, which):
@@ -43,21 +41,14 @@ def without_way_out(graph: StateGraph, prop: Property, goals: Goals) -> NDArray[
             sources = (places + first).astype(np.int32)
             marked[sources[there][marked[targets[there]] != 0]] = 1
             open_ = there & (marked[sources] == 0)
-            kept.append((sources[open_], targets[open_]))
-            left -= BYTES_AN_EDGE * len(kept[-1][0])
-            if left < 0:
-                graph.stop()
-    _follow(graph.count, kept, marked)
+            kept[0].append(sources[open_])
+            kept[1].append(targets[open_])
+    begins, waiting = graph.room.array(graph.count + 1, np.int64), graph.room.array(graph.count, np.int32)
+    before = graph.room.array(kept[0].count, np.int32)
+    mark_back(kept[0].all, kept[1].all, marked, begins, before, waiting)
+    for used in (begins, waiting, before, kept[0].all, kept[1].all):
+        graph.room.give_back(used)
     return np.flatnonzero(marked == 0)
-
-
-def _follow(count: int, kept: list[tuple[Numbers, Numbers]], marked: Flags) -> None:
-    """Mark the states from which edges lead to marked ones."""
-    sources = np.concatenate([np.zeros(0, np.int32), *(edge[0] for edge in kept)])
-    targets = np.concatenate([np.zeros(0, np.int32), *(edge[1] for edge in kept)])
-    kept.clear()
-    first, before = np.zeros(count + 1, np.int64), np.zeros(len(sources), np.int32)
-    mark_back(sources, targets, marked, first, before, np.zeros(count, np.int32))
 
 
 def note_of(prop: Property, count: int) -> list[str]:

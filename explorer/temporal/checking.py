@@ -16,6 +16,10 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.formula import NEXT, Atom, Enabled, Fairness, Formula, Held, Taken
 
 MOST_NODES = (1 << 31) - 4
+CHUNK = 1 << 20
+"""States that are looked at together."""
+FIRST_KINDS = 1 << 10
+"""Kinds of states that are told apart at first."""
 NONE = np.uint64(0)
 
 
@@ -47,12 +51,15 @@ class Lasso(NamedTuple):
         The steps that are taken again and again, the last back to where they began. Empty: it stutters.
     kept
         Of each condition of fairness, how the cycle meets it.
+    waited
+        The names of actions that somewhere change what must stay as it is in the cycle for the property to be broken.
     """
 
     start: int
     way: tuple[Move, ...]
     cycle: tuple[Move, ...]
     kept: tuple[str, ...]
+    waited: tuple[str, ...] = ()
 
 
 class Finding(NamedTuple):
@@ -107,12 +114,9 @@ def check(
     alive = np.zeros(automaton.states, bool)
     alive[list(possible)] = True
     blocked = np.zeros(graph.count, bool) if strict_bounds else product.blocked()
-    product.arrays.mark = np.where(
-        (product.arrays.parent >= 0) & np.tile(alive, graph.count) & ~np.repeat(blocked, automaton.states),
-        np.int32(kernel.ALIVE),
-        np.int32(kernel.DEAD),
-    )
+    kernel.begin_marks(product.arrays, alive, blocked)
     lasso = product.lasso(reached) if product.find_fair() else None
+    product.close()
     return Finding(lasso, tuple(product.idle_atoms(name)) if lasso is None else ())
 
 
@@ -158,24 +162,49 @@ class Product:
             np.uint64(sum(1 << bit for bit, one in enumerate(conditions) if one.fairness.kind == kind))
             for kind in ("weak", "strong")
         )
-        labels, size = graph.book.labels, graph.count * automaton.states
-        taken = bits_of(labels, conditions)
+        labels, size, room = graph.book.labels, graph.count * automaton.states, graph.room
         arrays = self.arrays = kernel.ProductArrays()
         arrays.first, arrays.target, arrays.label = graph.first, graph.target, graph.label
-        arrays.label_taken, arrays.enabled = taken, graph.enabled(taken)
+        arrays.label_taken = bits_of(labels, conditions)
         arrays.label_atoms = _atoms_of_labels(labels, automaton.atoms, Taken)
-        arrays.held = graph.enabled(_atoms_of_labels(labels, automaton.atoms, Enabled))
-        for bit, atom in enumerate(automaton.atoms):
-            if isinstance(atom, Held):
-                arrays.held |= graph.holds(atom.prop).astype(np.uint64) << np.uint64(bit)
+        self._tell_states_apart(_atoms_of_labels(labels, automaton.atoms, Enabled))
         moves = sorted(automaton.moves)
         sources = [move.source for move in moves]
         arrays.move_first = np.searchsorted(sources, np.arange(automaton.states + 1)).astype(np.int64)
         arrays.move_target = np.array([move.target for move in moves], np.int64)
         for column in ("wanted", "unwanted", "accepts"):
             setattr(arrays, column, np.array([getattr(move, column) for move in moves], np.uint64))
-        arrays.parent = np.full(size, -1, np.int32)
-        arrays.order, arrays.rank = np.zeros(size, np.int32), np.zeros(size, np.int32)
+        arrays.parent = room.array(size, np.int32, -1)
+        arrays.order, arrays.rank, arrays.mark = (room.array(size, np.int32) for _ in range(3))
+
+    def _tell_states_apart(self, of_labels: Masks) -> None:
+        """Number what is true of states, given the atoms that labels enable."""
+        held = {bit: self._graph.holds(a.prop) for bit, a in enumerate(self._automaton.atoms) if isinstance(a, Held)}
+        self.arrays.kind = self._graph.room.array(self._graph.count, np.int32)
+        most = FIRST_KINDS
+        while not self._are_told_apart(of_labels, held, most):
+            most *= 16
+
+    def _are_told_apart(self, of_labels: Masks, held: dict[int, NDArray[np.bool_]], most: int) -> bool:
+        """Do so, and return True, if there are no more than so many kinds."""
+        arrays, graph, known = self.arrays, self._graph, 0
+        slots = np.full(2 * most, -1, np.int32)
+        arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
+        for first in range(0, graph.count, CHUNK):
+            count = min(CHUNK, graph.count - first)
+            true, ready = (graph.enabled(bits, first, count) for bits in (of_labels, arrays.label_taken))
+            for bit, where in held.items():
+                true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
+            done, known = kernel.classify(true, ready, first, arrays, slots, known)
+            if done < count:
+                return False
+        arrays.held, arrays.enabled = arrays.held[:known].copy(), arrays.enabled[:known].copy()
+        return True
+
+    def close(self) -> None:
+        """Give back the room of large arrays."""
+        for name in ("kind", "parent", "order", "rank", "mark"):
+            self._graph.room.give_back(getattr(self.arrays, name))
 
     def reach(self) -> int:
         """Visit what can be reached; return how many nodes that is."""
@@ -183,16 +212,14 @@ class Product:
 
     def blocked(self) -> NDArray[np.bool_]:
         """Return the states in which a bound alone keeps a fair action from being taken."""
-        found: NDArray[np.bool_] = self._graph.blocked.masks(self._graph.count, self.arrays.label_taken) != 0
-        return found
+        return self._graph.blocked_by(self.arrays.label_taken)
 
     def find_fair(self) -> bool:
         """Mark the nodes of fair components; return whether there is one."""
         arrays, most, again = self.arrays, 1, 1
         while again:
-            arrays.rank[:] = 0
             most, again = kernel.find_fair(arrays, self._acceptance, self._weak, self._strong, most)
-            arrays.mark[arrays.mark == kernel.AGAIN] = kernel.ALIVE
+            kernel.try_again(arrays)
         return most > 1
 
     def idle_atoms(self, name: str) -> list[str]:
@@ -230,7 +257,7 @@ class Product:
         """Return the edges of a fair cycle through a node, as numbers of edges and the nodes to which they lead."""
         arrays = self.arrays
         inside = arrays.mark == arrays.mark[node]
-        ever = np.bitwise_or.reduce(arrays.enabled[np.flatnonzero(inside) // self._automaton.states])
+        ever = np.bitwise_or.reduce(arrays.enabled[arrays.kind[np.flatnonzero(inside) // self._automaton.states]])
         accepts, weak, strong = self._acceptance, self._weak, self._strong & ever
         here, edges = node, []
         while True:
@@ -243,10 +270,10 @@ class Product:
             edges.append((edge, there))
             state = source // self._automaton.states
             taken = NONE
-            if edge >= 0 and arrays.target[edge] != state:
+            if edge >= 0:
                 taken = arrays.label_taken[arrays.label[edge]]
             accepts &= ~arrays.accepts[move]
-            weak &= arrays.enabled[state] & ~taken
+            weak &= arrays.enabled[arrays.kind[state]] & ~taken
             strong &= ~taken
             here = there
             if not (accepts | weak | strong):
@@ -274,7 +301,34 @@ class Product:
         taken = self._moves(way[0] // states, into)
         again = self._moves(way[-1] // states, cycle)
         round_ = [way[-1] // states, *(move.target for move in again)]
-        return Lasso(way[0] // states, tuple(taken), tuple(again), tuple(self._kept(round_, again)))
+        inside = {way[-1] % states, *(node % states for _, node in cycle)}
+        waited = self._waited(round_, inside)
+        return Lasso(way[0] // states, tuple(taken), tuple(again), tuple(self._kept(round_, again)), waited)
+
+    def _waited(self, states: list[int], inside: set[int]) -> tuple[str, ...]:
+        """Return the names of the actions that change what a cycle keeps as it is, and insists on.
+
+        Parameters
+        ----------
+        states
+            The states of the cycle.
+        inside
+            The states of the automaton that it passes.
+        """
+        insisted = NONE
+        for move in self._automaton.moves:
+            if move.source in inside and move.target in inside:
+                insisted |= np.uint64(move.wanted | move.unwanted)
+        held = self.arrays.held[self.arrays.kind[states]]
+        kept = insisted & ~(np.bitwise_or.reduce(held) & ~np.bitwise_and.reduce(held))
+        labels = self._graph.book.labels
+        changed = np.zeros(len(labels), np.uint64)
+        kernel.changes_of(self.arrays, held[0], changed)
+        names = {label.action for label, bits in zip(labels, changed.tolist(), strict=True) if bits & int(kept)}
+        for bit, atom in enumerate(self._automaton.atoms):
+            if isinstance(atom, Taken) and int(kept) >> bit & 1:
+                names |= atom.actions - {NEXT}
+        return tuple(sorted(names))
 
     def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[Move]:
         """Return the steps along edges, without those that change nothing."""
@@ -291,7 +345,7 @@ class Product:
         found = []
         for bit, condition in enumerate(self._conditions):
             taken = any(move.label is not None and condition.concerns(move.label) for move in moves)
-            ready = [bool(int(self.arrays.enabled[state]) >> bit & 1) for state in states]
+            ready = [bool(int(self.arrays.enabled[self.arrays.kind[state]]) >> bit & 1) for state in states]
             how = "is taken" if taken else "is never enabled" if not any(ready) else "is not always enabled"
             found.append(f"{condition} {how}")
         return found

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.temporal.kernel.product import gather, sort_edges
+from kraftcheck.explorer.temporal.kernel.product import gather
+from kraftcheck.explorer.temporal.room import Growing, Room
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.property import Property
@@ -105,17 +106,16 @@ class Marks:
     Attributes
     ----------
     states, labels
-        Side by side, one entry each.
+        Side by side, one entry each, in the order of the states.
     """
 
-    states: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    states: Numbers = field(default_factory=lambda: np.zeros(0, np.int32))
     labels: Labels = field(default_factory=lambda: np.zeros(0, np.uint16))
 
-    def masks(self, count: int, bits: Masks) -> Masks:
-        """Return for each state the bits of its labels."""
-        found = np.zeros(count, np.uint64)
-        np.bitwise_or.at(found, self.states, bits[self.labels])
-        return found
+    def add(self, bits: Masks, first: int, found: Masks) -> None:
+        """Add to each state from `first` on the bits of its labels."""
+        begin, end = np.searchsorted(self.states, (first, first + len(found)))
+        np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
 
 
 class LabelledGraph:
@@ -127,8 +127,10 @@ class LabelledGraph:
         How many states there are.
     starts
         How many of them are initial: the first ones.
-    sources, targets, labels
-        The steps, in any order.
+    steps
+        The steps that change the state, in the order of their sources.
+    used
+        For each label whether there is a step of it.
     book
         What the labels stand for.
     beyond
@@ -137,6 +139,8 @@ class LabelledGraph:
         Steps that a bound alone keeps from being taken.
     holds
         Returns for each state whether a predicate is true of it.
+    room
+        Where large arrays are.
 
     Attributes
     ----------
@@ -148,31 +152,78 @@ class LabelledGraph:
         self,
         count: int,
         starts: int,
-        edges: tuple[Numbers, Numbers, Labels],
+        steps: StepsBySource,
+        used: NDArray[np.bool_],
         book: LabelBook,
         beyond: Marks,
         blocked: Marks,
         holds: Callable[[Property], NDArray[np.bool_]],
+        room: Room,
     ) -> None:
         self.count, self.starts = count, starts
-        self.book = book
+        self.first, self.target, self.label = steps.first, steps.target.all, steps.label.all
+        self.book, self._used = book, used
         self.beyond, self.blocked = beyond, blocked
         self.holds = holds
-        sources, targets, labels = edges
-        first = np.zeros(count + 2, np.int64)
-        first[2:] += np.bincount(sources, minlength=count)
-        np.cumsum(first, out=first)
-        self.target, self.label = np.zeros(len(sources), np.int32), np.zeros(len(sources), np.uint16)
-        sort_edges(sources, targets, labels, first, self.target, self.label)
-        self.first = first[: count + 1]
+        self.room = room
 
     def labels_in_use(self) -> list[Label]:
         """Return the labels of steps that can be taken somewhere."""
-        used = set(np.unique(np.concatenate([self.label, self.beyond.labels, self.blocked.labels])).tolist())
+        used = set(np.flatnonzero(self._used).tolist())
+        used |= set(np.unique(np.concatenate([self.beyond.labels, self.blocked.labels])).tolist())
         return [label for number, label in enumerate(self.book.labels) if number in used]
 
-    def enabled(self, bits: Masks) -> Masks:
-        """Return for each state the bits of the labels of steps that are enabled and change it."""
-        found = self.beyond.masks(self.count, bits)
-        gather(self.first, self.target, self.label, bits, found)
+    def enabled(self, bits: Masks, first: int, count: int) -> Masks:
+        """Return for some states, from `first` on, the bits of the labels of steps that are enabled and change them."""
+        found = np.zeros(count, np.uint64)
+        self.beyond.add(bits, first, found)
+        gather(self.first, self.label, bits, first, found)
         return found
+
+    def blocked_by(self, bits: Masks) -> NDArray[np.bool_]:
+        """Return for each state whether a bound keeps a step from being taken whose label has any of these bits."""
+        found = np.zeros(self.count, bool)
+        found[self.blocked.states[bits[self.blocked.labels] != 0]] = True
+        return found
+
+
+class StepsBySource:
+    """Steps in the order of their sources, as they are found.
+
+    Parameters
+    ----------
+    count
+        How many states there are.
+    room
+        Where they are.
+    expected
+        How many steps there may be.
+
+    Attributes
+    ----------
+    first
+        Where the steps of each state begin.
+    target, label
+        The steps.
+    """
+
+    def __init__(self, count: int, room: Room, expected: int = 0) -> None:
+        self.first = room.array(count + 1, np.int64)
+        self.target, self.label = Growing(room, np.int32, expected), Growing(room, np.uint16, expected)
+
+    def append(self, begin: int, end: int, sources: NDArray[Any], targets: Numbers, labels: Labels) -> None:
+        """Append the steps of some states, those that change them; all states before have theirs.
+
+        Parameters
+        ----------
+        begin, end
+            The states.
+        sources, targets, labels
+            Their steps, in any order.
+        """
+        order = np.argsort(sources, kind="stable")
+        order = order[sources[order] != targets[order]]
+        ends = np.cumsum(np.bincount(sources[order] - begin, minlength=end - begin))
+        self.first[begin + 1 : end + 1] = self.target.count + ends
+        self.target.append(targets[order])
+        self.label.append(labels[order])

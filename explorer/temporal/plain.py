@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.temporal.conditions import all_fairness
-from kraftcheck.explorer.temporal.graph import LabelBook, LabelledGraph, Marks
+from kraftcheck.explorer.temporal.graph import LabelBook, LabelledGraph, Marks, StepsBySource
+from kraftcheck.explorer.temporal.room import Room
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Choice, Refusal, Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
+
+AMPLE = 1 << 40
+"""Bytes of memory: what the reference engine visits is small."""
 
 
 def labelled(
@@ -60,18 +64,21 @@ def labelled(
             else:
                 edges.append((source, target, label))
     ends = np.array(edges, np.int64).reshape(-1, 3)
+    room = Room(AMPLE)
+    steps = StepsBySource(len(states), room)
+    steps.append(0, len(states), ends[:, 0], ends[:, 1].astype(np.int32), ends[:, 2].astype(np.uint16))
+    used = np.bincount(ends[:, 2], minlength=len(book.labels)) > 0
 
     def holds(prop: Property) -> NDArray[np.bool_]:
         return np.array([goals.holds(prop, state) for state in states], bool)
 
     starts = len({number_of(state) for state in initial_states(semantics, options.init)} - {None})
-    arrays = ends[:, 0].astype(np.int32), ends[:, 1].astype(np.int32), ends[:, 2].astype(np.uint16)
-    return LabelledGraph(len(states), starts, arrays, book, _marks(beyond), _marks(blocked), holds)
+    return LabelledGraph(len(states), starts, steps, used, book, _marks(beyond), _marks(blocked), holds, room)
 
 
 def _marks(found: list[tuple[int, int]]) -> Marks:
     pairs = np.array(found, np.int64).reshape(-1, 2)
-    return Marks(pairs[:, 0], pairs[:, 1].astype(np.uint16))
+    return Marks(pairs[:, 0].astype(np.int32), pairs[:, 1].astype(np.uint16))
 
 
 def is_blocked(semantics: Semantics, state: State, choice: Choice) -> bool:

@@ -12,6 +12,8 @@ from kraftcheck.explorer.result import Loop, Options, TraceStep
 from kraftcheck.explorer.temporal.checking import Lasso, Move, check
 from kraftcheck.explorer.temporal.conditions import fairness_of
 from kraftcheck.explorer.temporal.graph import LabelledGraph, peer_of
+from kraftcheck.explorer.temporal.waiting import never_taken
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
@@ -28,6 +30,11 @@ def without_symmetry(options: Options) -> tuple[Options, list[str]]:
     names = ", ".join(prop.name for prop in options.temporal)
     note = f"SYMMETRY {options.symmetry} is switched off: {names} may tell apart what it makes one"
     return replace(options, symmetry=None), [note]
+
+
+def strict_bounds(protocol: Protocol, options: Options) -> bool:
+    """Return whether an action for which a bound has nothing left is not enabled, as options or the protocol say."""
+    return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 
 def check_temporal(
@@ -49,7 +56,7 @@ def check_temporal(
         Returns a state, given its number.
     """
     protocol, notes = semantics.protocol, books.result.notes
-    strict = protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
+    strict = strict_bounds(protocol, options)
     beyond = len(set(graph.beyond.states.tolist()))
     if beyond:
         notes.append(
@@ -76,9 +83,12 @@ def _told(lasso: Lasso, semantics: Semantics, options: Options, decode: Decode) 
             if _is_called(transition, move) and identity(transition.target) == wanted
         )
         steps.append(step_of(next(fitting)))
+    back_to = len(lasso.way) + 1
+    numbers = range(back_to, len(steps) + 1)
+    never = never_taken(semantics, lasso.waited, steps[len(lasso.way) :], numbers)
     if not lasso.cycle:
-        return tuple(steps), None, Loop(len(steps), None, lasso.kept)
-    return tuple(steps[:-1]), None, Loop(len(lasso.way) + 1, steps[-1], lasso.kept)
+        return tuple(steps), None, Loop(back_to, None, lasso.kept, never)
+    return tuple(steps[:-1]), None, Loop(back_to, steps[-1], lasso.kept, never)
 
 
 def _is_called(transition: Transition, move: Move) -> bool:

@@ -105,6 +105,7 @@ def _loop(protocol: Protocol, loop: Loop) -> dict[str, Any]:
         "actor": None if again is None or again.actor is None else text_of(again.actor),
         "on": None if again is None or again.message is None else value_as_json(again.message),
         "fair": list(loop.kept),
+        "never": list(loop.never),
     }
 
 

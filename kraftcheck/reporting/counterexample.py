@@ -108,6 +108,8 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
         yield from _message_lines(protocol, last, loop.again)
     if loop.kept:
         yield [(FAINT, f"{_INDENT}fair, since for ever: {'; '.join(loop.kept)}")]
+    for reason in loop.never:
+        yield [(FAINT, f"{_INDENT}never: {reason}")]
 
 
 def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:

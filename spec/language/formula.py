@@ -291,7 +291,8 @@ def at(replica: Value, predicate: Claim) -> Formula:
 
 def _held(word: str, predicate: Claim) -> Held:
     if not isinstance(predicate, Held):
-        raise ProtocolError(f"{word}(...) takes a @predicate, as self.name; found {predicate!r}")
+        found = getattr(predicate, "__qualname__", None) or repr(predicate)
+        raise ProtocolError(f"{word}(...) takes a @predicate, as self.name; found {found}")
     if "me" not in predicate.prop.asks:
         raise ProtocolError(f"{word}(...) takes a predicate that asks for me; {predicate.prop.name} does not")
     return predicate
@@ -329,6 +330,12 @@ class Fairness:
     def __str__(self) -> str:
         of = f" of each {self.each}" if self.each else ""
         return f"{'WF' if self.kind == 'weak' else 'SF'}({' or '.join(self.actions)}){of}"
+
+
+def fairness_problem(declared: object) -> str | None:
+    """Say what is wrong with what should be a tuple of conditions of fairness; None where nothing is."""
+    wrong = [one for one in declared if not isinstance(one, Fairness)] if isinstance(declared, tuple) else [declared]
+    return f"expected a tuple of weak(...) and strong(...), found {wrong[0]!r}" if wrong else None
 
 
 def weak(*actions: str, each: Each = "") -> Fairness:

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar, overload
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import Reads, camel_case
-from kraftcheck.spec.language.formula import Fairness, Formula, Held
+from kraftcheck.spec.language.formula import Fairness, Formula, Held, fairness_problem
 from kraftcheck.spec.language.signature import Projection, declared, parameters, place_of, record_types
 from kraftcheck.spec.values import Record, Value
 
@@ -249,7 +249,15 @@ def temporal(function: F | None = None, *, fairness: Iterable[Fairness] = (), na
         What it assumes besides what the specification (SPECIFICATION) does: `weak(...)` and `strong(...)`.
     name
         Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
+
+    Raises
+    ------
+    ProtocolError
+        If something else than fairness is assumed.
     """
+    problem = fairness_problem(tuple(fairness))
+    if problem is not None:
+        raise ProtocolError(f"@temporal(fairness=...): {problem}")
     return _marked(TEMPORAL, function, (), name, fairness=tuple(fairness))
 
 

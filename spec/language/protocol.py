@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, get_type_hints
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
@@ -214,6 +214,9 @@ class Protocol:
             forgot = " (forgot `()`?)" if isinstance(network, type) else ""
             what = f"expected a network, such as MessageSet(), found {network!r}{forgot}"
             raise ProtocolError(f"{at('network')}{name}.network: {what}")
+        for specification, declared in self.specifications.items():
+            if not isinstance(declared, bool) and (problem := fairness_problem(declared)) is not None:
+                raise ProtocolError(f"{at('specifications')}{name}.specifications[{specification!r}]: {problem}")
         sets = [c.attribute for c in self.constants.values() if isinstance(getattr(self, c.attribute), frozenset)]
         for symmetry, attributes in self.symmetries.items():
             problem = None

@@ -23,6 +23,7 @@ from kraftcheck.spec.errors import InputError
 from tests.support.command_line import heed_interrupts
 from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
+from tests.support.mclive import MCLive
 from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
 pytestmark = pytest.mark.kernel
@@ -73,6 +74,35 @@ def test_random_protocols_go_on_to_the_same_result(examples: int, tmp_path_facto
             assert result.complete == drawn.result.complete
 
     check()
+
+
+def loops(result: Result) -> dict[str, object]:
+    """Return how each counterexample goes on for ever."""
+    return {one.property: one.loop and (one.loop.back_to, one.loop.again is None) for one in result.violations}
+
+
+@pytest.mark.parametrize("runs", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_temporal_properties_are_judged_alike_wherever_a_search_is_interrupted(runs: int, tmp_path: Path) -> None:
+    protocol = bound("counts/two-voters", MCLive).protocol
+    options = Options(
+        deadlock=False,
+        keep_going=True,
+        fairness=tuple(MCLive.specifications["LivenessSpec"]),  # type: ignore[arg-type]
+        temporal=tuple(protocol.properties[name] for name in ("AlwaysAgainALeader", "SteadyOrSilent")),
+    )
+    whole = BreadthFirst(protocol, options, 1).run()
+    assert set(loops(whole)) == {"AlwaysAgainALeader"}
+    for seed in range(runs):
+        random, folder = Random(seed), tmp_path / str(seed)
+        asked = replace(options, checkpoint=folder, checkpoint_every=NEVER, memory=random.choice((None, 20_000)))
+        reports = random.randrange(60)
+        result = in_pieces(BreadthFirst(protocol, asked, 1, batch=40), reports)
+        while result is None:
+            reports += random.randrange(200)
+            again = replace(asked, checkpoint=None, resume=folder)
+            result = in_pieces(BreadthFirst(protocol, again, 1, batch=40), reports)
+        assert found(result) == found(whole)
+        assert loops(result) == loops(whole)
 
 
 def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] = ()) -> tuple[Any, Options]:
@@ -208,6 +238,16 @@ def test_killed_and_resumed(tmp_path: Path, run: int) -> None:
     arguments = ("--config", str(COUNTS / f"{name}.cfg"))
     counts = expected()[name]
     outcome = killed_at_random(tmp_path / "c", arguments, 2.5, Random(run))
+    assert outcome == ("ok", counts["distinct_states"], counts["generated_states"], counts["depth"])
+
+
+@pytest.mark.slow
+def test_a_temporal_property_is_judged_after_kills(tmp_path: Path) -> None:
+    config = tmp_path / "x.cfg"
+    text = (COUNTS / "three-voters.cfg").read_text().split("INIT Init")[0]
+    config.write_text(f"{text}SPECIFICATION LivenessSpec\nPROPERTY ValuesNotStuck\nCHECK_DEADLOCK FALSE\n")
+    counts = expected()["three-voters"]
+    outcome = killed_at_random(tmp_path / "c", ("--config", str(config)), 8, Random(3))
     assert outcome == ("ok", counts["distinct_states"], counts["generated_states"], counts["depth"])
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer import graph as graphs
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import MEMORY, Options, Result, Verdict
+from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import state_graph
@@ -238,11 +238,10 @@ class Wide(Protocol):
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("memory", [1, 200_000])
-def test_a_state_graph_that_does_not_fit_in_memory_is_not_judged(memory: int) -> None:
+def test_a_state_graph_that_does_not_fit_in_memory_goes_to_disk(memory: int) -> None:
     asked = Options(reachable=(Wide.properties["End"],), deadlock=False, memory=memory)
-    found = tables.explore(Wide(), asked)
-    assert (found.verdict, found.limit, found.violations) == (Verdict.INCOMPLETE, MEMORY, [])
-    assert "the state graph does not fit in memory" in found.notes[0]
+    (violation,) = tables.explore(Wide(), asked).violations
+    assert violation.trap == tables.explore(Wide(), replace(asked, memory=None)).violations[0].trap
 
 
 # Random protocols

@@ -157,7 +157,20 @@ def test_a_counterexample_is_a_shortest_lasso(explore: Any) -> None:
     assert violation.loop.kept == ("WF(Next) is taken",)
     stuck = checked(explore, protocol, infinitely_often(anywhere(protocol.p)))
     assert [len(one.trace) for one in stuck.violations] == [1]
-    assert stuck.violations[0].loop == (1, None, ())
+    assert stuck.violations[0].loop == (1, None, (), ("A can be taken all the time, and need not be",))
+
+
+@pytest.mark.parametrize("explore", ENGINES)
+def test_what_never_happens_is_told_with_the_reason(explore: Any) -> None:
+    protocol = walk((*CIRCLE, (1, "B", 2), (3, "C", 2)), p=frozenset({2}))
+    found = checked(explore, protocol, eventually(anywhere(protocol.p)), weak("A"))
+    assert [one.loop.never for one in found.violations if one.loop] == [
+        ("B can be taken in state 2, and A by 1 undoes that",)
+    ]
+    other = walk(((0, "A", 1), (0, "B", 2)), p=frozenset({1}))
+    (lost,) = checked(explore, other, infinitely_often(anywhere(other.p)), weak("Next")).violations
+    assert lost.loop is not None
+    assert [one.partition(":")[0] for one in lost.loop.never] == ["A is not enabled in state 2"]
 
 
 @pytest.mark.parametrize("explore", ENGINES)
@@ -213,9 +226,12 @@ def test_a_bound_alone_ends_no_fair_behaviour(explore: Any) -> None:
     protocol = Bounded(tries=2)
     assert explore(protocol, options_of(protocol)).verdict is Verdict.OK
     strict = explore(protocol, options_of(protocol, strict_bounds=True))
-    assert [(len(one.trace), one.loop) for one in strict.violations] == [
-        (3, (3, None, ("WF(Retry) is never enabled", "SF(Win) is never enabled")))
-    ]
+    (violation,) = strict.violations
+    assert violation.loop is not None
+    assert (len(violation.trace), violation.loop[:2]) == (3, (3, None))
+    assert violation.loop.kept == ("WF(Retry) is never enabled", "SF(Win) is never enabled")
+    (never,) = violation.loop.never
+    assert never.startswith("Win is not enabled in state 3: 1: me.at != 1 (me.at = 0)")
     unfair = explore(protocol, options_of(protocol, fairness=()))
     assert [len(one.trace) for one in unfair.violations] == [1]
 
@@ -430,6 +446,37 @@ def test_a_formula_holds_where_no_lasso_breaks_it(examples: int) -> None:
     assert verdicts == {False, True}
 
 
+class Counting(Protocol):
+    """Counts up, and begins again from any number."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Walker(1)], Nothing())
+
+    @internal
+    def count(self, me: Walker) -> Steps:
+        yield become(me.but(at=me.at + 1)) if me.at < 300 else become(me)
+
+    @internal
+    def begin(self, me: Walker) -> Steps:
+        yield become(me.but(at=0))
+
+    @predicate
+    def first(self, me: Walker) -> bool:
+        return me.at == 0
+
+
+@pytest.mark.kernel
+def test_a_state_graph_that_does_not_fit_in_memory_goes_to_disk() -> None:
+    protocol = Counting()
+    formula = infinitely_often(anywhere(protocol.first))
+    for fairness, holds in (((weak("Begin"),), True), ((weak("Count"),), False)):
+        whole, little = (checked(tables.explore, protocol, formula, *fairness, memory=memory) for memory in (None, 1))
+        assert little.violations == whole.violations
+        assert little.verdict is (Verdict.OK if holds else Verdict.VIOLATION)
+        assert any("of the state graph went to disk" in note for note in little.notes)
+        assert not any("disk" in note for note in whole.notes)
+
+
 # Random protocols
 
 
@@ -455,8 +502,12 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
         suppress_health_check=list(HealthCheck),
         phases=[Phase.explicit, Phase.generate],  # a seed does not shrink
     )
-    @given(seed=st.integers(0, 10**9), workers=st.integers(1, 2))
-    def check(seed: int, workers: int) -> None:
+    @given(
+        seed=st.integers(0, 10**9),
+        workers=st.integers(1, 2),
+        memory=st.sampled_from((None, 1) if examples > 3 else (None,)),
+    )
+    def check(seed: int, workers: int, memory: int | None) -> None:
         for found in sample(1, seed=seed, large=50, most=300):
             random, actions = Random(seed), tuple(found.protocol.actions)
             low_now, calm_now = Held(LOW), Held(CALM)
@@ -475,7 +526,10 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
                 ),
                 fairness=(weak(random.choice(actions), each=random.choice(("", "replica", "pair", "message"))),),
             )
-            results = [explore(found.protocol, options) for explore in (reference.explore, tables.explore)]
+            results = [
+                reference.explore(found.protocol, options),
+                tables.explore(found.protocol, replace(options, memory=memory)),
+            ]
             told = [
                 {one.property: (len(one.trace), one.loop and one.loop.back_to) for one in result.violations}
                 for result in results

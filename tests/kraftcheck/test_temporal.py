@@ -79,6 +79,8 @@ def test_a_lasso_is_told_written_and_read_back(run: Run, going: str, tmp_path: P
         assert (loop["back_to"], loop["action"], len(found["traces"][0]["states"])) == (1, None, 1)
         assert "Stuttering  nothing more happens after state 1" in done.out
         assert "nothing more happens" in page.read_text()
+        assert loop["never"] == ["Go can be taken all the time, and need not be"]
+        assert f"never: {loop['never'][0]}" in done.out
     else:
         assert (loop["back_to"], loop["action"], loop["on"]["_type"]) == (1, "Back", "Ping")
         assert loop["fair"] == ["WF(Next) is taken"]
@@ -109,3 +111,57 @@ def test_a_search_that_ends_early_says_what_is_not_known(run: Run, going: str) -
     done = run("check", going, "--engine", "reference", "--max-states", "2")
     assert done.code == 20
     assert "BothStay: temporal properties were not checked, since the search visited not every state" in done.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "config", "message"),
+    [
+        (
+            "everywhere(self.there)",
+            "self.go",
+            "",
+            "going.py:41: temporal property BothStay: Going.go is no formula; expected",
+        ),
+        (
+            "everywhere(self.there)",
+            "at(1, self.go)",
+            "",
+            "going.py:41: temporal property BothStay: at(...) takes a @predicate",
+        ),
+        ("eventually_always(everywhere(self.there))", "True", "", "temporal property BothStay returned True; expected"),
+        (
+            "@temporal",
+            '@temporal(fairness=[weak("Gon")])',
+            "",
+            "BothStay, WF(Gon): unknown action Gon (perhaps Go?); Going",
+        ),
+        ('weak("Next")', 'weak("Gone")', "", "WF(Gone): unknown action Gone; Going has Next, Go, Back"),
+        (
+            'weak("Next")',
+            '"Next"',
+            "",
+            "Going.specifications['Busy']: expected a tuple of weak(...) and strong(...), found",
+        ),
+        ("@temporal", '@temporal(fairness=["Next"])', "", "@temporal(fairness=...): expected a tuple of weak(...) and"),
+        ("", "", "PROPERTY []BothStay", "x.cfg:1:10: expected a name after PROPERTY, found '['"),
+        ("", "", "PROPERTY BothGo", "x.cfg:1:10: unknown property BothGo; Going has BothStay"),
+        ("", "", "PROPERTY There", "x.cfg:1:10: There is about states, so it is no property of behaviours"),
+        ("", "", "SPECIFICATION Bus", "x.cfg:1:15: unknown specification Bus (perhaps Busy?); Going has Busy, Spec"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    run: Run, tmp_path: Path, old: str, new: str, config: str, message: str
+) -> None:
+    (tmp_path / "going.py").write_text(SOURCE.replace(old, new, 1) if old else SOURCE)
+    (tmp_path / "x.cfg").write_text(config or "SPECIFICATION Busy PROPERTY BothStay")
+    done = run("check", f"{tmp_path / 'going.py'}:Going", "--config", tmp_path / "x.cfg", "--engine", "reference")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert message in done.err
+
+
+def test_a_property_that_nothing_could_violate_is_noted(run: Run, tmp_path: Path) -> None:
+    claim = "eventually_always(everywhere(self.there))"
+    (tmp_path / "going.py").write_text(SOURCE.replace(claim, f"{claim} | ~{claim}"))
+    done = run("check", f"{tmp_path / 'going.py'}:Going", "--no-deadlock", "--engine", "reference")
+    assert done.code == 0
+    assert "BothStay: no behaviour of any protocol could violate it" in done.out

@@ -179,3 +179,11 @@ def look_up(keys: Any, places: Any, words: Any, flags: Any, found: Any) -> None:
     keys, places, words, flags, found = bare(keys), bare(places), bare(words), bare(flags), bare(found)
     for i in range(len(words)):
         found[i] = flags[locate(keys, places, words, i, home_of(words, i, len(places)))]
+
+
+@jit
+def number(keys: Any, places: Any, words: Any, numbers: Any, noted: Any) -> None:
+    """Note for each of these packed words, all of which are entries of a partition, its number at its place."""
+    keys, places, words, numbers, noted = bare(keys), bare(places), bare(words), bare(numbers), bare(noted)
+    for i in range(len(words)):
+        noted[locate(keys, places, words, i, home_of(words, i, len(places)))] = numbers[i]

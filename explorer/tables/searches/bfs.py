@@ -29,7 +29,8 @@ from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import note_of, without_way_out
-from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
+from kraftcheck.explorer.temporal.room import Room
+from kraftcheck.explorer.temporal.search import check_temporal, strict_bounds, without_symmetry
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Transition
@@ -159,6 +160,8 @@ class BreadthFirst:
             self._position = 0
         self._between = True
         if self.options.over_behaviours:
+            if self.checkpoint is not None:
+                self.checkpoint.save(self._snapshot())
             self._follow_behaviours()
 
     def _start(self) -> None:
@@ -294,17 +297,18 @@ class BreadthFirst:
 
     def _follow_behaviours(self) -> None:
         """Check what should stay reachable, and temporal properties, once every state is visited."""
+        self.expander.fit_packing()
+        taken = sum(one.nbytes for one in self._size.kinds()) + self.levels.nbytes + self.visited.in_memory.nbytes
+        room = Room(max(self.memory.total - taken, 0), folder_of(self.options))
+        visited = self.visited.hand_over(self.expander.packing, room.array)
+        try:
+            self._check_behaviours(StateGraph(self.expander, visited, self.levels, room, partial(self._look_around, 0)))
+        finally:
+            if room.on_disk:
+                self.books.result.notes.append(f"{text_of_size(room.on_disk)} of the state graph went to disk")
+
+    def _check_behaviours(self, graph: StateGraph) -> None:
         books, semantics = self.books, self.checker.semantics
-        if self.visited.archive is not None:
-            self._stop_for_room()
-        graph = StateGraph(
-            self.expander,
-            self.visited.in_memory,
-            self.levels,
-            self.memory.budget.buffers,
-            partial(self._look_around, 0),
-            self._stop_for_room,
-        )
         goals = Goals(semantics, self.options)
         for prop in self.options.reachable:
             found = without_way_out(graph, prop, goals)
@@ -314,15 +318,12 @@ class BreadthFirst:
                 level, row = graph.level_of(int(found[0]))
                 books.violation(prop.name, self.path_to(row, level), Trap(len(found), graph.count))
         if self.options.temporal:
+            books.tally()
+            expected, strict = books.result.generated_states, strict_bounds(semantics.protocol, self.options)
+            with_labels = labelled(graph, goals, books.result.notes, expected, strict)
+            graph.forget_where_steps_lead()
             decode = self.expander.learner.decode_state
-            found_graph = labelled(graph, goals, books.result.notes)
-            check_temporal(found_graph, semantics, self.options, books, lambda n: decode(graph.level_of(n)[1]))
-
-    def _stop_for_room(self) -> None:
-        self.books.result.notes.append(
-            "the state graph does not fit in memory: give more, by --memory, or smaller bounds"
-        )
-        self.books.stop_at(MEMORY)
+            check_temporal(with_labels, semantics, self.options, books, lambda n: decode(graph.level_of(n)[1]))
 
     # Checkpoints
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.hash_set import mark
+from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, mark
 from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Words, repacked_words
 from kraftcheck.explorer.tables.states.visited import Partition
@@ -30,6 +30,7 @@ class Archive:
 
     def __init__(self, words: int, folder: Path | None = None) -> None:
         self.count = 0
+        self._words = words
         self._folder = folder
         self._file = GrowingFile.temporary(folder)
         self._parts = [RowsInFile(np.uint64) for _ in range(PARTITIONS)]
@@ -50,6 +51,14 @@ class Archive:
             for words in self.chunks(number):
                 mark(partition.keys, partition.places, words, known)
         return known
+
+    def partition(self, number: int) -> Partition:
+        """Return the entries of a partition as one in memory."""
+        part = self._parts[number]
+        found = Partition(self._words, int(part.count / MAX_LOAD) + 16)
+        for words in self.chunks(number):
+            found.add_words(words)
+        return found
 
     def repacked(self, old: Packing, new: Packing) -> Archive:
         """Return an archive of the same states packed anew; this one is closed.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,11 +63,12 @@ class SpillingSet:
         self._threads = threads
         self._pack = pack
         self._folder = folder
+        self._handed_over = 0
 
     @property
     def count(self) -> int:
         """States visited; candidates count as new until they are settled."""
-        return self.in_memory.count + (0 if self.archive is None else self.archive.count)
+        return self._handed_over + self.in_memory.count + (0 if self.archive is None else self.archive.count)
 
     @property
     def pending(self) -> int:
@@ -167,6 +169,31 @@ class SpillingSet:
         """Make ready for states of which some may have been visited."""
         if self.archive is not None:
             self.spill()
+
+    # Once every state is visited
+
+    def hand_over(self, packing: Packing, place: Callable[[int, Any], NDArray[Any]]) -> VisitedSet:
+        """Return the set of all visited states, to look them up; what is left here is their number.
+
+        Parameters
+        ----------
+        packing
+            How they are packed from now on.
+        place
+            Makes a large array, given its length and the type of its numbers; what was on disk goes there.
+        """
+        whole, archive = self.in_memory, self.archive
+        self._handed_over, self.in_memory, self.archive = self.count, VisitedSet(self._threads), None
+        old = whole.packing
+        whole.fit(packing)
+        if archive is not None:
+            archive = archive if old is packing else archive.repacked(old, packing)
+            for number in range(PARTITIONS):
+                partition = archive.partition(number)
+                partition.move(place)
+                whole.partitions[number] = partition
+            archive.close()
+        return whole
 
     def close(self) -> None:
         """Give back the space on disk."""

@@ -11,9 +11,11 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_rows
 from kraftcheck.explorer.tables.states.packing import (
@@ -98,6 +100,12 @@ class Partition:
     def add_words(self, words: Words) -> None:
         """Insert packed words that may be there already."""
         self.insert(_NO_ROWS, words, len(words), _NO_ROWS, 0)
+
+    def move(self, place: Callable[[int, Any], NDArray[Any]]) -> None:
+        """Move its arrays to others, made given their length and the type of their numbers."""
+        keys, places = place(self.keys.size, np.uint64).reshape(self.keys.shape), place(len(self.places), np.uint8)
+        keys[:], places[:] = self.keys, self.places
+        self.keys, self.places = keys, places
 
     def clear(self) -> None:
         """Take every entry out; the room stays."""

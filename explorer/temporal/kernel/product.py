@@ -27,10 +27,11 @@ class ProductArrays(Arrays):
     """A state graph with what atoms and fairness say of it, an automaton, and marks of the product's nodes."""
 
     first = array(np.int64)  # where the edges of a state begin; one more than there are states
-    target = array(np.int32)  # of an edge
+    kind = array(np.int32)  # of a state: what is true of it
+    target = array(np.int32)  # of an edge, which leads to another state
     label = array(np.uint16)  # of an edge
-    held = array(np.uint64)  # the atoms that are true in a state
-    enabled = array(np.uint64)  # the fairness conditions of which an action is enabled in a state
+    held = array(np.uint64)  # the atoms that are true in a state of a kind
+    enabled = array(np.uint64)  # the fairness conditions of which an action is enabled in one of a kind
     label_atoms = array(np.uint64)  # the atoms that a step of a label makes true
     label_taken = array(np.uint64)  # the fairness conditions of which a step of a label is an action
     move_first = array(np.int64)  # where the moves of a state of the automaton begin
@@ -53,15 +54,15 @@ def allows(p: Any, m: Any, letter: Any) -> Any:
 @inlined
 def letter_of(p: Any, s: Any, e: Any) -> Any:
     """Return the atoms that are true of a state and the step, or the stutter, that follows."""
-    if e == STUTTER or p.target[e] == s:
-        return p.held[s]
-    return p.held[s] | p.label_atoms[p.label[e]]
+    if e == STUTTER:
+        return p.held[p.kind[s]]
+    return p.held[p.kind[s]] | p.label_atoms[p.label[e]]
 
 
 @inlined
 def taken_by(p: Any, s: Any, e: Any) -> Any:
     """Return the fairness conditions of which a step is an action that changes the state."""
-    if e == STUTTER or p.target[e] == s:
+    if e == STUTTER:
         return np.uint64(0)
     return p.label_taken[p.label[e]]
 
@@ -98,6 +99,25 @@ def reach(p: Any, starts: Any) -> Any:
                     order[count] = w
                     count += 1
     return count
+
+
+@jit
+def begin_marks(p: Any, states_alive: Any, blocked: Any) -> None:
+    """Mark the nodes that may lie on a fair cycle: reached, of a state of the automaton that may, and not blocked."""
+    alive, blocked = bare(states_alive), bare(blocked)
+    states = np.int64(len(alive))
+    for v in range(len(p.mark)):
+        may = p.parent[v] >= 0 and alive[v % states] and not blocked[v // states]
+        p.mark[v] = ALIVE if may else DEAD
+
+
+@jit
+def try_again(p: Any) -> None:
+    """Mark the nodes that are to be tried again as alive, and begin the search for components anew."""
+    for v in range(len(p.mark)):
+        p.rank[v] = 0
+        if p.mark[v] == AGAIN:
+            p.mark[v] = ALIVE
 
 
 @jit
@@ -199,8 +219,8 @@ def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, 
     for k in range(begin, end):
         v = np.int64(nodes[k])
         s, q = v // states, v % states
-        always &= p.enabled[s]
-        ever |= p.enabled[s]
+        always &= p.enabled[p.kind[s]]
+        ever |= p.enabled[p.kind[s]]
         for e in range(p.first[s] - 1, p.first[s + 1]):
             edge = np.int64(STUTTER) if e < p.first[s] else e
             t = s if edge == STUTTER else np.int64(p.target[edge])
@@ -220,7 +240,7 @@ def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, 
             mark[v] = DEAD
         elif left_out == 0:
             mark[v] = number
-        elif p.enabled[v // states] & left_out:
+        elif p.enabled[p.kind[v // states]] & left_out:
             mark[v] = DEAD
         else:
             mark[v] = AGAIN
@@ -233,10 +253,10 @@ def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
     """Return whether a behaviour may stay in a node for ever by stuttering."""
     states = np.int64(len(p.move_first) - 1)
     s, q = v // states, v % states
-    if p.enabled[s] & conditions:
+    if p.enabled[p.kind[s]] & conditions:
         return False
     for m in range(p.move_first[q], p.move_first[q + 1]):
-        if p.move_target[m] == q and (acceptance & ~p.accepts[m]) == 0 and allows(p, m, p.held[s]):
+        if p.move_target[m] == q and (acceptance & ~p.accepts[m]) == 0 and allows(p, m, p.held[p.kind[s]]):
             return True
     return False
 
@@ -290,7 +310,7 @@ def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> 
         v = np.int64(order[done])
         done += 1
         s, q = v // states, v % states
-        resting = (idle & ~p.enabled[s]) != 0
+        resting = (idle & ~p.enabled[p.kind[s]]) != 0
         for e in range(p.first[s] - 1, p.first[s + 1]):
             edge = np.int64(STUTTER) if e < p.first[s] else e
             t = s if edge == STUTTER else np.int64(p.target[edge])
@@ -333,22 +353,61 @@ def target_of(p: Any, v: Any, edge: Any, m: Any) -> Any:
 
 
 @jit
-def gather(first: Any, target: Any, label: Any, bits: Any, found: Any) -> None:
-    """Add to each state the bits of the labels of the steps that leave it."""
-    first, target, label, bits, found = bare(first), bare(target), bare(label), bare(bits), bare(found)
-    for s in range(len(found)):
-        for e in range(first[s], first[s + 1]):
-            if target[e] != s:
-                found[s] |= bits[label[e]]
+def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
+    """Add to each state from `begin` on the bits of the labels of the steps that leave it."""
+    first, label, bits, found = bare(first), bare(label), bare(bits), bare(found)
+    for k in range(len(found)):
+        for e in range(first[begin + k], first[begin + k + 1]):
+            found[k] |= bits[label[e]]
 
 
 @jit
-def sort_edges(sources: Any, targets: Any, labels: Any, first: Any, target: Any, label: Any) -> None:
-    """Put edges in the order of their sources. `first` has where those of each begin, moved on by one state."""
-    sources, targets, labels = bare(sources), bare(targets), bare(labels)
-    first, target, label = bare(first), bare(target), bare(label)
-    for k in range(len(sources)):
-        place = first[sources[k] + 1]
-        target[place] = targets[k]
-        label[place] = labels[k]
-        first[sources[k] + 1] = place + 1
+def changes_of(p: Any, value: Any, changed: Any) -> None:
+    """Add to each label the atoms that a step of it changes from what they are in `value`."""
+    changed = bare(changed)
+    for s in range(len(p.kind)):
+        before = p.held[p.kind[s]]
+        for e in range(p.first[s], p.first[s + 1]):
+            changed[p.label[e]] |= (before ^ p.held[p.kind[p.target[e]]]) & ~(before ^ value)
+
+
+@jit
+def classify(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
+    """Give states that are alike one number: those with the same atoms and conditions.
+
+    Parameters
+    ----------
+    held, enabled
+        What is true of some states.
+    begin
+        The number of the first of them.
+    p
+        Where their kinds are written; `held` and `enabled` have room for those.
+    slots
+        A hash table of the kinds, -1 where there is none. Its length is a power of two, twice that of the kinds.
+    n
+        How many kinds are known.
+
+    Returns
+    -------
+    tuple of int
+        How many states were done, less than all where there is no room for another kind; and how many kinds are known.
+    """
+    held, enabled, slots = bare(held), bare(enabled), bare(slots)
+    mask = np.uint64(len(slots) - 1)
+    for k in range(len(held)):
+        mixed = (held[k] * np.uint64(0x9E3779B97F4A7C15)) ^ (enabled[k] + np.uint64(0x7F4A7C15))
+        place = ((mixed * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(32)) & mask
+        kind = np.int64(slots[place])
+        while kind >= 0 and (p.held[kind] != held[k] or p.enabled[kind] != enabled[k]):
+            place = (place + np.uint64(1)) & mask
+            kind = np.int64(slots[place])
+        if kind < 0:
+            if n == len(p.held):
+                return k, n
+            kind = np.int64(n)
+            slots[place] = n
+            p.held[n], p.enabled[n] = held[k], enabled[k]
+            n += 1
+        p.kind[begin + k] = kind
+    return len(held), n

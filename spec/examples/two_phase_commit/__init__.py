@@ -139,16 +139,10 @@ class TwoPhaseCommit(Protocol):
     def _decide(self, me: TransactionManager, phase: Phase) -> Step:
         return become(me.but(phase=phase)).send(*[Decision(phase, rm) for rm in ordered(self.resource_managers)])
 
-    @projection
-    def phase(self, me: Record) -> Phase:
-        """The phase of a replica, which others may know."""
-        return me.phase  # type: ignore[attr-defined, no-any-return]
-
-    @invariant(reads=phase)
-    def consistent(self, phase: Map[object, Phase]) -> bool:
+    @invariant
+    def consistent(self, me: ResourceManager, peer: ResourceManager) -> bool:
         """No resource manager commits while another aborts."""
-        phases = {phase[rm] for rm in self.resource_managers}
-        return not {Phase.COMMITTED, Phase.ABORTED} <= phases
+        return not (me.phase is Phase.COMMITTED and peer.phase is Phase.ABORTED)
 
     @step_invariant
     def outcome_is_final(

@@ -1,0 +1,107 @@
+"""Room for large arrays: in memory while there is some, then in files without a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST = 1 << 12
+"""Numbers for which a growing array has room at first."""
+
+
+class Room:
+    """Where large arrays are: in memory, or mapped to it from files that are gone with the process.
+
+    Parameters
+    ----------
+    left
+        Bytes of memory that they may take.
+    folder
+        Where space on disk is taken from; by default the system's place for temporary files.
+
+    Attributes
+    ----------
+    on_disk
+        Bytes of arrays that are in files.
+    """
+
+    def __init__(self, left: int, folder: Path | None = None) -> None:
+        self.left = left
+        self.on_disk = 0
+        self._folder = folder
+
+    def array(self, count: int, kind: Any, fill: int = 0) -> NDArray[Any]:
+        """Return a new array.
+
+        Parameters
+        ----------
+        count
+            How many numbers it has.
+        kind
+            Their type.
+        fill
+            What each is at first.
+        """
+        size = count * np.dtype(kind).itemsize
+        if size <= self.left or not size:
+            self.left -= size
+            return np.full(count, fill, kind) if fill else np.zeros(count, kind)
+        self.on_disk += size
+        with TemporaryFile(dir=self._folder) as file:
+            file.truncate(size)
+            found = np.memmap(file, kind, "r+", shape=(count,)).view(np.ndarray)
+        if fill:
+            found[:] = fill
+        return found
+
+    def give_back(self, array: NDArray[Any]) -> None:
+        """Take an array's bytes for free again, if they are of memory; the caller forgets the array."""
+        if not is_mapped(array):
+            self.left += array.nbytes
+
+
+def is_mapped(array: NDArray[Any]) -> bool:
+    """Return whether an array is in a file."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    return base is not None
+
+
+class Growing:
+    """Numbers that are appended to.
+
+    Parameters
+    ----------
+    room
+        Where they are.
+    kind
+        Their type.
+    expected
+        How many there may be.
+    """
+
+    def __init__(self, room: Room, kind: Any, expected: int = FIRST) -> None:
+        self.count = 0
+        self._room = room
+        self._array = room.array(max(expected, FIRST), kind)
+
+    @property
+    def all(self) -> NDArray[Any]:
+        """The numbers so far."""
+        return self._array[: self.count]
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        """Append numbers."""
+        end = self.count + len(numbers)
+        if end > len(self._array):
+            old = self._array
+            self._array = self._room.array(max(end, len(old) + len(old) // 2), old.dtype)
+            self._array[: self.count] = old[: self.count]
+            self._room.give_back(old)
+        self._array[self.count : end] = numbers
+        self.count = end

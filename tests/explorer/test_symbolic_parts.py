@@ -1,0 +1,151 @@
+"""Sets within local states that are taken apart: they change nothing of what is found, but what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kraftcheck.explorer.reference import explore as explore_by_reference
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.symbolic import variables
+from kraftcheck.explorer.symbolic.engine import SymbolicSearch
+from kraftcheck.explorer.symbolic.parts import Refuser, SetReader, Unsplittable
+from kraftcheck.spec import internal
+from kraftcheck.spec.examples.two_phase_commit import Phase, TransactionManager, TwoPhaseCommit
+from kraftcheck.spec.language.step import Steps, become
+from kraftcheck.spec.values import ModelValue
+from tests.support.explorer.symbolic import SEARCHES, agree, found
+
+pytestmark = pytest.mark.kernel
+
+
+def managers(count: int) -> frozenset[ModelValue]:
+    return frozenset(ModelValue(f"rm{number}", number) for number in range(count))
+
+
+@pytest.fixture
+def always_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take sets apart wherever that can be done, few as the local states may be."""
+    for name, value in (("FEWEST_VALUES", 1), ("FEWEST_SETS", 1), ("SHARE", 0)):
+        monkeypatch.setattr(variables, name, value)
+
+
+def searched(protocol: TwoPhaseCommit, **options: Any) -> SymbolicSearch:
+    search = SymbolicSearch(protocol, Options(**{"deadlock": False, "search": "saturation"} | options))
+    search.result = search.run()  # type: ignore[attr-defined]
+    assert search.space is not None
+    assert {field for _, field in search.space.variables.layout.parts} == {"prepared"}
+    return search
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.slow)])
+def test_two_phase_commit_takes_the_time_of_its_managers(count: int) -> None:
+    search = searched(TwoPhaseCommit(resource_managers=managers(count)))
+    result = search.result  # type: ignore[attr-defined]
+    assert result.distinct_states == 6**count + 4**count + 2**count
+    assert search.nodes == 14 * count
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("always_apart")
+def test_a_search_with_sets_apart_is_gone_on_with(tmp_path: Path) -> None:
+    protocol = TwoPhaseCommit(resource_managers=managers(6))
+    stopped = searched(protocol, time_limit=1e-6, checkpoint=tmp_path).result  # type: ignore[attr-defined]
+    assert (stopped.limit, stopped.distinct_states < 50_816) == ("time_limit", True)
+    for _ in range(2):
+        assert searched(protocol, resume=tmp_path).result.distinct_states == 50_816  # type: ignore[attr-defined]
+
+
+class Hasty(TwoPhaseCommit):
+    """The transaction manager commits when two are missing."""
+
+    @internal
+    def commit(self, me: TransactionManager) -> Steps:
+        """Commit too early."""
+        if me.phase is Phase.WORKING and len(self.resource_managers - me.prepared) <= 2:
+            yield self._decide(me, Phase.COMMITTED)
+
+
+class Forgetful(TwoPhaseCommit):
+    """The transaction manager forgets who has prepared, and yields equal steps where nobody has."""
+
+    @internal
+    def forget(self, me: TransactionManager) -> Steps:
+        """Forget all, or one."""
+        if me.phase is not Phase.WORKING:
+            return
+        yield become(me.but(prepared=frozenset()))
+        for one in self.resource_managers:
+            yield become(me.but(prepared=me.prepared - {one}))
+
+
+@pytest.mark.usefixtures("always_apart")
+@pytest.mark.parametrize("kind", [TwoPhaseCommit, Hasty, Forgetful])
+def test_sets_apart_change_nothing(kind: type[TwoPhaseCommit]) -> None:
+    protocol = kind(resource_managers=managers(3))
+    properties = tuple(p for p in protocol.properties.values() if p.name in ("Consistent", "OutcomeIsFinal"))
+    theirs = explore_by_reference(protocol, Options(properties=properties, deadlock=False, keep_going=True))
+    for order in SEARCHES:
+        ours = searched(protocol, properties=properties, search=order, keep_going=True).result  # type: ignore[attr-defined]
+        assert found(ours, depth=order == "bfs") == found(theirs, depth=order == "bfs")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("always_apart")
+def test_random_protocols() -> None:
+    assert agree(40, 5_000) == {"run": 40}
+
+
+def reads(random: Random) -> Iterator[Callable[[Any], object]]:
+    """Yield what may be done with a set of numbers."""
+    for _ in range(8):
+        other = frozenset(random.sample(range(6), random.randrange(6)))
+        yield from (
+            lambda one, other=other: one | other,
+            lambda one, other=other: other | one,
+            lambda one, other=other: one - other,
+            lambda one, other=other: other - one,
+            lambda one, other=other: one & other,
+            lambda one, other=other: other ^ one,
+            lambda one, other=other: (one == other, one != other, other == one, one <= other, one >= other),
+            lambda one, other=other: (one < other, one > other, other <= one, other < one, one == one | other),
+            lambda one, other=other: (one.isdisjoint(other), other.issubset(one), one.issuperset(other)),
+            lambda one, other=other: one.union(other, {7}).difference({1}).symmetric_difference(other),
+            lambda one, other=other: (len(one), bool(one), sorted(one), hash(one), isinstance(one, frozenset)),
+            lambda one, other=other: one == set(other) or one == tuple(other) or 3 in one,
+            lambda one, other=other: {one: 1}.get(other),
+        )
+
+
+def test_a_reader_reads_like_the_set() -> None:
+    random = Random(1)
+    for _ in range(20):
+        held = frozenset(random.sample(range(5), random.randrange(6)))
+        for read in reads(random):
+            reader = SetReader(range(5), held.__contains__)
+            more, less = frozenset({random.randrange(7)}), frozenset({random.randrange(5)})
+            assert read(reader) == read(held)
+            assert read((reader | more) - less) == read((held | more) - less)
+
+
+def test_a_comparison_ends_with_what_decides_it() -> None:
+    asked: list[int] = []
+
+    def has(element: int) -> bool:
+        asked.append(element)
+        return element < 2
+
+    assert SetReader(range(20), has) != frozenset(range(20))
+    assert asked == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "use", [len, list, hash, str, lambda one: one == one, lambda one: 1 in one, lambda one: one | {1}]
+)
+def test_what_cannot_be_followed_is_refused(use: Callable[[Any], object]) -> None:
+    with pytest.raises(Unsplittable):
+        use(Refuser("prepared"))
