@@ -6,7 +6,7 @@ The reference engine calls this module for every state. Every other engine must 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.language.action import Action
@@ -90,6 +90,32 @@ class Offer(NamedTuple):
     action: Action
     message: Record | None
     steps: tuple[Step, ...] | None
+
+
+def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield what a property of states is about, by parameter: each replica, each pair of two, each message.
+
+    Parameters
+    ----------
+    prop
+        The property.
+    replicas, messages
+        Those of the state. Messages count once for each inbox that knows them.
+    """
+    mes: Sequence[Any] = [None]
+    if "me" in prop.asks:
+        mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, getattr(r, "id", None))]
+    if "message" in prop.asks:
+        messages = [message for message in messages if isinstance(message, prop.kinds("message"))]
+    else:
+        messages = [None]
+    for me in mes:
+        peers: Sequence[Any] = [None]
+        if "peer" in prop.asks:
+            peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
+        for peer in peers:
+            for message in messages:
+                yield {"me": me, "peer": peer, "message": message}
 
 
 class Semantics:
@@ -373,23 +399,13 @@ class Semantics:
         known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT: state.spent}
         for read in prop.reads:
             known[read.name] = self.project(read, state)
-        replicas = list(state.replicas.values())
-        mes: list[Any] = [None]
-        if "me" in prop.asks:
-            mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, r.id)]  # type: ignore[attr-defined]
-        messages: list[Any] = [None]
+        messages: list[Any] = []
         if "message" in prop.asks:
-            sent = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
-            messages = [message for message in sent if isinstance(message, prop.kinds("message"))]
-        for me in mes:
-            peers: list[Any] = [None]
-            if "peer" in prop.asks:
-                peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
-            for peer in peers:
-                for message in messages:
-                    known.update(me=me, peer=peer, message=message)
-                    if not self.verdict(prop, known):
-                        return known
+            messages = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
+        for about in assignments(prop, list(state.replicas.values()), messages):
+            known.update(about)
+            if not self.verdict(prop, known):
+                return known
         return None
 
     def view(self, read: Projection, source: Value) -> Value:
