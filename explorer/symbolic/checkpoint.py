@@ -17,7 +17,7 @@ from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
 from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, value_of
 from kraftcheck.explorer.result import Options, Violation
 from kraftcheck.explorer.symbolic.store import KEPT, Store
-from kraftcheck.explorer.symbolic.variables import LOCAL, Layout, Variables
+from kraftcheck.explorer.symbolic.variables import LOCAL, Key, Layout, Variables
 from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES
 from kraftcheck.files import replacing
@@ -38,6 +38,8 @@ class Found(NamedTuple):
         What the variables are for, in their order.
     parts
         The sets that are taken apart: replica, field, and all elements that they may have.
+    order
+        The variables in an order that was chosen, or none.
     whole
         The fields of which sets must not be.
     values
@@ -58,6 +60,7 @@ class Found(NamedTuple):
     senders: tuple[Value, ...]
     parts: tuple[tuple[Value, str, tuple[Value, ...]], ...]
     whole: tuple[str, ...]
+    order: tuple[tuple[Value, ...], ...]
     values: tuple[tuple[Value, ...], ...]
     nodes: NDArray[np.int64]
     edges: NDArray[np.int64]
@@ -70,6 +73,7 @@ class Found(NamedTuple):
         """Give a layout the variables that there were."""
         layout.replicas, layout.senders, layout.whole = list(self.replicas), list(self.senders), set(self.whole)
         layout.parts = {(replica, field): list(elements) for replica, field, elements in self.parts}
+        layout.order = tuple(Key(*key) for key in self.order)
 
     def restore(self, variables: Variables, store: Store) -> None:
         """Give variables and a store that have nothing yet what was found."""
@@ -158,7 +162,8 @@ class SetsCheckpoint:
         if parts:
             values = tuple(tuple(map(variables.emptied, some)) for some in values)
         whole = tuple(sorted(layout.whole))
-        held: Value = (tuple(layout.replicas), tuple(layout.senders), parts, whole, values)
+        order = tuple(map(tuple, layout.order))
+        held: Value = (tuple(layout.replicas), tuple(layout.senders), parts, whole, order, values)
         lexicon = self._lexicon_of([held, *[value_of(violation.trace) for violation in violations]])
         file = BytesIO()
         np.savez(file, values=np.frombuffer(encode(held), np.uint8), nodes=nodes, edges=edges)
@@ -216,13 +221,13 @@ class SetsCheckpoint:
         self._number = noted["number"]
         try:
             arrays = np.load(BytesIO(data))
-            replicas, senders, parts, whole, values = decode(arrays["values"].tobytes(), lexicon)
+            replicas, senders, parts, whole, order, values = decode(arrays["values"].tobytes(), lexicon)
             violations = [Violation(name, decode_trace(text, lexicon)) for name, text in noted["violations"]]
         except DecodingError as error:
             raise self._manifest.damaged(str(error)) from None
         sizes, seconds = noted["sizes"], noted["seconds"]
         diagrams = (arrays["nodes"], arrays["edges"], noted["sets"])
-        return Found(replicas, senders, parts, whole, values, *diagrams, sizes, violations, seconds)
+        return Found(replicas, senders, parts, whole, order, values, *diagrams, sizes, violations, seconds)
 
     def close(self) -> None:
         """Let other processes have the folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections import Counter, defaultdict
@@ -15,6 +16,7 @@ from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
+from kraftcheck.explorer.symbolic.orders import TRIED_NODES, closer_order
 from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
@@ -34,6 +36,7 @@ SATURATION, CHAINING = "saturation", "chaining"
 SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 """How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
 
+SELDOM = 100_000  # objects that Python makes, before it looks for some that nothing refers to
 LOOK_EVERY = 0.1  # seconds between two looks at the clock
 SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
 """What the table engine takes for a search at most, more or less: seconds to learn, and states a second."""
@@ -107,6 +110,7 @@ class SymbolicSearch:
         self.sizes: list[int] = []
         self.space: Space | None = None
         self._may_save = False
+        self._is_ordered = False
         self._checkpoint: SetsCheckpoint | None = None
         if folder_of(options) is not None:
             self._checkpoint = SetsCheckpoint(protocol, options, self.starts)
@@ -120,10 +124,13 @@ class SymbolicSearch:
         Interrupted
             Where the user interrupts it; the exception has what was found until then.
         """
+        often = gc.get_threshold()
+        gc.set_threshold(SELDOM, *often[1:])  # what is learned stays
         try:
             with self._interruption:
                 return self._books.result_of(self._search, self._notes)
         finally:
+            gc.set_threshold(*often)
             if self._checkpoint is not None:
                 self._checkpoint.close()
 
@@ -146,6 +153,7 @@ class SymbolicSearch:
         layout, options, found = self._layout(), self.options, self.found_before
         if found is not None:
             found.arrange(layout)
+            self._is_ordered = True
             self.sizes = list(found.sizes)
         while True:
             try:
@@ -189,6 +197,14 @@ class SymbolicSearch:
             if stuck != EMPTY:
                 self._traps[prop.name] = Trap(space.store.count(stuck), self._counted)
                 self._show(space, {prop.name: stuck})
+
+    def _look_for_order(self, space: Space) -> None:
+        """Begin again where another order of variables brings together what events are about."""
+        self._is_ordered = True
+        order = closer_order(space.variables.keys, (taken.event for taken in space.learning.taken))
+        if order is not None:
+            space.variables.layout.order = order
+            raise Rearranged
 
     def _saturated(self, space: Space) -> int:
         """Return all reachable states; where something ends the search before, note those that are known."""
@@ -343,6 +359,8 @@ class SymbolicSearch:
         if self._interruption.asked:
             raise KeyboardInterrupt
         self._books.look_at_the_clock(self.space.store.nodes)
+        if self._may_save and not self._is_ordered and self.space.store.nodes_made > TRIED_NODES:
+            self._look_for_order(self.space)
         if self._may_save and self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2):
             raise Due  # saturation begins again, with what it has: so ever more time is between two
 

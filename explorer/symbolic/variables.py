@@ -63,6 +63,8 @@ class Layout:
         The sets that are taken apart, by replica and field: all elements that they may have.
     whole
         The fields of which sets must not be.
+    order
+        The variables in the order that they should have, where these are all.
     """
 
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
@@ -70,6 +72,7 @@ class Layout:
         self.senders: list[Value] = []
         self.parts: dict[tuple[Value, str], list[Value]] = {}
         self.whole: set[str] = set()
+        self.order: tuple[Key, ...] = ()
         counted = protocol.network.rule("discard", Record()) is not None
         self.divided = not whole_inboxes and (counted or isinstance(protocol.network, Channels))
 
@@ -121,7 +124,8 @@ class Layout:
             else:
                 result.append(Key(CHANNEL, replica, ANYONE))
             result += [*self._parts_beside(replica), Key(LOCAL, replica)]
-        return [*result, *[Key(SHARED, name) for name in shared], *[Key(BOUND, name) for name in bounds]]
+        result += [*[Key(SHARED, name) for name in shared], *[Key(BOUND, name) for name in bounds]]
+        return list(self.order) if set(self.order) == set(result) else result
 
 
 class Variables:

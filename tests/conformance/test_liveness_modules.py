@@ -15,6 +15,10 @@ import pytest
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import engine as tables
+from kraftcheck.kraft_model.prevote import Prevote
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import parse_config
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.crosscheck.tlc import find_tool
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
@@ -25,6 +29,8 @@ ENGINES = [
     pytest.param(reference.explore, id="reference"),
     pytest.param(tables.explore, id="tables", marks=[pytest.mark.kernel, pytest.mark.slow]),
 ]
+SAMPLED = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+COUNTS = live.MODULES.parent / "prevote" / "counts"
 MODULES = sorted({one["module"] for one in live.recorded()})
 
 
@@ -41,6 +47,11 @@ def ours(pairs: list[dict[str, Any]]) -> tuple[Protocol, Options]:
     if one["module"] == "Walks":
         return live.walks(live.described(one["settings"]))
     properties = [pair["property"] for pair in pairs]
+    if one["module"] == "kraft_kip_996":
+        config = re.sub(r"(SPECIFICATION|INVARIANTS) .*", "", (COUNTS / f"{one['settings']}.cfg").read_text())
+        more = f"\nSPECIFICATION {one['specification']}\nPROPERTIES {' '.join(properties)}\n"
+        bound = bind(Prevote, parse_config(config + more, f"{one['settings']}.cfg"))
+        return bound.protocol, Options.of(bound, keep_going=True, deadlock=False)
     return live.options_of(one["module"], one["settings"], one["specification"], properties)
 
 
@@ -49,24 +60,24 @@ def told(one: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("explore", ENGINES)
-@pytest.mark.parametrize(
-    "module", [pytest.param(name, marks=[pytest.mark.slow] * (name == "MCEwd998")) for name in MODULES]
-)
-def test_verdicts_are_those_of_tlc(explore: Any, module: str) -> None:
-    for pairs in pairs_of(module):
+@pytest.mark.parametrize("module", MODULES)
+@SAMPLED
+def test_verdicts_are_those_of_tlc(explore: Any, module: str, every: int) -> None:
+    for pairs in pairs_of(module)[::every]:
         protocol, options = ours(pairs)
         found = explore(protocol, options)
         violated = {violation.property for violation in found.violations}
         assert violated == {one["property"] for one in pairs if one["verdict"] == "violated"}, told(pairs[0])
-        assert found.distinct_states == pairs[0]["distinct"], told(pairs[0])
+        assert {found.distinct_states} >= {one["distinct"] for one in pairs} - {None}, told(pairs[0])
         for violation in found.violations:
             require_counterexample(protocol, options, violation)
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_counterexamples_of_tlc_are_ours_too(module: str, tmp_path: Path) -> None:
+@SAMPLED
+def test_counterexamples_of_tlc_are_ours_too(module: str, every: int, tmp_path: Path) -> None:
     path = tmp_path / "trace.out"
-    for pairs in pairs_of(module):
+    for pairs in pairs_of(module)[::every]:
         replayer = Replayer(ours(pairs)[0])
         for one in pairs:
             if one["verdict"] != "violated":
@@ -88,25 +99,63 @@ def test_both_kinds_of_counterexample_are_well_represented() -> None:
     assert sum(one["module"] == "Walks" for one in live.recorded()) >= 20
 
 
+# What TLC gets wrong, without a word of it in the version used here (tlaplus issues 59, 644 and 839)
+
+CLAIMS = ("LuckSettles", "LuckPasses")
+TRUE = {"LuckSettles": "violated", "LuckPasses": "holds"}
+OF_TLC = {
+    "SYMMETRY symmPlayers": {"LuckSettles": "holds", "LuckPasses": "violated"},
+    "VIEW NoLuck": {"LuckSettles": "holds", "LuckPasses": "violated"},
+    "CONSTRAINT FirstLucky": {"LuckSettles": "holds", "LuckPasses": "holds"},
+}
+
+
+def lucky(explore: Any, more: str) -> tuple[dict[str, str], list[str]]:
+    protocol, options = live.options_of("MCLuck", f"Players = {{p1, p2}}\n{more}", "Busy", list(CLAIMS))
+    found = explore(protocol, options)
+    violated = {violation.property for violation in found.violations}
+    return {name: "violated" if name in violated else "holds" for name in CLAIMS}, found.notes
+
+
+@pytest.mark.parametrize("explore", ENGINES)
+def test_what_symmetry_view_and_constraint_do_to_luck(explore: Any) -> None:
+    assert lucky(explore, "") == (TRUE, [])
+    found, notes = lucky(explore, "SYMMETRY symmPlayers")
+    assert (found, OF_TLC["SYMMETRY symmPlayers"]) == (TRUE, {"LuckSettles": "holds", "LuckPasses": "violated"})
+    assert any("SYMMETRY symmPlayers is switched off: LuckSettles, LuckPasses" in note for note in notes)
+    with pytest.raises(InputError, match="VIEW NoLuck leaves out lucky, on which it may depend what can follow"):
+        lucky(explore, "VIEW NoLuck")
+    found, notes = lucky(explore, "CONSTRAINT FirstLucky")
+    assert found == OF_TLC["CONSTRAINT FirstLucky"]
+    assert any("1 states have steps beyond a constraint" in note for note in notes)
+
+
+def run_tlc(folder: Path, module: str, config: str) -> str:
+    """Return the verdict of the TLC that is there."""
+    tool = find_tool()
+    (folder / "x.cfg").write_text(config)
+    command = [tool.java, "-XX:+UseSerialGC", "-Xmx300m", "-cp", tool.class_path, "tlc2.TLC", "-deadlock"]
+    command += ["-config", "x.cfg", module]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode in (0, 13), done.stdout
+    return "violated" if "Temporal properties were violated" in done.stdout else "holds"
+
+
 @pytest.mark.tlc
 @pytest.mark.slow
 def test_tlc_still_says_so(tmp_path: Path) -> None:
     """A few of them, with the TLC that is there."""
-    tool = find_tool()
     walks = [one for one in live.recorded() if one["module"] == "Walks"]
     locks = [one for one in live.recorded() if one["module"] == "MCLock" and one["specification"] == "Busy"]
-    for number, one in enumerate([*walks[::14], *locks[1:3]]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+    for name in ("MCLock", "MCLuck"):
+        shutil.copy(live.MODULES / f"{name}.tla", tmp_path)
+    shutil.copy(live.MODULES.parents[1] / "toy" / "LockService.tla", tmp_path)
+    for one in [*walks[::21], *locks[1:2]]:
+        settings, more = ("", "") if one["module"] == "Walks" else (one["settings"], live.NAMED["MCLock"][1])
         if one["module"] == "Walks":
-            (folder / "Walks.tla").write_text(live.module_of(live.described(one["settings"])))
-            config = live.config_of("", "", "Spec", ["Claim"])
-        else:
-            shutil.copy(live.MODULES / "MCLock.tla", folder)
-            shutil.copy(live.MODULES.parents[1] / "toy" / "LockService.tla", folder)
-            config = live.config_of(one["settings"], live.NAMED["MCLock"][1], one["specification"], [one["property"]])
-        (folder / "x.cfg").write_text(config)
-        command = [tool.java, "-XX:+UseSerialGC", "-Xmx300m", "-cp", tool.class_path, "tlc2.TLC", "-deadlock"]
-        command += ["-config", "x.cfg", one["module"]]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-        assert ("Temporal properties were violated" in done.stdout) is (one["verdict"] == "violated"), done.stdout
+            (tmp_path / "Walks.tla").write_text(live.module_of(live.described(one["settings"])))
+        config = live.config_of(settings, more, one["specification"], [one["property"]])
+        assert run_tlc(tmp_path, one["module"], config) == one["verdict"], told(one)
+    for more in ("", "SYMMETRY symmPlayers"):
+        config = live.config_of("Players = {p1, p2}", more, "Busy", ["LuckSettles"])
+        assert run_tlc(tmp_path, "MCLuck", config) == OF_TLC.get(more, TRUE)["LuckSettles"], more

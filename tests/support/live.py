@@ -19,6 +19,7 @@ from kraftcheck.spec import (
     Fairness,
     Formula,
     Map,
+    ModelValue,
     Protocol,
     Record,
     State,
@@ -27,11 +28,14 @@ from kraftcheck.spec import (
     anywhere,
     at,
     become,
+    constant,
+    constraint,
     enabled,
     eventually,
     eventually_always,
     every,
     everywhere,
+    hide,
     implies,
     infinitely_often,
     internal,
@@ -39,6 +43,7 @@ from kraftcheck.spec import (
     ordered,
     predicate,
     projection,
+    some,
     strong,
     taken,
     temporal,
@@ -201,6 +206,48 @@ class MCEwd998(Ewd998):
         return eventually_always(everywhere(self.rests))
 
 
+class Player(Record):
+    id: ModelValue
+    played: bool = False
+
+
+class Luck(Record):
+    lucky: ModelValue
+
+
+class MCLuck(Protocol):
+    players: frozenset[ModelValue] = constant("Players")
+    specifications = {"Busy": BUSY}
+    symmetries = {"symmPlayers": ("players",)}
+    views = {"NoLuck": hide("lucky")}
+
+    def initial(self) -> Iterator[State]:
+        for one in ordered(self.players):
+            yield self.start([Player(player) for player in ordered(self.players)], Luck(one))
+
+    @internal(name="Pass")
+    def pass_on(self, me: Player, shared: Luck) -> Steps:
+        if shared.lucky == me.id:
+            for other in ordered(self.players - {me.id}):
+                yield become(me).put(lucky=other)
+
+    @predicate(given=["who"])
+    def is_lucky(self, shared: Luck, who: ModelValue) -> bool:
+        return shared.lucky == who
+
+    @constraint
+    def first_lucky(self, shared: Luck) -> bool:
+        return shared.lucky == ordered(self.players)[0]
+
+    @temporal
+    def luck_settles(self) -> Formula:
+        return some([eventually_always(self.is_lucky.of(who=one)) for one in ordered(self.players)])
+
+    @temporal
+    def luck_passes(self) -> Formula:
+        return every([infinitely_often(~self.is_lucky.of(who=one)) for one in ordered(self.players)])
+
+
 NAMED: dict[str, tuple[type[Protocol], str]] = {
     "MCLock": (
         MCLock,
@@ -212,6 +259,7 @@ NAMED: dict[str, tuple[type[Protocol], str]] = {
         "CONSTANTS tm = tm working = working isPrepared = prepared committed = committed aborted = aborted",
     ),
     "MCEwd998": (MCEwd998, "CONSTRAINT StateConstraint"),
+    "MCLuck": (MCLuck, ""),
 }
 """The protocols, and what a `.cfg` says of them for TLC and for us."""
 

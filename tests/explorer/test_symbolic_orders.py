@@ -1,0 +1,57 @@
+"""Another order of variables is found where it brings together what events are about; it changes no result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.symbolic import engine, orders
+from kraftcheck.explorer.symbolic.engine import SymbolicSearch
+from kraftcheck.explorer.symbolic.orders import closer_order
+from kraftcheck.explorer.symbolic.relations import GENERAL, Change
+from kraftcheck.explorer.symbolic.variables import BOUND, Key
+from tests.support.explorer.symbolic import agree
+from tests.support.tlc import bound, expected
+
+pytestmark = pytest.mark.kernel
+NAME = "two-voters"
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for another order early, and take it whatever it is."""
+    for module, name, value in ((engine, "TRIED_NODES", 30), (engine, "LOOK_EVERY", 0.0), (orders, "LEAST", 0)):
+        monkeypatch.setattr(module, name, value)
+
+
+def test_what_events_are_about_is_brought_together() -> None:
+    keys = [Key(BOUND, name) for name in "abcdefgh"]
+    events = [tuple((level, Change(GENERAL, 1)) for level in pair) for pair in ((0, 7), (1, 6), (2, 5), (3, 4), (3, 7))]
+    order = closer_order(keys, events)
+    assert order is not None
+    assert sorted(order) == keys
+    places = {key: place for place, key in enumerate(order)}
+    assert [abs(places[keys[a]] - places[keys[b]]) for (a, _), (b, _) in events] == [1] * 5
+    assert closer_order(order, [tuple((level, Change(GENERAL, 1)) for level in (0, 1))]) is None
+
+
+@pytest.mark.usefixtures("eager")
+def test_another_order_counts_the_same(tmp_path: Path) -> None:
+    protocol = bound(f"counts/{NAME}").protocol
+    search = SymbolicSearch(protocol, Options(search="saturation", deadlock=False, checkpoint=tmp_path))
+    assert search.run().distinct_states == expected()[NAME]["distinct_states"]
+    assert search.space is not None
+    order = search.space.variables.layout.order
+    assert order == tuple(search.space.variables.keys)
+    resumed = SymbolicSearch(protocol, Options(search="saturation", deadlock=False, resume=tmp_path))
+    assert resumed.run().distinct_states == expected()[NAME]["distinct_states"]
+    assert resumed.space is not None
+    assert tuple(resumed.space.variables.keys) == order
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+def test_random_protocols() -> None:
+    assert agree(30, 7_000) == {"run": 30}
