@@ -10,14 +10,14 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables import engine as tables
-from tests.support.kraft_model.liveness import EXHAUSTIVE, FAULTS, FINDINGS, MENDED, TRIED, Live
+from tests.support.kraft_model.liveness import EXHAUSTIVE, FAULTS, FINDINGS, MENDED, NOT_SEARCHED, TRIED, Live
 from tests.support.kraft_model.searches import bound
 
 BASES = [
     pytest.param(
         *base, marks=[getattr(pytest.mark, "exhaustive" if base[1] in EXHAUSTIVE else "slow"), pytest.mark.kernel]
     )
-    for base in sorted({(one.model, one.config) for one in (*FAULTS, *TRIED)})
+    for base in sorted({(one.model, one.config) for one in (*FAULTS, *TRIED) if one.config not in NOT_SEARCHED})
 ]
 
 
@@ -26,7 +26,7 @@ def marked(found: list[Live]) -> list[object]:
     return [
         pytest.param(
             one,
-            id=f"{one.config}-{one.variant or 'model'}",
+            id=f"{one.model}-{one.config}-{one.variant or 'model'}-{one.property}",
             marks=[getattr(pytest.mark, one.speed), pytest.mark.kernel] if one.speed else [],
         )
         for one in found

@@ -12,13 +12,14 @@ from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.spec import ConstantError, ModelValue
 from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
+from tests.support.kraft_model.liveness import of_safety
 from tests.support.kraft_model.mutants import NOTICED
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 
 pytestmark = pytest.mark.kernel
 
 MODEL = "registration"
-SAFETY = {name for name, prop in Registration.properties.items() if prop.kind != "reachable"}
+SAFETY = {name for name in of_safety(Registration) if Registration.properties[name].kind != "reachable"}
 SMALL = {  # configuration: distinct states, generated states, depth
     "smoke": (1_421, 3_153, 19),
     "smoke-static": (1_907, 4_637, 18),
