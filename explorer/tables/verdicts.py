@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.calling import evaluate_property
+from kraftcheck.spec.language.calling import assignments, evaluate_property
 from kraftcheck.spec.language.property import SPENT, Property
-from kraftcheck.spec.language.semantics import assignments
 from kraftcheck.spec.values import Map, Record, Value
 
 ENOUGH = 1 << 14

@@ -6,11 +6,11 @@ The reference engine calls this module for every state. Every other engine must 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
+from kraftcheck.spec.language.calling import act_of, assignments, call_action, evaluate_property
 from kraftcheck.spec.language.property import QUANTIFIED, SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
@@ -90,32 +90,6 @@ class Offer(NamedTuple):
     action: Action
     message: Record | None
     steps: tuple[Step, ...] | None
-
-
-def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield what a property of states is about, by parameter: each replica, each pair of two, each message.
-
-    Parameters
-    ----------
-    prop
-        The property.
-    replicas, messages
-        Those of the state. Messages count once for each inbox that knows them.
-    """
-    mes: Sequence[Any] = [None]
-    if "me" in prop.asks:
-        mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, getattr(r, "id", None))]
-    if "message" in prop.asks:
-        messages = [message for message in messages if isinstance(message, prop.kinds("message"))]
-    else:
-        messages = [None]
-    for me in mes:
-        peers: Sequence[Any] = [None]
-        if "peer" in prop.asks:
-            peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
-        for peer in peers:
-            for message in messages:
-                yield {"me": me, "peer": peer, "message": message}
 
 
 class Semantics:
