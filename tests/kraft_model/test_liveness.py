@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +73,14 @@ def test_every_configuration_and_every_property_is_here() -> None:
         assert {(name, config) for config in model.configurations if config.startswith("live.")} <= known
         named = {prop for prop, one in model.protocol.properties.items() if one.kind == "temporal"}
         assert named == {one.property for one in FAULTS + FINDINGS if one.model == name}
+
+
+def test_the_table_in_the_docs_says_the_same() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "progress.md").read_text()
+    rows = re.findall(r"^\| (\w+)(?: \(`(\w+)`\))? \| [^|]+ \| ([^|]+) \| `(live[\w.-]+)` \|$", text, re.MULTILINE)
+    shown = {
+        (model or "quorum", config, variant, prop)
+        for prop, model, variants, config in rows
+        for variant in re.findall(r"`([\w-]+)`", variants)
+    }
+    assert shown == {(one.model, one.config, one.variant, one.property) for one in FAULTS}

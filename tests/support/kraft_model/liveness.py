@@ -31,6 +31,7 @@ FAULTS = [
     Live("quorum", "live.answers", "answer-forgotten", "OperationsAreAnswered", "slow"),
     Live("quorum", "live.addition", "add-voter-gives-up", "WhoIsAddedBecomesAVoter", "slow"),
     Live("quorum", "live.join", "join-blocks-fetch", "LeadersCommitOrLeave"),
+    Live("quorum", "live.join", "join-blocks-fetch", "VoterChangesAreSettled", "slow"),
     Live("quorum", "live.update-voter", "update-voter-blocks-fetch", "LeadersCommitOrLeave"),
     Live("quorum", "live.endpoints", "endpoint-not-told", "EndpointsBecomeKnown", "slow"),
     Live("quorum", "live.update-refused", "update-told-once", "EndpointsBecomeKnown", "slow"),
