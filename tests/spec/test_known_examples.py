@@ -32,7 +32,7 @@ def rows() -> list[Row]:
 
 BRIEF = 300
 """The most states of a row that is a default test."""
-LONG = ("lamport-mutex", "paxos", "paxos-commit", "ewd998")
+LONG = ("lamport-mutex", "paxos-commit", "ewd998")
 """Models whose configuration `large` CI has no time for."""
 COUNTED_TWICE = ("paxos", "paxos-commit", "ewd998")
 """Models of which TLC counts some steps once for each way in which they are enabled."""
