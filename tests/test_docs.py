@@ -170,6 +170,7 @@ LONG = (
 """Variants that take the commands of their findings more than a moment."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "command", [pytest.param(one, marks=[pytest.mark.slow] * one.endswith(LONG)) for one in FINDINGS]
 )
@@ -228,6 +229,7 @@ def with_files(page: str, folder: Path) -> None:
         (folder / name).write_text(content)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "example",
     [pytest.param(one, id=one.command, marks=[pytest.mark.slow] * one.command.startswith(SLOW_EXAMPLE)) for one in OWN],

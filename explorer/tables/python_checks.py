@@ -115,14 +115,16 @@ class PythonChecks:
         """
         try:
             for prop in self._parts.non_local:
+                evaluated = self._verdicts[prop.name]
                 if prop.name not in self._books.violated:
                     self._report(prop, rows, trace_to)
             kept = np.ones(len(rows), bool)
             for constraint in self._parts.non_local_constraints:
-                kept[kept] = self._verdicts[constraint.name].of(rows[kept])
+                evaluated = self._verdicts[constraint.name]
+                kept[kept] = evaluated.of(rows[kept])
         except RaisedError as error:
             if error.trace is None:
-                error.trace = trace_to(self._raising)
+                error.trace = trace_to(evaluated.last)
             raise
         if kept.all():
             return rows
@@ -137,8 +139,7 @@ class PythonChecks:
             self._books.violation(prop.name, self.least(prop.name) or trace_to(rows[index]))
 
     def _holds_in(self, prop: Property, row: Any) -> bool:
-        self._raising = row
-        return self._holds(prop, self._decode(row))
+        return self._semantics.holds(prop, self._decode(row))
 
     @property
     def checks_pruned(self) -> bool:
@@ -213,7 +214,7 @@ class PythonChecks:
         """
         return [
             f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}: "
-            f"it was evaluated {self._evaluated[prop.name] + starts:,} times"
+            f"it was evaluated {self._evaluated[prop.name] + self._verdicts[prop.name].evaluated + starts:,} times"
             for prop in (*self._parts.non_local, *self._parts.non_local_constraints)
         ]
 

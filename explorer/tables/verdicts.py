@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.calling import assignments, evaluate_property
 from kraftcheck.spec.language.property import SPENT, Property
-from kraftcheck.spec.values import Record, Value
+from kraftcheck.spec.values import Map, Record, Value
 
 ENOUGH = 1 << 14
 """Inputs after which it is seen whether they repeat."""
@@ -34,6 +35,13 @@ class Verdicts:
         The property.
     holds
         Says it of one state, given as a row.
+
+    Attributes
+    ----------
+    evaluated
+        How many states it was evaluated in.
+    last
+        The last of these, as a row.
     """
 
     def __init__(self, learner: Learner, prop: Property, holds: Callable[[Any], bool]) -> None:
@@ -43,12 +51,15 @@ class Verdicts:
         self._known: dict[bytes, bool] = {}
         self._asked = 0
         self._repeats = "state" not in prop.asks
+        self._is_of_parts = not {"state", "shared", SPENT, "message"} & {*prop.asks}
+        self.evaluated = 0
+        self.last: Any = None
 
     def of(self, rows: Rows) -> NDArray[np.bool_]:
         """Return for each state whether the property holds."""
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
-            return np.array([self._holds(row) for row in rows], bool)
+            return np.array([self._judge(row) for row in rows], bool)
         whole = inputs.view(np.dtype((np.void, inputs.shape[1] * inputs.itemsize))).ravel()
         distinct, first, which = np.unique(whole, return_index=True, return_inverse=True)
         found = np.zeros(len(distinct), bool)
@@ -56,7 +67,7 @@ class Verdicts:
             key = distinct[number].tobytes()
             verdict = self._known.get(key)
             if verdict is None:
-                verdict = self._known[key] = self._holds(rows[index])
+                verdict = self._known[key] = self._judge(rows[index])
             found[number] = verdict
         self._asked += len(rows)
         if self._asked >= ENOUGH and 2 * len(self._known) > self._asked:
@@ -64,6 +75,29 @@ class Verdicts:
             self._repeats = False
         verdicts: NDArray[np.bool_] = found[which]
         return verdicts
+
+    def _judge(self, row: Any) -> bool:
+        self.evaluated += 1
+        self.last = row
+        return self._holds_of_parts(row) if self._is_of_parts else self._holds(row)
+
+    def _holds_of_parts(self, row: Any) -> bool:
+        """Evaluate the property on replicas and projections, as they are known by their numbers."""
+        interner, prop, protocol = self._learner.interner, self._prop, self._learner.protocol
+        tables: Any = interner.tables
+        control, base = tables.rows[row[0]].tolist(), interner.base
+        here = {key: slot for key, slot in interner.slots.items() if control[base + slot]}
+        known: dict[str, Value] = {}
+        for read in prop.reads:
+            questions: Any = self._learner.inbox_questions if read.of_inbox else interner.questions
+            question = questions.number(
+                read.name if read.of_inbox else ("projection", read.name), self._projecting(read)
+            )
+            seen = row[1:].tolist() if read.of_inbox else control[base:]
+            answers = ((key, questions.answer(question, seen[slot])) for key, slot in here.items())
+            known[read.name] = Map((key, questions.value(question, answer)) for key, answer in answers)
+        replicas = [interner.locals[control[base + slot]] for slot in here.values()]
+        return all(evaluate_property(protocol, prop, {**known, **about}) for about in assignments(prop, replicas, ()))
 
     def _inputs(self, rows: Rows) -> Rows | None:
         """Return what the property reads of states, a row of numbers each; None where that cannot be read."""
