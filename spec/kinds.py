@@ -138,7 +138,7 @@ def _checker(kind: Any) -> Check:
         return _tuple_checker(arguments)
     if origin is Map:
         key, item = map(_checker, arguments)
-        return lambda value: type(value) is Map and all(key(k) and item(v) for k, v in value.items())
+        return lambda value: isinstance(value, Map) and all(key(k) and item(v) for k, v in value.items())
     if origin is Literal:
         return lambda value: any(type(value) is type(choice) and value == choice for choice in arguments)
     if origin in INSTEAD:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack
 
@@ -63,8 +64,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.stash[BACKGROUND].close()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests that need the kernel last, and what takes minutes first, so that no process is left with it."""
+    cases = Counter[str]()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled and item.get_closest_marker("slow") is None and item.get_closest_marker("exhaustive") is None:
+            test = item.nodeid.split("[")[0]
+            if cases[test] % sampled.args[0]:
+                item.add_marker(pytest.mark.slow)
+            cases[test] += 1
 
     def rank(item: pytest.Item) -> tuple[bool, float]:
         slow = item.get_closest_marker("slow")

@@ -75,10 +75,8 @@ class Checker:
         parts = expander.parts
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
-            decode, identify = self._learner.decode_state, expander.identities
-            self.python = PythonChecks(
-                parts, options.action_constraints, self.semantics, decode, identify, self.books
-            )
+            given = options.action_constraints, self.semantics, self._learner, expander.identities
+            self.python = PythonChecks(parts, *given, self.books)
 
     def result_of(self, search: Callable[[], None]) -> Result:
         """Run a search; return its result.

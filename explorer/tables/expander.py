@@ -75,6 +75,7 @@ class Worker(WorkerArrays):
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
         self.blocked = np.zeros(SUCCESSORS, np.int64)
+        self.pruned = np.zeros((0, 0), np.int32)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.successors = Successors()
 
@@ -83,6 +84,8 @@ class Worker(WorkerArrays):
         self.states = np.ascontiguousarray(states)
         if self.succ.shape[1] != states.shape[1] + 2:
             self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
+        if self.pruned.shape[1] != states.shape[1] + 1:
+            self.pruned = np.pad(self.pruned, ((0, 0), (0, states.shape[1] + 1 - self.pruned.shape[1])))
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
         self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
@@ -91,6 +94,19 @@ class Worker(WorkerArrays):
         """Make room for a state with more successors than any before."""
         self.succ = np.zeros((2 * len(self.succ), self.succ.shape[1]), np.int32)
         self.blocked = np.zeros(len(self.succ), np.int64)
+        if len(self.pruned):
+            self.watch()
+
+    def watch(self) -> None:
+        """Keep the successors that constraints rule out; there is room for those of one state at least."""
+        more = max(len(self.succ), BATCH) - len(self.pruned)
+        self.pruned = np.pad(self.pruned, ((0, max(0, more)), (0, 0)))
+
+    def take_pruned(self) -> Rows:
+        """Return the successors that constraints rule out, each after the place of its state; there are none then."""
+        found: Rows = self.pruned[: int(self.stats[codes.S_PRUNED])].copy()
+        self.stats[codes.S_PRUNED] = 0
+        return found
 
     def left_out(self) -> Indices:
         """Return which states the kernel could not expand, for want of something that is noted."""

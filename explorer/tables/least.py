@@ -135,6 +135,8 @@ class LeastStates:
         which = np.arange(len(rows), dtype=np.int64)
         while len(which):
             rows, which = expander.expand(rows, which)
+            for worker in expander.pool:
+                worker.take_pruned()
         events = expander.events()
         for worker, before in zip(expander.pool, fired, strict=True):
             worker.fired[:] = before

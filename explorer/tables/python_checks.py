@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.behaviour import Behaviour, least, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
+from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
 from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.verdicts import Verdicts
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics
@@ -33,8 +36,8 @@ class PythonChecks:
         Beyond which steps are not taken.
     semantics
         The meaning of the protocol.
-    decode
-        Returns the state of a row.
+    learner
+        What is known of it.
     identify
         Returns the rows that stand for states.
     books
@@ -51,20 +54,24 @@ class PythonChecks:
         parts: Parts,
         action_constraints: tuple[Property, ...],
         semantics: Semantics,
-        decode: Callable[[Any], State],
+        learner: Learner,
         identify: Callable[[Rows], Rows],
         books: Bookkeeping,
     ) -> None:
         self._parts = parts
         self._action_constraints = action_constraints
         self._semantics = semantics
-        self._decode = decode
+        self._decode = learner.decode_state
         self._identify = identify
         self._books = books
         self.least: Callable[[str], Behaviour | None] = lambda name: None
         self._evaluated: Counter[str] = Counter()
         self._beyond: set[bytes] = set()
-        self._verdicts: dict[bytes, list[str]] = {}
+        self._violated_by: dict[bytes, list[str]] = {}
+        self._verdicts = {
+            prop.name: Verdicts(learner, prop, partial(self._holds_in, prop))
+            for prop in (*parts.non_local, *parts.non_local_constraints)
+        }
 
     @property
     def beyond(self) -> int:
@@ -86,10 +93,10 @@ class PythonChecks:
     def violated_by(self, row: Any) -> list[str]:
         """Return the non-local properties that do not hold in the state of a row; memoised."""
         key = _key(row)
-        found = self._verdicts.get(key)
+        found = self._violated_by.get(key)
         if found is None:
             state = self._decode(row)
-            found = self._verdicts[key] = [p.name for p in self._parts.non_local if not self._holds(p, state)]
+            found = self._violated_by[key] = [p.name for p in self._parts.non_local if not self._holds(p, state)]
         return found
 
     def forget(self) -> None:
@@ -106,7 +113,19 @@ class PythonChecks:
         trace_to
             Returns a behaviour that leads to the state of a row.
         """
-        kept = np.array([self._admits(row, trace_to) for row in rows], bool)
+        try:
+            for prop in self._parts.non_local:
+                evaluated = self._verdicts[prop.name]
+                if prop.name not in self._books.violated:
+                    self._report(prop, rows, trace_to)
+            kept = np.ones(len(rows), bool)
+            for constraint in self._parts.non_local_constraints:
+                evaluated = self._verdicts[constraint.name]
+                kept[kept] = evaluated.of(rows[kept])
+        except RaisedError as error:
+            if error.trace is None:
+                error.trace = trace_to(evaluated.last)
+            raise
         if kept.all():
             return rows
         for row in self._identify(rows[~kept]):
@@ -114,20 +133,42 @@ class PythonChecks:
         within: Rows = rows[kept]
         return within
 
-    def _admits(self, row: Any, trace_to: Callable[[Any], Behaviour]) -> bool:
-        state = self._decode(row)
-        try:
-            violated, within = self._violated(state), self._within(state)
-        except RaisedError as error:
-            error.trace = trace_to(row)
-            raise
-        for name in violated:
-            self._books.violation(name, self.least(name) or trace_to(row))
-        return within
+    def _report(self, prop: Property, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> None:
+        """Report the first of some states in which a property does not hold."""
+        for index in np.flatnonzero(~self._verdicts[prop.name].of(rows))[:1].tolist():
+            self._books.violation(prop.name, self.least(prop.name) or trace_to(rows[index]))
 
-    def check_pruned(
-        self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]
-    ) -> None:
+    def _holds_in(self, prop: Property, row: Any) -> bool:
+        return self._semantics.holds(prop, self._decode(row))
+
+    @property
+    def checks_pruned(self) -> bool:
+        """Whether there may be states that the kernel prunes, with invariants to check all the same."""
+        return bool(self._parts.non_local and (self._parts.constraints or self._action_constraints))
+
+    def check_ruled_out(self, found: Rows, trace_to: Callable[[int], Behaviour]) -> None:
+        """Check successors that the kernel prunes: their invariants are checked all the same.
+
+        Parameters
+        ----------
+        found
+            The successors, each after the place of the state that it is one of.
+        trace_to
+            Returns a behaviour that leads to the state of a place.
+        """
+        rows = found[:, 1:]
+
+        def trace_of(row: Any) -> Behaviour:
+            place = int(found[next(i for i, one in enumerate(rows) if (one == row).all()), 0])
+            trace, target = trace_to(place), self._decode(row)
+            steps = [taken for taken in self._semantics.transitions(trace[-1].state) if taken.target == target]
+            return (*trace, step_of(least(steps)))
+
+        for prop in self._parts.non_local:
+            if prop.name not in self._books.violated:
+                self._report(prop, rows, trace_of)
+
+    def check_pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
         """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same.
 
         Parameters
@@ -137,7 +178,7 @@ class PythonChecks:
         trace_to
             Returns a behaviour that leads to a row, given by its index.
         """
-        if not self._parts.non_local or not (self._parts.constraints or self._action_constraints):
+        if not self.checks_pruned:
             return
         for index in which.tolist():
             state = self._decode(rows[index])
@@ -173,7 +214,7 @@ class PythonChecks:
         """
         return [
             f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}: "
-            f"it was evaluated {self._evaluated[prop.name] + starts:,} times"
+            f"it was evaluated {self._evaluated[prop.name] + self._verdicts[prop.name].evaluated + starts:,} times"
             for prop in (*self._parts.non_local, *self._parts.non_local_constraints)
         ]
 

@@ -94,12 +94,13 @@ class QuorumLiveness(QuorumBase):
     # Elections
 
     @predicate(reads=standing)
-    def is_followed(self, me: Replica, standing: Standings) -> bool:
-        """A leader is followed by a majority of its voters, itself included if it is one."""
+    def is_followed(self, me: Replica, shared: Shared, standing: Standings) -> bool:
+        """A leader is followed by a majority of its voters that can reach it, itself included if it is one."""
         followers = {
             one.key
-            for one in standing.values()
+            for host, one in standing.items()
             if isinstance(one, Standing) and one.mode is Mode.FOLLOWER and (one.leader, one.epoch) == (me.id, me.epoch)
+            if frozenset({me.id, host}) not in shared.cuts
         }
         return me.mode is Mode.LEADER and self.is_majority(me.voters, self.followers_counted(me, followers))
 

@@ -163,6 +163,14 @@ class QuorumStarts(QuorumBase):
         yield from elect(two, [three], "FetchTimeout", others=1)
 
     @scenario
+    def bridged(self) -> Iterator[Take]:
+        """Four voters: leader 1 is cut off from all but 2, which reaches everybody; nobody has heard of it yet."""
+        one, _, *others = self.chosen(4)
+        yield from self.elected()
+        for other in others:
+            yield take("Cut", result=_cut(frozenset({one, other}), True))
+
+    @scenario
     def removed_follower(self) -> Iterator[Take]:
         """Three voters: leader 1 has removed 3, 2 has fetched that, and it is committed; 3 has heard nothing."""
         one, two, _ = self.chosen(3)

@@ -22,6 +22,7 @@ module         what is in it
 `clients`      SendRequest, HandleResponse, GiveUp; of brokers RefuseClient, ServeClient, AppendProduced
 `replication`  AskForEpochEnd, AnswerEpochEnd, Truncate, FetchFromLeader, NoteFetch, AnswerFetch, AppendFetched
 `properties`   invariants and step invariants
+`liveness`     temporal properties, and what is fair
 `contracts`    step properties: what the controller decides, and what brokers and leaders make of it
 `exchanges`    step properties: how clients and replicas ask and are answered
 `variants`     other readings of the KIP, and seeded faults
@@ -36,6 +37,7 @@ from kraftcheck.kraft_model.recovery.clients import RecoveryClients
 from kraftcheck.kraft_model.recovery.contracts import BrokerContracts, ControllerContracts
 from kraftcheck.kraft_model.recovery.controller import RecoveryController
 from kraftcheck.kraft_model.recovery.exchanges import ExchangeContracts
+from kraftcheck.kraft_model.recovery.liveness import RecoveryLiveness
 from kraftcheck.kraft_model.recovery.properties import RecoveryProperties
 from kraftcheck.kraft_model.recovery.replication import RecoveryReplication
 
@@ -45,6 +47,7 @@ class Recovery(
     ExchangeContracts,
     BrokerContracts,
     ControllerContracts,
+    RecoveryLiveness,
     RecoveryProperties,
     RecoveryReplication,
     RecoveryClients,

@@ -3,7 +3,7 @@
 A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. Where the contracts
 are checked it breaks those that say otherwise: `BrokersComeBackAsTheyLeft`, or `ClientsAreServedByWhoMay`. A fault
 breaks one rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the issue in Apache
-Kafka's tracker where the rule comes from. The last two faults break no safety, only what should stay reachable.
+Kafka's tracker where the rule comes from. The last three faults break no safety, only progress.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from kraftcheck.kraft_model.recovery.records import (
     Nil,
     Partition,
     RecoveryState,
+    Shared,
 )
-from kraftcheck.spec import ModelValue
+from kraftcheck.spec import ModelValue, Steps
 
 # Readings
 
@@ -180,3 +181,14 @@ class RecoveredNotTold(Recovery, variant="recovered-not-told"):
 
     def _tells_followers(self) -> bool:
         return False
+
+
+class RecoversWhereElected(Recovery, variant="recovers-where-elected"):
+    """A leader recovers only in the epoch of its unclean election, not where it comes back before it has recovered."""
+
+    configuration = "live.comes-back"
+
+    def recover(self, me: Broker, shared: Shared) -> Steps:
+        """Recover in that epoch alone."""
+        if me.partition.leader_epoch == shared.unclean_epoch:
+            yield from super().recover(me, shared)

@@ -21,6 +21,7 @@ module        what is in it
 `tools`       RunUnregisterController, RunUnregisterBroker, RunRemoveController, RunUpgrade, HandleResponse, TimeOut,
               ChangeConfiguration
 `properties`  the invariants
+`liveness`    temporal properties, and what is fair
 `contracts`   step properties: how requests are answered, what answers lead to, what nodes do by themselves
 `variants`    other readings, a rejected alternative, and seeded faults
 `configs/`    bounded configurations (`.cfg`)
@@ -31,6 +32,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.registration.active import RegistrationActiveController
 from kraftcheck.kraft_model.registration.contracts import RegistrationContracts
+from kraftcheck.kraft_model.registration.liveness import RegistrationLiveness
 from kraftcheck.kraft_model.registration.nodes import RegistrationNodes
 from kraftcheck.kraft_model.registration.properties import RegistrationProperties
 from kraftcheck.kraft_model.registration.tools import RegistrationTools
@@ -39,6 +41,7 @@ from kraftcheck.kraft_model.registration.tools import RegistrationTools
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Registration(
     RegistrationContracts,
+    RegistrationLiveness,
     RegistrationProperties,
     RegistrationTools,
     RegistrationNodes,

@@ -16,6 +16,7 @@ from kraftcheck.spec import (
     State,
     bound,
     constant,
+    hide,
     ordered,
     projection,
 )
@@ -34,6 +35,7 @@ class RegistrationBase(Protocol):
     static: bool = constant("Static", default=False)
     stopped: frozenset[ModelValue] = constant("Stopped", default=frozenset())
     unregistered: frozenset[ModelValue] = constant("Unregistered", default=frozenset())
+    serials: int = constant("Serials", default=0, at_least=0)
     upgrades: int = bound("MaxUpgrades")
     unregistrations: int = bound("MaxUnregistrations", default=0)
     careless: int = bound("MaxCareless", default=0)
@@ -48,6 +50,7 @@ class RegistrationBase(Protocol):
 
     network = Bag()
     symbols = SYMBOLS
+    views = {"patient": hide("upgrades")}
     written_only = ("outcome",)  # what the operator is shown
 
     def check_constants(self) -> None:
@@ -64,6 +67,8 @@ class RegistrationBase(Protocol):
                 raise ConstantError(name, f"expected nodes that there are, found {strangers}")
         if not self.initial_voters - self.stopped:
             raise ConstantError("InitialVoters", "expected a voter that runs, found none")
+        if self.serials and self.timeouts:
+            raise ConstantError("Serials", "expected 0 where MaxTimeouts is not")
         if self.controllers & self.brokers:
             raise ConstantError("Brokers", "expected nodes that are no controllers")
         for name, level in (("InitialLevel", self.initial_level), ("OldLevel", self.old_level)):

@@ -88,7 +88,7 @@ class RegistrationTools(RegistrationBase):
 
     def _asks(self, me: Admin, kind: type[AdminRequest], active: ModelValue) -> Step:
         assert isinstance(me.command, Command)
-        sent = me.but(serial=me.serial + 1)
+        sent = me.but(serial=(me.serial % self.serials if self.serials else me.serial) + 1)
         return become(sent).send(kind(me.command.target, sent.serial, active))  # type: ignore[arg-type]
 
     @on(AdminResponse)

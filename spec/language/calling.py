@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any
 
@@ -72,6 +72,32 @@ def _note(protocol: Protocol, action: Action, step: Step) -> None:
         for operation, sent in step.sends:
             if operation != "forget":
                 protocol.sent.setdefault((type(sent), sent.dest), action)
+
+
+def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield what a property of states is about, by parameter: each replica, each pair of two, each message.
+
+    Parameters
+    ----------
+    prop
+        The property.
+    replicas, messages
+        Those of the state. Messages count once for each inbox that knows them.
+    """
+    mes: Sequence[Any] = [None]
+    if "me" in prop.asks:
+        mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, getattr(r, "id", None))]
+    if "message" in prop.asks:
+        messages = [message for message in messages if isinstance(message, prop.kinds("message"))]
+    else:
+        messages = [None]
+    for me in mes:
+        peers: Sequence[Any] = [None]
+        if "peer" in prop.asks:
+            peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
+        for peer in peers:
+            for message in messages:
+                yield {"me": me, "peer": peer, "message": message}
 
 
 def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str, Value]) -> bool:

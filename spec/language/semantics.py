@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
+from kraftcheck.spec.language.calling import act_of, assignments, call_action, evaluate_property
 from kraftcheck.spec.language.property import QUANTIFIED, SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
@@ -373,23 +373,13 @@ class Semantics:
         known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT: state.spent}
         for read in prop.reads:
             known[read.name] = self.project(read, state)
-        replicas = list(state.replicas.values())
-        mes: list[Any] = [None]
-        if "me" in prop.asks:
-            mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, r.id)]  # type: ignore[attr-defined]
-        messages: list[Any] = [None]
+        messages: list[Any] = []
         if "message" in prop.asks:
-            sent = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
-            messages = [message for message in sent if isinstance(message, prop.kinds("message"))]
-        for me in mes:
-            peers: list[Any] = [None]
-            if "peer" in prop.asks:
-                peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
-            for peer in peers:
-                for message in messages:
-                    known.update(me=me, peer=peer, message=message)
-                    if not self.verdict(prop, known):
-                        return known
+            messages = [message for inbox in state.inboxes.values() for message in self.network.known(inbox)]
+        for about in assignments(prop, list(state.replicas.values()), messages):
+            known.update(about)
+            if not self.verdict(prop, known):
+                return known
         return None
 
     def view(self, read: Projection, source: Value) -> Value:

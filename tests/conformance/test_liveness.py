@@ -51,6 +51,7 @@ def options_of(folder: str, model: str, specification: str, properties: list[str
     return bound.protocol, Options.of(bound, keep_going=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("explore", ENGINES)
 @pytest.mark.parametrize(("folder", "model", "specification"), list(groups()))
 def test_verdicts_are_those_of_tlc(explore: Any, folder: str, model: str, specification: str) -> None:

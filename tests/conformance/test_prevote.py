@@ -106,6 +106,7 @@ def ways(semantics: Semantics, state: State, taken: Transition) -> int:
     return (pending is Nil.NIL and fetch.dest == me.leader) + (not is_voter(me)) * (refused + lost)
 
 
+@pytest.mark.sampled(2)
 @each(MODELS, exhaustive=["two-voters-disruption-value"])
 def test_counts_are_those_of_tlc(name: str) -> None:
     theirs = expected()[name]

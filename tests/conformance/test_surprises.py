@@ -80,6 +80,7 @@ def with_bounds(model: str, **changes: Any) -> Semantics:
     return Semantics(type(protocol)(**{**values, **changes}))
 
 
+@pytest.mark.slow
 def test_a_restart_without_state_is_never_enabled() -> None:
     """Every bound allows it, and `state[j] = Voter` does not: in all states, the same condition says no."""
     semantics = with_bounds("two-voters-restart", max_spawned_servers=9)

@@ -27,6 +27,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "search"), CASES)
 def test_counts_orbits_as_tlc_does(name: str, search: Search) -> None:
     model = bound(f"symmetry/{name}")

@@ -22,6 +22,7 @@ MARKED = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "search"), MARKED)
 def test_counts_are_tlcs(name: str, search: Search) -> None:
     model = bound(f"counts/{name}")

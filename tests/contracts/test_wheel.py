@@ -111,6 +111,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_wheel_has_one_package_with_all_of_its_files(checkout: Path, tmp_path: Path) -> None:
     pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ".", cwd=checkout)
     (wheel,) = tmp_path.glob("*.whl")
@@ -127,6 +128,7 @@ def test_a_wheel_has_one_package_with_all_of_its_files(checkout: Path, tmp_path:
     assert {name for name in packed if name.endswith(KINDS)} <= wanted
 
 
+@pytest.mark.slow
 def test_the_installed_command_runs_beside_files_of_the_same_names(python: Path, hostile: Path) -> None:
     said = run([str(python), "-c", "import kraftcheck; print(kraftcheck.__file__)"], hostile)
     assert str(python.parents[1]) in said.stdout, said

@@ -150,6 +150,7 @@ def test_a_limit_can_be_raised(tmp_path: Path) -> None:
 # What is refused
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["states.bin", "values.bin", "controls.bin", "inboxes.bin", "inbox_items.bin"])
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "c"
@@ -270,6 +271,7 @@ def test_ten_million_states_killed_and_resumed_twenty_times(tmp_path: Path) -> N
     ten_million(tmp_path, range(20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_path: Path, number: int) -> None:
     folder, report = tmp_path / "c", tmp_path / "report.json"

@@ -141,6 +141,7 @@ def test_what_is_slow_and_why() -> None:
     assert len(split(Options(properties=many)).non_local) > 0  # there is no room for all of them in the tables
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("search", [Search.BFS, Search.DFS])
 @pytest.mark.parametrize(("constraints", "action_constraints"), CONSTRAINED)
 def test_counts_and_violations(search, constraints, action_constraints) -> None:

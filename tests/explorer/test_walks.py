@@ -152,6 +152,7 @@ def check_walks(protocol: Protocol, options: Options, plan: Plan, result: Result
     assert result.complete is False
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("constraints", "action_constraints"),
     [((), ()), (("Low",), ()), ((), ("NoJumps",)), (("Together",), ()), (("Low", "Together"), ("NoJumps",))],
@@ -300,6 +301,7 @@ def test_limits_and_interrupts() -> None:
     assert (caught.value.result.verdict, caught.value.result.complete) == (Verdict.INCOMPLETE, False)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("network", [MessageSet(), MessageSet(keeps=True), Bag(loses=True), Channels()])
 def test_every_network(network) -> None:
     protocol, plan = type("Wander", (Wander,), {"network": network})(), Plan(40, 30, 2)

@@ -17,6 +17,7 @@ from tests.support.kraft_model.searches import bound, search
 COMPILED = [pytest.param(name, marks=[pytest.mark.kernel, pytest.mark.slow]) for name in ("tables", "symbolic")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ["reference", *COMPILED])
 @pytest.mark.parametrize(
     "one", [pytest.param(one, id=one.variant, marks=[pytest.mark.slow] * (one.among > 1_000)) for one in STUCK]

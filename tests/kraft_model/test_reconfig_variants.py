@@ -92,6 +92,7 @@ def first_step_not_offered(bound: BoundConfig, trace: tuple[TraceStep, ...]) -> 
     return None
 
 
+@pytest.mark.sampled(2)
 @each_fault(SLOW)
 def test_a_fault_is_caught_by_its_invariant(fault: Fault) -> None:
     bound = bind(fault.protocol, fault.config)
@@ -106,6 +107,7 @@ def test_a_fault_is_caught_by_its_invariant(fault: Fault) -> None:
     assert first_step_not_offered(bind(Reconfig, fault.config), violation.trace) is not None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.variant)
 def test_the_table_engine_finds_a_shortest_counterexample_too(fault: Fault) -> None:
     bound = bind(fault.protocol, fault.config)

@@ -10,6 +10,8 @@ from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.spec import ConstantError, ModelValue
 from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
+from tests.support.kraft_model.liveness import FAULTS as PROGRESS
+from tests.support.kraft_model.liveness import of_safety
 from tests.support.kraft_model.mutants import NOTICED
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 
@@ -45,9 +47,7 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
 @pytest.mark.parametrize("config", ["smoke", pytest.param("smoke-zookeeper", marks=pytest.mark.slow)])
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
     given = bound(MODEL, config)
-    assert {prop.name for prop in given.properties} == set(Recovery.properties) - BROKEN_BY_DESIGN - {
-        "EveryoneCanServe"
-    }
+    assert {prop.name for prop in given.properties} == of_safety(Recovery) - BROKEN_BY_DESIGN - {"EveryoneCanServe"}
     found = [search(given, engine) for engine in ("reference", "tables")]
     assert [one.verdict for one in found] == [Verdict.OK] * 2
     assert [numbers(one) for one in found] == [SMALL[config]] * 2
@@ -70,6 +70,7 @@ def test_counts_of_default_and_no_action_is_never_enabled() -> None:
     assert fired == {*Recovery.actions, "LoseMessage"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -98,13 +99,15 @@ def test_a_reading_breaks_the_contract_that_says_otherwise(variant: str, config:
 
 def test_every_variant_is_described_tested_and_configured() -> None:
     model = find_model(MODEL)
-    assert set(model.variants) == {fault.variant for fault in RECOVERY_READINGS + RECOVERY_FAULTS} | set(TRAPS)
+    progress = {one.variant for one in PROGRESS if one.model == MODEL}
+    assert set(model.variants) == {fault.variant for fault in RECOVERY_READINGS + RECOVERY_FAULTS} | progress
+    assert set(TRAPS) <= progress
     assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in RECOVERY_FAULTS}
     for name, variant in model.variants.items():
         assert first_sentence(variant).endswith(".")
         assert len(first_sentence(variant)) <= 140, name
     broken = {fault.property for fault in RECOVERY_FAULTS}
-    assert broken | set(NOTICED[MODEL]) == set(Recovery.properties) - BROKEN_BY_DESIGN - {"EveryoneCanServe"}
+    assert broken | set(NOTICED[MODEL]) == of_safety(Recovery) - BROKEN_BY_DESIGN - {"EveryoneCanServe"}
 
 
 @pytest.mark.parametrize(

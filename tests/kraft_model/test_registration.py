@@ -12,13 +12,14 @@ from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.spec import ConstantError, ModelValue
 from kraftcheck.spec.loading.protocols import first_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
+from tests.support.kraft_model.liveness import of_safety
 from tests.support.kraft_model.mutants import NOTICED
 from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
 
 pytestmark = pytest.mark.kernel
 
 MODEL = "registration"
-SAFETY = {name for name, prop in Registration.properties.items() if prop.kind != "reachable"}
+SAFETY = {name for name in of_safety(Registration) if Registration.properties[name].kind != "reachable"}
 SMALL = {  # configuration: distinct states, generated states, depth
     "smoke": (1_421, 3_153, 19),
     "smoke-static": (1_907, 4_637, 18),
@@ -46,6 +47,7 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
     return found.distinct_states, found.generated_states, found.depth
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("config", SMALL)
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
     given = bound(MODEL, config)
@@ -75,6 +77,7 @@ def test_counts_of_default_and_no_action_is_never_enabled() -> None:
     assert fired == set(Registration.actions) - {"ComeBack", "FailOnRecord"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.variant) for fault in REGISTRATION_FAULTS])
 def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: Fault) -> None:
     check_fault(MODEL, fault)
@@ -90,6 +93,7 @@ def test_every_variant_is_described_tested_and_configured() -> None:
     assert {fault.property for fault in REGISTRATION_FAULTS} | set(NOTICED[MODEL]) == SAFETY
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("config", FINDINGS)
 @pytest.mark.parametrize("variant", [None, *sorted(READINGS)])
 def test_what_the_kips_own_design_breaks_and_what_would_mend_it(config: str, variant: str | None) -> None:

@@ -306,6 +306,7 @@ def test_out_of_memory(run, monkeypatch) -> None:
 # As a process
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ["tables", "reference"])
 @pytest.mark.parametrize("seconds", [0.1, pytest.param(5.0, marks=pytest.mark.slow)])
 def test_interrupted(tmp_path, engine, seconds) -> None:

@@ -262,6 +262,7 @@ def pytest_in(folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder).stdout
 
 
+@pytest.mark.slow
 def test_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_models.py").write_text(PLUGIN_TESTS)
     told = pytest_in(tmp_path)

@@ -70,6 +70,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
     return folder / MODULE.name
 
 
+@pytest.mark.slow
 def test_states_steps_and_counts(crosscheck) -> None:
     outcome, found = crosscheck()
     assert (outcome.code, outcome.err) == (0, "")
@@ -126,6 +127,7 @@ def test_counts_alone_tell_a_difference(crosscheck, tmp_path) -> None:
     assert found["distinct_states"]["theirs"] > found["distinct_states"]["ours"] == 48
 
 
+@pytest.mark.slow
 def test_a_violation_is_told_and_its_trace_replayed(crosscheck) -> None:
     outcome, found = crosscheck(config=CONFIG.replace("MutualExclusion", "NobodyEnters"))
     assert outcome.code == 12

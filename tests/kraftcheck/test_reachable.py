@@ -65,6 +65,7 @@ def test_compare_says_how_many_of_how_many(tmp_path: Path, capsys: pytest.Captur
     assert "holds to depth 8, but EveryoneCanServe is not known" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_a_search_that_goes_on_from_a_checkpoint_finds_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -150,6 +150,7 @@ def test_two_classes_of_one_name_are_refused() -> None:
         lexicon.note(another()())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["reconfig", "two-phase commit"])
 def test_the_classes_of_every_value_of_a_search_can_be_reached(name: str) -> None:
     protocol: Protocol = TwoPhaseCommit(resource_managers=frozenset(MODEL_VALUES))

@@ -270,6 +270,7 @@ def test_there_are_samples() -> None:
     assert len(SAMPLES) == 34
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", SAMPLES)
 def test_what_tlc_wrote_is_written_again_byte_by_byte(path: Path) -> None:
     style = "tlc2.15" if ".v215." in path.name else "tlc"

@@ -73,6 +73,7 @@ def as_json(value: Value) -> Any:
 # KRaft
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "limit"),
     [
@@ -412,6 +413,7 @@ def changed(value: Value, path: list[Any], new: Value) -> Value:
 SERVER = r"\[host \|-> n1, diskId \|-> 0\]"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("variable", "path", "new", "message"),
     [

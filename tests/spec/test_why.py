@@ -83,6 +83,7 @@ def check_all(semantics: Semantics, state: State) -> list[Reason]:
     return [reason for found in reasons.values() for reason in found]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", models.COUNTEREXAMPLES)
 def test_every_action_in_every_state_along_a_counterexample(name: str) -> None:
     protocol = bind_constants(Reconfig, read_config(models.TLC / f"counterexamples/{name}.cfg"))

@@ -31,6 +31,7 @@ def walks_of(plan: Plan, name: str = "grow-with-election") -> dict[int, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_short_walks_are_made_again_and_the_others_stay() -> None:
     as_they_come = walks_of(Plan(60, 40, 2))
     least = sorted(map(len, as_they_come.values()))[30]

@@ -191,6 +191,7 @@ def reasons(cover: Cover) -> Counter[Reason]:
     return Counter(reason for _, reason, _ in cover.untaken())
 
 
+@pytest.mark.slow
 def test_every_step_is_taken_where_kafka_follows() -> None:
     cover = covered(Beside(smoke()))
     assert (len(cover.graph.states), cover.graph.size, cover.taken) == (483, 1_028, 1_028)
@@ -220,6 +221,7 @@ def test_an_urgent_step_is_told_from_what_is_missing() -> None:
     assert found[Reason.POSTPONED] > 50
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "reason"), [("VoteResponse", Reason.STALE), ("VoteRequest", Reason.MISSING)])
 def test_a_message_that_kafka_drops(kind: str, reason: Reason) -> None:
     def drops(_: Taken, state: State) -> State:

@@ -164,6 +164,7 @@ def test_noise_between_states_is_passed_over(tmp_path: Path) -> None:
     assert trace.complete
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",
     [

@@ -396,6 +396,7 @@ def test_damaged_gzip(tmp_path: Path) -> None:
     assert "found damaged data" in error_of(tmp_path, packed + b"rubbish")
 
 
+@pytest.mark.slow
 def test_the_unpacked_size_is_limited(tmp_path: Path) -> None:
     packed = gzip.compress(b"hello\n" * 1_000_000)
     message = "1667:1: expected at most 10,000 bytes, unpacked (the limit can be raised), found more"

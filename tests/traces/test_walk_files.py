@@ -27,6 +27,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("model", "config"), CASES)
 def test_walks_conform(tmp_path: Path, model: str, config: str) -> None:
     given = bound(model, config)

@@ -51,9 +51,20 @@ BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is abo
 BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
 
 # Places in a worker's `stats`.
-S_GENERATED, S_RETRY, S_EVENTS, S_DONE, S_CODE, S_SEEN, S_STEP_SEEN, S_DEADLOCK, S_MISSES, S_MISSED, S_BLOCKED = range(
-    11
-)
+(
+    S_GENERATED,
+    S_RETRY,
+    S_EVENTS,
+    S_DONE,
+    S_CODE,
+    S_SEEN,
+    S_STEP_SEEN,
+    S_DEADLOCK,
+    S_MISSES,
+    S_MISSED,
+    S_BLOCKED,
+    S_PRUNED,
+) = range(12)
 STATS_SIZE = 16
 OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2  # values of S_CODE
 

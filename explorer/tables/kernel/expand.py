@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.tries import walk
-from kraftcheck.explorer.tables.kernel.worker import is_kept, miss, note_deadlock, try_again
+from kraftcheck.explorer.tables.kernel.worker import is_kept, keep_pruned, miss, note_deadlock, try_again
 
 
 @inlined
@@ -249,7 +249,8 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         if n == MISSING:
             try_again(worker, which[i])
             continue
-        if n == FULL or fullest + n >= room:
+        full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
+        if n == FULL or fullest + n >= room or full:
             stats[codes.S_DONE] = i
             stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
             return
@@ -257,6 +258,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             note_deadlock(worker, which[i])
         for k in range(n):
             if not is_kept(t, worker, which[i], k):
+                keep_pruned(worker, which[i], k)
                 continue
             if permutations > 1:
                 pack(t, packing, images, k, 0, words, 0)

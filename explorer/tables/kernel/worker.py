@@ -22,6 +22,7 @@ class WorkerArrays(Arrays):
     misses = array(np.int64, 5)  # cache misses: their kind, and what is missing
     retry = array(np.int64)  # states that met one
     events = array(np.int64, 3)  # state, kind, properties
+    pruned = array(np.int32, -1)  # successors that constraints rule out: whose, control row, inboxes ...; or no room
     blocked = array(np.int64)  # labels of steps that a bound alone keeps the state being expanded from taking
 
 
@@ -90,6 +91,17 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
         stats[codes.S_STEP_SEEN] |= over
         note(worker, state, BAD_STEP, over)
     return not pruned
+
+
+@inlined
+def keep_pruned(worker: Any, state: Any, k: Any) -> None:
+    """Keep successor k of a state, which constraints rule out, where somebody wants to see it."""
+    n = worker.stats[codes.S_PRUNED]
+    if n < len(worker.pruned):
+        worker.pruned[n, 0] = state
+        for c in range(2, worker.succ.shape[1]):
+            worker.pruned[n, c - 1] = worker.succ[k, c]
+        worker.stats[codes.S_PRUNED] = n + 1
 
 
 @inlined

@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.interner import Interner, within
 from kraftcheck.explorer.tables.learning.outcomes import Outcomes
 from kraftcheck.explorer.tables.learning.questions import InboxQuestions
-from kraftcheck.explorer.tables.learning.reads import SharedReader
+from kraftcheck.explorer.tables.learning.reads import MapReader, SharedReader, plain
 from kraftcheck.explorer.tables.learning.recording import Recording
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
 from kraftcheck.explorer.temporal.graph import LabelBook
@@ -107,8 +107,8 @@ class Learner:
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.book = LabelBook(self.action_names, ())
         self.handler_calls: Counter[str] = Counter()
-        self._inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
-        self._tries = Tries(self.interner, self._inbox_questions)
+        self.inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
+        self._tries = Tries(self.interner, self.inbox_questions)
         self._outcomes = Outcomes(self.interner)
         self._roots: dict[int, Root] = {}
         self._reads_replicas: set[int] = set()
@@ -275,6 +275,8 @@ class Learner:
             steps = call_action(self.protocol, action, me, message, given)
         else:
             steps = test.call(action, me, message, given)
+        if any(isinstance(one, MapReader) and one.was_read_whole for one in given.values()):
+            steps = plain(steps)
         bounds = self.protocol.bounds
         return tuple(
             (step, self._flags(me, message, step, given))
@@ -302,7 +304,7 @@ class Learner:
         if self._tries.has_leaf(root, row, me, peer, inboxes):
             return  # another question of the same batch had the same answer
         owner, actor, message = self._roots[root]
-        recording = Recording(self.interner, self._inbox_questions, row, inboxes or [])
+        recording = Recording(self.interner, self.inbox_questions, row, inboxes or [])
         if isinstance(owner, Action):
             steps = self._call(owner, actor, message, recording.given(owner))
             self._set_outcomes(self._leaf(root, recording), owner, actor, message, steps)

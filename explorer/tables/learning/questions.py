@@ -11,18 +11,25 @@ from kraftcheck.spec.values import Record, Value
 Key = tuple[str, str]
 WHOLE: Key = ("whole", "")  # the local state itself
 CLASS: Key = ("class", "")  # its class
+PRESENT: Key = ("present", "")  # whether there is a replica
 
 
 class NumberedFunction(NamedTuple):
-    """A function of a local state, or of an inbox, and the numbers of its values."""
+    """A function of a local state, or of an inbox, and its values with their numbers."""
 
     function: Callable[[Any], Value]
+    values: list[Any]
     ids: dict[Any, int]
 
     def number(self, value: Any) -> int:
         """Return the number of the function's value."""
         answer = self.function(value)
-        return self.ids.setdefault((type(answer), answer), len(self.ids))  # 1 and True are equal, and not the same
+        key = type(answer), answer  # 1 and True are equal, and not the same
+        found = self.ids.get(key)
+        if found is None:
+            found = self.ids[key] = len(self.values)
+            self.values.append(answer)
+        return found
 
 
 class LocalQuestions:
@@ -47,7 +54,7 @@ class LocalQuestions:
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self._questions)
-            question = NumberedFunction(function, {None: 0})  # 0: no replica
+            question = NumberedFunction(function, [None], {None: 0})  # 0: no replica
             self._questions.append(question)
             self._tables.set("local_answers", found, 0)
             for local, record in enumerate(self._records[1:], 1):
@@ -63,6 +70,10 @@ class LocalQuestions:
     def answer(self, question: int, local: int) -> int:
         """Return the number of a question's answer about a local state."""
         return int(self._tables.local_answers[question, local])
+
+    def value(self, question: int, answer: int) -> Any:
+        """Return the answer to a question that has some number."""
+        return self._questions[question].values[answer]
 
 
 class InboxQuestions:
@@ -87,7 +98,7 @@ class InboxQuestions:
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = len(self._questions)
-            self._questions.append(NumberedFunction(function, {}))
+            self._questions.append(NumberedFunction(function, [], {}))
             self._tables.set("inbox_answers", found, UNASKED, UNASKED)
         return found
 
@@ -97,3 +108,7 @@ class InboxQuestions:
         if table[question, content] < 0:
             table[question, content] = self._questions[question].number(self._decode(content))
         return int(table[question, content])
+
+    def value(self, question: int, answer: int) -> Any:
+        """Return the answer to a question that has some number."""
+        return self._questions[question].values[answer]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kraftcheck.spec.values import Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value, field_names
+
+ABSENT = object()
+"""What a `MapReader` reads of a replica that is not there."""
 
 
 class SharedReader:
@@ -71,3 +74,72 @@ class LocalReader:
     def __repr__(self) -> str:
         self._note(None)
         return repr(self._record)
+
+
+class MapReader(Map[Any, Any]):
+    """Reads like the map of a projection of all replicas, and notes each of its values when that is first read.
+
+    Parameters
+    ----------
+    keys
+        The replicas that there may be.
+    read
+        Gives the value of one of them, or `ABSENT`, noting it.
+    """
+
+    __slots__ = ("_all", "_keys", "_read")
+
+    def __init__(self, keys: Iterable[Any], read: Callable[[Any], Any]) -> None:
+        self._hash = None
+        self._keys = dict.fromkeys(keys)
+        self._read = read
+        self._all: dict[Any, Any] | None = None
+
+    @property
+    def _items(self) -> dict[Any, Any]:  # type: ignore[override]  # any other use reads the whole
+        if self._all is None:
+            self._all = {key: value for key in self._keys if (value := self._read(key)) is not ABSENT}
+            self._read = _read_before
+        return self._all
+
+    def __getitem__(self, key: Any) -> Any:
+        found = ABSENT
+        if self._all is not None:
+            found = self._all.get(key, ABSENT)
+        elif key in self._keys:
+            found = self._read(key)
+        if found is ABSENT:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key in self._keys if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        if self._all is not None:
+            return key in self._all
+        return key in self._keys and self._read(key) is not ABSENT
+
+
+    @property
+    def was_read_whole(self) -> bool:
+        """Whether all was read: only then it can be part of a step, which was compared with others."""
+        return self._all is not None
+
+
+def plain(value: Any) -> Any:
+    """Return a value without stand-ins: a plain map for each."""
+    if isinstance(value, Map):
+        return Map((plain(key), plain(item)) for key, item in value.items())
+    if isinstance(value, tuple | frozenset):
+        return type(value)(map(plain, value))
+    if isinstance(value, Record):
+        return value.but(**{name: plain(getattr(value, name)) for name in field_names(type(value))})
+    return value
+
+
+def _read_before(key: Any) -> Any:
+    raise AssertionError("the whole map was read before")

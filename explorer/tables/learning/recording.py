@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUESTION, LOCAL_QUESTION, ME, PEER, SHARED
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.questions import CLASS, WHOLE, InboxQuestions
-from kraftcheck.explorer.tables.learning.reads import LocalReader, SharedReader
+from kraftcheck.explorer.tables.learning.questions import CLASS, PRESENT, WHOLE, InboxQuestions
+from kraftcheck.explorer.tables.learning.reads import ABSENT, LocalReader, MapReader, SharedReader
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection
-from kraftcheck.spec.values import Map, Record, Value
+from kraftcheck.spec.values import Record, Value
 
 Question = tuple[int, int, int]  # kind of trie node, and its two arguments
 
@@ -60,26 +59,31 @@ class Recording:
         self._note((SHARED, column, 0), self._control[column])
         return interner.shared_values[index][self._control[column]]
 
-    def _projection(self, read: Projection) -> Value:
-        interner, protocol, values = self._interner, self._interner.protocol, {}
-        for key, slot in interner.slots.items():
-            local = self._control[interner.base + slot]
-            if read.of_inbox:
-                content = self._inboxes[slot] if slot < len(self._inboxes) else 0
-                question = self._inbox_questions.number(read.name, self._of_inbox(read))
-                self._note((INBOX_QUESTION, question, slot), self._inbox_questions.answer(question, content))
-                if local:
-                    values[key] = self._of_inbox(read)(interner.decode_content(content))
-                continue
-            question = interner.questions.number(("projection", read.name), partial(protocol.projected, read))
-            self._note((LOCAL_QUESTION, question, slot), interner.questions.answer(question, local))
-            if local:
-                values[key] = protocol.projected(read, interner.locals[local])
-        return Map(values)
+    def _projection(self, read: Projection) -> MapReader:
+        """Return a stand-in for a projection of all replicas."""
+        project = partial(self._interner.protocol.projected, read)
+        if read.of_inbox:
+            question = self._inbox_questions.number(read.name, project)
+            return MapReader(self._interner.slots, partial(self._read_inbox, question))
+        question = self._interner.questions.number(("projection", read.name), project)
+        return MapReader(self._interner.slots, partial(self._read_replica, question))
 
-    def _of_inbox(self, read: Projection) -> Callable[[Value], Value]:
-        protocol = self._interner.protocol
-        return lambda inbox: protocol.projected(read, inbox)
+    def _read_replica(self, question: int, key: Value) -> Any:
+        """Return the answer to a question about a replica, or `ABSENT`."""
+        questions, slot = self._interner.questions, self._interner.slots[key]
+        local = self._control[self._interner.base + slot]
+        answer = questions.answer(question, local)
+        self._note((LOCAL_QUESTION, question, slot), answer)
+        return questions.value(question, answer) if local else ABSENT
+
+    def _read_inbox(self, question: int, key: Value) -> Any:
+        """Return the answer to a question about a replica's inbox, or `ABSENT`."""
+        questions, slot = self._inbox_questions, self._interner.slots[key]
+        if self._read_replica(self._interner.questions.number(PRESENT, lambda _: True), key) is ABSENT:
+            return ABSENT
+        answer = questions.answer(question, self._inboxes[slot] if slot < len(self._inboxes) else 0)
+        self._note((INBOX_QUESTION, question, slot), answer)
+        return questions.value(question, answer)
 
     def holds(self, prop: Property, me: int, peer: int) -> bool:
         """Return whether a property holds.

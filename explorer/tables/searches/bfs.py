@@ -82,6 +82,8 @@ class BreadthFirst:
         self._least = LeastStates(self.expander, self.levels, batch)
         if self.checker.python is not None:
             self.checker.python.least = self._least_to
+            for worker in self.expander.pool if self.checker.python.checks_pruned else ():
+                worker.watch()
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
@@ -183,16 +185,16 @@ class BreadthFirst:
         count = len(rows)
         which = np.arange(count, dtype=np.int64)
         while len(which):
-            asked = which
             try:
                 rows, which = expander.expand(rows, which)
             except RaisedError as error:
                 raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
+            pruned = [worker.take_pruned() for worker in expander.pool]
             self._take(self.visited.add(expander.found()))
             self._note(expander.events(), rows)
-            if self.checker.python is not None:
-                expanded = np.setdiff1d(asked, which, assume_unique=True)
-                self.checker.python.check_pruned(rows, expanded, self._trace_to)
+            for found in pruned:
+                if len(found) and self.checker.python is not None:
+                    self.checker.python.check_ruled_out(found, partial(self._trace_to, rows))
             self._stop_if_over()
         self._position += count
 

@@ -61,6 +61,7 @@ def in_pieces(protocol: Protocol, options: Options, folder: Path, random: Random
             options = replace(options, checkpoint=None, resume=folder)
 
 
+@pytest.mark.slow
 def test_a_random_protocol(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert_alike(tmp_path_factory, 4)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraftcheck.spec import Protocol
+
 
 class Live(NamedTuple):
     """A configuration, and what breaks there: the variant (None is the model) and the property; the test's marker."""
@@ -29,10 +31,17 @@ FAULTS = [
     Live("quorum", "live.answers", "answer-forgotten", "OperationsAreAnswered", "slow"),
     Live("quorum", "live.addition", "add-voter-gives-up", "WhoIsAddedBecomesAVoter", "slow"),
     Live("quorum", "live.join", "join-blocks-fetch", "LeadersCommitOrLeave"),
+    Live("quorum", "live.join", "join-blocks-fetch", "VoterChangesAreSettled", "slow"),
     Live("quorum", "live.update-voter", "update-voter-blocks-fetch", "LeadersCommitOrLeave"),
     Live("quorum", "live.endpoints", "endpoint-not-told", "EndpointsBecomeKnown", "slow"),
     Live("quorum", "live.update-refused", "update-told-once", "EndpointsBecomeKnown", "slow"),
     Live("quorum", "live.not-voter", "kip853-draft", "LeadersCommitOrLeave", "slow"),
+    Live("quorum", "live.bridge", "no-check-quorum", "LeadersAreElected", "slow"),
+    Live("recovery", "live.zookeeper", "same-epoch-ignored", "EveryoneServes", "slow"),
+    Live("recovery", "live.zookeeper", "recovered-not-told", "EveryoneServes", "slow"),
+    Live("recovery", "live.comes-back", "recovers-where-elected", "RecoveringEnds", "slow"),
+    Live("registration", "live.static", "registers-once", "UpgradesHappen", "slow"),
+    Live("registration", "live.static", "registers-once", "ControllersRegister", "slow"),
 ]
 """Seeded faults of progress, and readings that lead to one."""
 
@@ -44,6 +53,8 @@ FINDINGS = [
     Live("quorum", "finding.own-removal-of-four", None, "LeadersAreElected", "exhaustive"),
     Live("quorum", "finding.own-removal-cut", None, "LeadersAreElected", "exhaustive"),
     Live("quorum", "finding.late-update", None, "EndpointsBecomeKnown", "slow"),
+    Live("registration", "finding.never-upgraded", None, "UpgradesHappenWithoutHelp", "slow"),
+    Live("registration", "finding.never-upgraded-static", None, "UpgradesHappenWithoutHelp", "slow"),
 ]
 """What the models themselves do: see docs/findings.md."""
 
@@ -54,8 +65,16 @@ MENDED = [
 ]
 """Variants in which a finding's property holds."""
 
-TRIED = [Live("quorum", "live.crash", None, "")]
+TRIED = [Live("quorum", "live.crash", None, ""), Live("quorum", "live.pre-vote-migration", None, "")]
 """Configurations in which no variant shows anything: the property holds."""
 
 EXHAUSTIVE = {"live.divergence"}
 """Configurations with many states."""
+
+NOT_SEARCHED = {"live.bridge"}
+"""Configurations with more states of the model than were searched."""
+
+
+def of_safety(protocol: type[Protocol]) -> set[str]:
+    """Return the names of a protocol's properties that are neither temporal nor made for such."""
+    return {name for name, one in protocol.properties.items() if one.kind not in ("temporal", "predicate")}
