@@ -4,6 +4,7 @@
     python benchmarks/symbolic.py --only symbolic --model reconfig --config three-voters.cfg --set MaxRestarts=1
     python benchmarks/symbolic.py --only symbolic --model two-phase-commit --managers 20
     python benchmarks/symbolic.py --only symbolic --model reconfig --config three-voters.cfg --reverse  # another order
+    python benchmarks/symbolic.py --ladder                            # what a final node costs, from few nodes to many
 
 Each search is a process of its own, limited to --seconds. Properties of the configuration are checked, deadlock is not.
 Compilation is left out: a small search goes before.
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import find_config, find_model
@@ -30,6 +32,21 @@ from kraftcheck.spec.cfg.config import override, parse_setting
 
 MODELS = ("two-phase-commit", "lock-service", "prevote", "quorum", "reconfig", "recovery", "registration")
 ENGINES_COMPARED = ("symbolic", "tables")
+THREE_VOTERS = str(Path(__file__).resolve().parents[1] / "tests/data/tlc/counts/three-voters.cfg")
+LADDER = (
+    ["--model", "two-phase-commit", "--managers", "20"],
+    ["--model", "reconfig", "--config", THREE_VOTERS],
+    ["--model", "recovery"],
+    ["--model", "quorum"],
+    ["--model", "reconfig", "--config", THREE_VOTERS, "--set", "Value={v1, v2}"],
+    ["--model", "reconfig", "--config", THREE_VOTERS, "--set", "MaxRestarts=1"],
+    ["--model", "reconfig", "--config", THREE_VOTERS, "--set", "MaxRemoveReconfigs=1"],
+    ["--model", "recovery", "--config", "large"],
+    ["--model", "quorum", "--config", "large"],
+    ["--model", "registration", "--config", "large"],
+    ["--model", "reconfig", "--config", THREE_VOTERS, "--set", "MaxElections=2"],
+)
+"""Searches by what they cost, more or less."""
 
 
 class Reversed(SymbolicSearch):
@@ -55,12 +72,12 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     ENGINES[engine].run(search_small.protocol, Options(search=order))
     plain = {"symmetry": None, "reachable": (), "deadlock": False, "search": order, "time_limit": given.seconds}
     options = replace(Options.of(bound), **plain)
-    began, worked, nodes, made = time.monotonic(), time.process_time(), 0, 0
+    began, worked, nodes, made, peak = time.monotonic(), time.process_time(), 0, 0, 0
     if engine == "symbolic":
         search = (Reversed if given.reverse else SymbolicSearch)(bound.protocol, options)
         result = search.run()
         if search.space is not None:
-            made, nodes = search.space.store.nodes_made, search.nodes
+            made, nodes, peak = search.space.store.nodes_made, search.nodes, search.space.store.peak_nodes
     else:
         result = ENGINES[engine].run(bound.protocol, options)
     return {
@@ -68,6 +85,7 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
         "limit": result.limit,
         "nodes": nodes,
         "made": made,
+        "peak": peak,
         "seconds": time.monotonic() - began,
         "processor": time.process_time() - worked,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -78,10 +96,10 @@ def line(name: str, engine: str, found: dict[str, Any]) -> str:
     """Return a line of the table."""
     states = "-" if found["limit"] and engine == "symbolic" else f"{found['states']:,}"
     seconds = f"{found['seconds']:>8.1f} s {found['processor']:>8.1f} s"
-    return (
-        f"{name:<40} {engine:<9} {states:>28} {found['nodes']:>10,} {found['made']:>11,} {seconds}"
-        f" {found['megabytes']:>8,.0f} MiB{'  stopped: ' + found['limit'] if found['limit'] else ''}"
-    )
+    nodes = f"{found['nodes']:>10,} {found['peak']:>11,} {found['made']:>11,}"
+    each = f"{found['processor'] * 1e9 / max(found['nodes'], 1):>11,.0f}"
+    stopped = f"  stopped: {found['limit']}" if found["limit"] else ""
+    return f"{name:<40} {engine:<9} {states:>28} {nodes} {seconds} {each} {found['megabytes']:>8,.0f} MiB{stopped}"
 
 
 def main() -> None:
@@ -95,26 +113,44 @@ def main() -> None:
     parser.add_argument("--only", choices=ENGINES_COMPARED)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--child", choices=ENGINES_COMPARED, help=argparse.SUPPRESS)
+    parser.add_argument("--ladder", action="store_true", help="many searches by sets, from few nodes to many")
     given = parser.parse_args()
     if given.child:
         print(json.dumps(one(given, given.child)))
         return
     times = f"{'time':>10} {'processor':>10}"
-    print(f"{'':<40} {'engine':<9} {'states':>28} {'nodes':>10} {'ever made':>11} {times} {'peak':>12}")
+    nodes = f"{'nodes':>10} {'at one time':>11} {'ever made':>11}"
+    print(f"{'':<40} {'engine':<9} {'states':>28} {nodes} {times} {'ns a node':>11} {'peak':>12}")
+    for words in LADDER if given.ladder else ([],):
+        search(parser.parse_args([*sys.argv[1:], *words]))
+
+
+def search(given: argparse.Namespace) -> None:
+    """Search, each engine in a process of its own, and print what was measured."""
+    engines = ("symbolic",) if given.ladder else (given.only,) if given.only else ENGINES_COMPARED
     for model in (given.model,) if given.model else MODELS:
-        for engine in (given.only,) if given.only else ENGINES_COMPARED:
-            words = [*sys.argv[1:], "--model", model, "--child", engine]
+        for engine in engines:
+            words = [*given_again(given), "--model", model, "--child", engine]
             command = [sys.executable, __file__, *words]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=given.seconds + 120)
             except subprocess.TimeoutExpired:
                 print(f"{model:<40} {engine:<9} did not stop", flush=True)
                 continue
-            name = " ".join([model, given.config, *given.set, *([f"x{given.managers}"] if given.managers else [])])
+            name = " ".join(
+                [model, Path(given.config).stem, *given.set, *([f"x{given.managers}"] if given.managers else [])]
+            )
             if done.returncode:
                 print(f"{name:<40} {engine:<9} {done.stderr.strip().splitlines()[-1]}", flush=True)
             else:
                 print(line(name, engine, json.loads(done.stdout)), flush=True)
+
+
+def given_again(given: argparse.Namespace) -> list[str]:
+    """Return the options that a child needs."""
+    words = ["--config", given.config, "--seconds", str(given.seconds), *["--reverse"] * given.reverse]
+    words += [word for text in given.set for word in ("--set", text)]
+    return [*words, *(["--managers", str(given.managers)] if given.managers else [])]
 
 
 if __name__ == "__main__":

@@ -223,7 +223,7 @@ class SetsCheckpoint:
             arrays = np.load(BytesIO(data))
             replicas, senders, parts, whole, order, values = decode(arrays["values"].tobytes(), lexicon)
             violations = [Violation(name, decode_trace(text, lexicon)) for name, text in noted["violations"]]
-        except DecodingError as error:
+        except (DecodingError, ValueError) as error:
             raise self._manifest.damaged(str(error)) from None
         sizes, seconds = noted["sizes"], noted["seconds"]
         diagrams = (arrays["nodes"], arrays["edges"], noted["sets"])

@@ -68,7 +68,7 @@ class Store:
         self.guarded: set[int] = set()  # labels that refuse values of other classes
         self.roots: dict[str, int] = {}
         self.partial = EMPTY
-        self._collected = 0
+        self._collected = self._most = 0
         nodes = min(max(memory // BYTES_A_NODE, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
         size = max(1 << (nodes - 1).bit_length(), FIRST)
         d.nodes = np.zeros((nodes, 3), np.int64)
@@ -310,6 +310,11 @@ class Store:
         """Nodes that were ever made."""
         return self._collected + self.nodes
 
+    @property
+    def peak_nodes(self) -> int:
+        """The most nodes that there were at one time."""
+        return max(self._most, self.nodes)
+
     def collect_garbage(self, roots: list[int]) -> list[int]:
         """Keep these sets, those of `roots` and what is watched, only; return the new nodes of these."""
         d, before = self.arrays, self.nodes
@@ -321,6 +326,7 @@ class Store:
         d.watch_known[known] = kept[named:]
         d.meta[codes.STOP] = 0
         self._collected += before - self.nodes
+        self._most = max(self._most, before)
         return [int(node) for node in kept[: len(roots)]]
 
     # Checkpoints

@@ -344,9 +344,11 @@ class Variables:
 
 
 def layout_of(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: bool) -> Layout:
-    """Return the layout with which a search begins: the replicas of the initial states."""
+    """Return the layout with which a search begins: the replicas of the initial states, backwards if all are alike."""
     layout = Layout(protocol, whole_inboxes=whole_inboxes)
     for state in starts:
         layout.require_replicas(ordered(state.replicas))
         layout.require_replicas(ordered(state.inboxes))
+    if len(set(map(type, layout.replicas))) == 1:
+        layout.replicas.reverse()  # of replicas alike the first one often does most
     return layout

@@ -12,15 +12,10 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables import engine as tables
-from tests.support.kraft_model.liveness import EXHAUSTIVE, FAULTS, FINDINGS, MENDED, NOT_SEARCHED, TRIED, Live
+from tests.support.kraft_model.liveness import FAULTS, FINDINGS, MENDED, NOT_SEARCHED, TRIED, Live
 from tests.support.kraft_model.searches import bound
 
-BASES = [
-    pytest.param(
-        *base, marks=[getattr(pytest.mark, "exhaustive" if base[1] in EXHAUSTIVE else "slow"), pytest.mark.kernel]
-    )
-    for base in sorted({(one.model, one.config) for one in (*FAULTS, *TRIED) if one.config not in NOT_SEARCHED})
-]
+BASES = sorted({(one.model, one.config) for one in (*FAULTS, *TRIED) if one.config not in NOT_SEARCHED})
 
 
 def marked(found: list[Live]) -> list[object]:
@@ -52,6 +47,8 @@ def test_what_never_happens_is_found(one: Live) -> None:
     assert (violation.property, violation.loop is not None) == (one.property, True)
 
 
+@pytest.mark.slow
+@pytest.mark.kernel
 @pytest.mark.parametrize(("model", "config"), BASES)
 def test_the_model_keeps_going(model: str, config: str) -> None:
     found = checked(model, config, None, compiled=True)
