@@ -75,7 +75,7 @@ def run_strong(folder: Path) -> None:
     """Print what strong fairness takes."""
     model, config = f"{LIVE}:MCLive", folder / "strong.cfg"
     text = (CONFIG.parent / "two-voters-two-elections.cfg").read_text().split("INIT Init")[0]
-    config.write_text(f"{text}SPECIFICATION SpecStrong\nPROPERTY SteadyOrSilent\n")
+    config.write_text(f"{text}SPECIFICATION SpecStrong\nPROPERTY ValuesNotStuck\n")
     command = [sys.executable, "-m", "kraftcheck", "check", model, "--config", str(config), "--no-deadlock", "--quiet"]
     more = ["--engine", "tables", "--set", "MaxElections=3", "--set", "MaxRestarts=1"]
     seconds, peak, output = processor_time([*command, *more], os.getcwd())
