@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kraftcheck import load
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.reference import explore as explore_reference
 from kraftcheck.explorer.result import Options
@@ -163,6 +164,32 @@ def test_counts_are_those_of_tlc_where_liveness_is_tested(name: str, distinct: i
     protocol = bound(f"prevote/counts/{name}", Bounded, "TestLiveness=TRUE").protocol
     result = explore_reference(protocol, Options(deadlock=False, constraints=(Bounded.properties["Few"],)))
     assert (result.distinct_states, result.depth) == (distinct, depth)
+
+
+FOUR = ("EventuallyLeaderElected", "NotStuckInProspective", "ReconfigurationNotStuck", "ValuesEventuallyAcked")
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("name", "fairness", "violated"),
+    [
+        ("two-voters-cut", "LivenessSpec", set()),
+        ("two-voters-cut", "Spec", {"ValuesEventuallyAcked"}),
+        ("one-voter-grows", "LivenessSpec", {"ValuesEventuallyAcked"}),
+        ("one-voter-grows", "Spec", {"ValuesEventuallyAcked", "EventuallyLeaderElected"}),
+    ],
+)
+def test_the_four_temporal_properties_where_liveness_is_tested(
+    tmp_path: Path, name: str, fairness: str, violated: set[str]
+) -> None:
+    """In the same bounds; both engines say the same."""
+    text = (DATA / "counts" / f"{name}.cfg").read_text().replace("TestLiveness = FALSE", "TestLiveness = TRUE")
+    asked = f"SPECIFICATION {fairness}\nPROPERTIES {' '.join(FOUR)}\nCONSTRAINT Few"
+    config = tmp_path / "tested.cfg"
+    config.write_text(text.replace("SPECIFICATION Spec", asked))
+    for engine in ("tables", "reference"):
+        found = load(Bounded, config).check(engine=engine, keep_going=True)
+        assert {one.property for one in found.violations} == violated
 
 
 @each(DUMPS)
