@@ -22,7 +22,7 @@ from kraftcheck.spec.language.calling import act_of, evaluate_property
 from kraftcheck.spec.language.property import SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Map
+from kraftcheck.spec.values import Map, field_names
 
 MOST_WHOLE_STATES = 100_000
 """In a set of which a property that reads whole states is evaluated."""
@@ -271,8 +271,9 @@ class StepChecks:
     def _act_of(self, prop: Property, me: Any, message: Any, step: Step) -> dict[str, Any] | None:
         """Return what a property of a replica's own steps is given, without sets that are taken apart."""
         changed = step.changed if isinstance(step, PartStep) else ()
-        core = step if step.me == () else step.but(me=self._space.variables.core(step.me, changed))
-        return act_of(prop, me, message, core)
+        core = step.me if step.me == () else self._space.variables.core(step.me, changed)
+        parts = {name: getattr(step, name) for name in field_names(Step) if name != "me"}
+        return act_of(prop, me, message, Step(core, **parts))
 
     def _require_change(self, known: dict[str, Any]) -> None:
         """Refuse what may violate a property or not: a step of which only sets tell whether it changes anything."""

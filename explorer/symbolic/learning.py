@@ -197,7 +197,9 @@ class Learning:
     def _applies(self, action: Action, me: Any, message: Any) -> bool:
         if me is None or action.kind == "environment":
             return me is None and action.kind == "environment"
-        return isinstance(me, action.actors) and (message is None or self.protocol.receives(me, message))
+        if not isinstance(me, action.actors):
+            return False
+        return message is None or self.protocol.receives(self._variables.guarded(me), message)
 
     def _try(
         self, action: Action, place: Place, me: Any, message: Any, found: dict[Dim, Any], *, is_first: bool = True
@@ -413,7 +415,7 @@ class Learning:
     def _targets(self, after: Any, step: Step) -> tuple[dict[int, int], Any]:
         """Return what elements of sets become, by level, and the core after a step, with what changes in it."""
         variables = self._variables
-        sets = variables.sets(after.id)
+        sets = variables.sets_of(after)
         if after is not step.me or not isinstance(step, PartStep):
             changed = {name: Changed(getattr(after, name), None) for name in sets}
         else:

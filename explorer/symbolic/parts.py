@@ -10,7 +10,7 @@ begins again, and leaves that set whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 from kraftcheck.spec.language.step import Step
@@ -57,7 +57,7 @@ class PartStep(Step):
     Attributes
     ----------
     changed
-        By field, how a set changes.
+        By field, how a set changes. Where `me` is the empty tuple, nothing changes, as in any other step.
     """
 
     changed: tuple[tuple[str, Changed], ...] = ()
@@ -105,6 +105,10 @@ class SetReader:
     def __class__(self) -> Any:  # isinstance sees a set
         return frozenset
 
+    def _with(self, added: frozenset[Value], removed: frozenset[Value]) -> Any:
+        """Return it with other elements added or removed; a plain set where the whole was read."""
+        return added if self._has is _read_before else SetReader(self._elements, self._has, added, removed)
+
     def _may_have(self) -> Iterator[Value]:
         """Yield all that may be in it."""
         yield from self._elements
@@ -125,7 +129,10 @@ class SetReader:
         return any(True for _ in self)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self))
+        """Read the whole, once: who hashes it may keep it, and use it when nobody notes what is read."""
+        whole = frozenset(self)
+        self._elements, self._added, self._removed, self._has = (), whole, frozenset(), _read_before
+        return hash(whole)
 
     def __repr__(self) -> str:
         return repr(frozenset(self))
@@ -144,6 +151,8 @@ class SetReader:
         return all(element in self for element in other)
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Set) and not isinstance(other, SETS):
+            other = frozenset(other)
         if not isinstance(other, SETS) or any(element not in self._elements for element in other - self._added):
             return False
         return all((element in self) == (element in other) for element in self._may_have())
@@ -158,13 +167,13 @@ class SetReader:
         if not isinstance(other, SETS):
             return NotImplemented
         more = frozenset(other)
-        return SetReader(self._elements, self._has, self._added | more, self._removed - more)
+        return self._with(self._added | more, self._removed - more)
 
     def __sub__(self, other: Any) -> Any:
         if not isinstance(other, SETS):
             return NotImplemented
         less = frozenset(other)
-        return SetReader(self._elements, self._has, self._added - less, self._removed | less)
+        return self._with(self._added - less, self._removed | less)
 
     def __and__(self, other: Any) -> Any:
         if not isinstance(other, SETS):
@@ -213,11 +222,15 @@ class SetReader:
 
     def copy(self) -> Any:
         """Return it."""
-        return self
+        return self._with(self._added, self._removed)
 
     def changes(self, has: Has) -> Changed | None:
         """Return what was added and removed, where it was read by this function; else None."""
         return Changed(self._added, self._removed) if self._has is has else None
+
+
+def _read_before(element: Value) -> bool:
+    raise AssertionError("the whole set was read before")
 
 
 class Refuser:
@@ -300,15 +313,19 @@ class Apart:
 
     def _step(self, step: Step) -> PartStep:
         parts = {name: settled(getattr(step, name)) for name in field_names(Step) if name != "me"}
-        me = self.me if step.me == () else step.me
+        if step.me == ():
+            return PartStep(**parts)
+        me = step.me
         if type(me) is not type(self.me):
             return PartStep(me=settled(me), **parts)
         changed, shown = [], {}
         for name in self._sets:
             value = getattr(me, name)
-            change = value.changes(self._has[name]) if is_reader(value) else None
+            if not isinstance(value, frozenset):
+                raise Unsplittable(name)
+            change = value.changes(self._has[name]) if isinstance(value, SetReader) else None
             if change is None:
-                change = Changed(frozenset(value), None) if isinstance(value, frozenset) else Changed(value, None)
+                change = Changed(frozenset(value), None)
             if change.added or change.removed or change.removed is None:
                 changed.append((name, change))
             shown[name] = change.added
@@ -316,7 +333,7 @@ class Apart:
 
     def _is_same(self, one: PartStep, other: PartStep) -> bool:
         """Whether two steps do the same to the sets that were read, and to all else."""
-        if one.changed == other.changed:
+        if one.me == () or other.me == () or one.changed == other.changed:
             return one == other
         cores = [step.but(me=with_fields(step.me, dict.fromkeys(self._sets)), changed=()) for step in (one, other)]
         return cores[0] == cores[1] and all(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Changed, Refuser, with_fields
+from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Changed, Refuser, Unsplittable, with_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Channels
 from kraftcheck.spec.language.protocol import Protocol
@@ -248,11 +248,28 @@ class Variables:
 
     def sets(self, replica: Value) -> dict[str, list[Value]]:
         """Return all elements that sets of a replica may have, by field, where they are taken apart."""
-        return {field: self.layout.parts[replica, field] for field in self.layout.fields(replica)}
+        return {field: [*self.layout.parts[replica, field]] for field in self.layout.fields(replica)}
+
+    def sets_of(self, local: Any) -> dict[str, list[Value]]:
+        """Return the same of a replica's local state.
+
+        Raises
+        ------
+        Unsplittable
+            Where something else than a set stands in one of the fields.
+        """
+        sets = self.sets(local.id)
+        for field in sets:
+            if not isinstance(getattr(local, field, None), frozenset):
+                raise Unsplittable(field)
+        return sets
 
     def core(self, local: Value, changed: Iterable[tuple[str, Changed]] = ()) -> Value:
         """Return what is left of a local state without the sets that are taken apart."""
         fields = self.layout.fields(local.id)
+        for field in fields:
+            if field not in field_names(type(local)):
+                raise Unsplittable(field)
         return with_fields(local, dict.fromkeys(fields, ELSEWHERE) | dict(changed)) if fields else local
 
     def emptied(self, value: Value) -> Value:
@@ -272,7 +289,7 @@ class Variables:
 
     def members(self, local: Value) -> dict[int, int]:
         """Return the numbers of the parts that a local state is taken apart into, by level."""
-        parts = self.sets(local.id)
+        parts = self.sets_of(local)
         found = {self.part(local.id, field, one): 0 for field, elements in parts.items() for one in elements}
         return found | {self.part(local.id, field, one): 1 for field in parts for one in getattr(local, field)}
 

@@ -137,9 +137,9 @@ class LeastStates:
             rows, which = expander.expand(rows, which)
             for worker in expander.pool:
                 worker.take_pruned()
+                worker.successors.clear()
         events = expander.events()
         for worker, before in zip(expander.pool, fired, strict=True):
             worker.fired[:] = before
-            worker.successors.clear()
         expander.ignore(violated)
         return events

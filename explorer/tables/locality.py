@@ -60,5 +60,5 @@ def reason(prop: Property) -> str | None:
         others = [name for name in prop.asks if name != "message"]
         if others:
             return f"messages together with {', '.join(others)}"
-        return "every message" if prop.kind == "constraint" else None
+        return None if prop.kind == "invariant" else "every message"
     return None

@@ -165,8 +165,13 @@ class PythonChecks:
             return (*trace, step_of(least(steps)))
 
         for prop in self._parts.non_local:
-            if prop.name not in self._books.violated:
-                self._report(prop, rows, trace_of)
+            try:
+                if prop.name not in self._books.violated:
+                    self._report(prop, rows, trace_of)
+            except RaisedError as error:
+                if error.trace is None:
+                    error.trace = trace_of(self._verdicts[prop.name].last)
+                raise
 
     def check_pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
         """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from kraftcheck import load
 from kraftcheck.spec import (
     Bag,
     Map,
+    ModelValue,
     Protocol,
     Record,
     State,
@@ -19,12 +21,15 @@ from kraftcheck.spec import (
     Steps,
     become,
     bound,
+    constant,
     constraint,
     consume,
     internal,
     invariant,
     on,
+    ordered,
     projection,
+    reachable,
 )
 
 pytestmark = pytest.mark.kernel
@@ -100,6 +105,47 @@ class Cells(Protocol):
         return message.dest != me.id or len(me.seen) < 2
 
 
+class Successor(Cells):
+    """One cell makes another, and sees that it is there."""
+
+    def initial(self) -> Iterator[State]:
+        """One cell."""
+        yield self.start([Cell(0)], Nothing())
+
+    @internal(reads=Cells.waiting)
+    def look(self, me: Cell, waiting: Map[int, int]) -> Steps:
+        """Make the other cell, then look."""
+        if 7 not in waiting:
+            yield Step().write(Cell(7))
+        elif not me.seen:
+            yield become(me.but(seen=Map({0: waiting[7]})))
+
+
+@cache
+def is_odd(cell: Cell) -> bool:
+    """What is remembered is not read again."""
+    return cell.id % 2 == 1
+
+
+class Unread(Successor):
+    """What should stay reachable is about messages; an invariant asks a helper that remembers."""
+
+    @reachable
+    def nothing_is_under_way(self, message: Note) -> bool:
+        """False wherever a note is under way: nobody reads."""
+        return message.dest < 0
+
+    @on(Note)
+    def read(self, me: Cell, note: Note) -> Steps:
+        """Keep the note."""
+        yield from ()
+
+    @invariant
+    def one_is_odd(self, me: Cell, peer: Cell) -> bool:
+        """Of two cells one is odd."""
+        return is_odd(me) != is_odd(peer) or abs(me.id - peer.id) != 1
+
+
 def result_of(model: Any, engine: str, **options: Any) -> tuple[Any, ...]:
     found = load(model).check(engine=engine, keep_going=True, deadlock=False, **options)
     told = sorted((one.property, len(one.trace)) for one in found.violations)
@@ -126,3 +172,74 @@ def test_handlers_are_called_for_what_they_read() -> None:
     found = load("paxos").check()
     assert found.handler_calls["Phase2a"] < 200, "it reads the promises of one leader, and who was asked to vote"
     assert "OneChosen reads whole inboxes: it was evaluated 8 times" in found.notes
+
+
+@pytest.mark.parametrize("model", [Successor, Unread])
+def test_both_engines_find_the_same(model: type[Protocol]) -> None:
+    """Of a replica that is made by who looked for it, of helpers that remember, of what is said of messages."""
+    found = result_of(model, "tables")
+    is_odd.cache_clear()
+    assert found == result_of(model, "reference")
+    assert ("NothingIsUnderWay" in dict(found[-1])) == (model is Unread)
+
+
+class Token(Record):
+    """A replica that hands something on."""
+
+    id: ModelValue
+    stage: int = 0
+
+
+class Told(Record):
+    """A message."""
+
+    dest: ModelValue
+
+
+class Stage(Record):
+    """How far it came."""
+
+    stage: int = 0
+
+
+class Stages(Protocol):
+    """One of several, all alike, goes through two stages."""
+
+    hosts: frozenset[ModelValue] = constant("Hosts")
+    network = Bag()
+    symmetries = {"symmHosts": ("hosts",)}
+
+    def initial(self) -> Iterator[State]:
+        """Nobody has begun."""
+        yield self.start([Token(host) for host in ordered(self.hosts)], Stage())
+
+    @internal
+    def begin(self, me: Token, shared: Stage) -> Steps:
+        """The first stage."""
+        if shared.stage == 0:
+            yield become(me.but(stage=1)).send(Told(me.id)).put(stage=1)
+
+    @internal
+    def end(self, me: Token, shared: Stage) -> Steps:
+        """The last one."""
+        if shared.stage == 1 and me.stage == 1:
+            yield become(me.but(stage=2)).put(stage=2)
+
+    @invariant
+    def never_begun(self, me: Token) -> bool:
+        """False, and known by the tables."""
+        return me.stage != 1
+
+    @invariant
+    def never_told(self, me: Token, message: Told) -> bool:
+        """False at the same time, and evaluated in Python."""
+        return me.stage != 1
+
+
+def test_under_symmetry_what_is_violated_together_is_told_together(tmp_path: Path) -> None:
+    config = tmp_path / "stages.cfg"
+    config.write_text(
+        "CONSTANT Hosts = {h1, h2}\nSYMMETRY symmHosts\nINVARIANTS NeverBegun NeverTold\nCHECK_DEADLOCK FALSE\n"
+    )
+    found = load(Stages, config).check(keep_going=True)
+    assert sorted(one.property for one in found.violations) == ["NeverBegun", "NeverTold"]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from kraftcheck import load
 from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.symbolic import variables
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
 from kraftcheck.explorer.symbolic.parts import Refuser, SetReader, Unsplittable
-from kraftcheck.spec import internal
+from kraftcheck.spec import Bag, Map, Protocol, Record, State, Step, bound, consume, internal, on, step_invariant
 from kraftcheck.spec.examples.two_phase_commit import Phase, TransactionManager, TwoPhaseCommit
 from kraftcheck.spec.language.step import Steps, become
 from kraftcheck.spec.values import ModelValue
@@ -149,3 +151,132 @@ def test_a_comparison_ends_with_what_decides_it() -> None:
 def test_what_cannot_be_followed_is_refused(use: Callable[[Any], object]) -> None:
     with pytest.raises(Unsplittable):
         use(Refuser("prepared"))
+
+
+class Holder(Record):
+    """A replica with a set."""
+
+    id: int
+    votes: frozenset[int] | None = frozenset()
+    seen: bool = False
+
+
+class Ask(Record):
+    """A message."""
+
+    dest: int
+
+
+class Wanted(Record):
+    """Who is wanted."""
+
+    names: Map[int, int] = Map({2: 0, 3: 0})
+
+
+class Holders(Protocol):
+    """A replica gathers votes, and does with them what a reader of sets must follow, or refuse."""
+
+    once: int = bound("Once", default=1)
+    network = Bag()
+
+    def initial(self) -> Iterator[State]:
+        """It has none."""
+        yield self.start([Holder(0)], Wanted())
+
+    def votes_of(self, me: Holder) -> frozenset[int]:
+        """Return the votes, which are never None here."""
+        assert me.votes is not None
+        return me.votes
+
+    @internal
+    def gather(self, me: Holder) -> Steps:
+        """One more vote."""
+        if me.votes is not None:
+            for vote in range(4):
+                if vote not in me.votes:
+                    yield become(me.but(votes=me.votes | {vote}))
+
+
+class WithKeys(Holders):
+    """A set is compared with the keys of a map."""
+
+    @internal
+    def find(self, me: Holder, shared: Wanted) -> Steps:
+        """Exactly those wanted are there."""
+        if me.votes == shared.names.keys() and not me.seen:
+            yield become(me.but(seen=True))
+
+
+class WithNone(Holders):
+    """Something else than a set comes to stand in the field."""
+
+    @internal
+    def drop(self, me: Holder) -> Steps:
+        """No set at all."""
+        if me.votes is not None and len(me.votes) == 4:
+            yield become(me.but(votes=None))
+
+
+class WithReceives(Holders):
+    """Who has a vote receives."""
+
+    def receives(self, me: Any, message: Any) -> bool:
+        """Only with vote 1."""
+        return 1 in self.votes_of(me)
+
+    @internal
+    def ask(self, me: Holder) -> Steps:
+        """A message to oneself."""
+        yield Step().send(Ask(0)).spend("once")
+
+    @on(Ask)
+    def hear(self, me: Holder, message: Ask) -> Steps:
+        """Take it."""
+        yield consume(me)
+
+
+class WithStep(Holders):
+    """A property asks what a step makes of the replica."""
+
+    @internal
+    def idle(self, me: Holder) -> Steps:
+        """Two steps with the same effect, written in two ways."""
+        if 3 in self.votes_of(me):
+            yield Step().send(Ask(0)).spend("once")
+            yield become(me).send(Ask(0)).spend("once")
+
+    @step_invariant
+    def always_changes(self, before: Holder, step: Step) -> bool:
+        """False of a step without a next state."""
+        return step.me != ()
+
+
+@cache
+def larger(votes: frozenset[int], vote: int) -> frozenset[int]:
+    """What is remembered outlives the call in which it was made."""
+    return votes | {vote}
+
+
+class WithCache(Holders):
+    """A helper remembers sets."""
+
+    @internal
+    def gather(self, me: Holder) -> Steps:
+        """One more vote."""
+        for vote in range(4):
+            if vote not in self.votes_of(me):
+                yield become(me.but(votes=larger(self.votes_of(me), vote)))
+
+
+@pytest.mark.usefixtures("always_apart")
+@pytest.mark.parametrize("model", [WithKeys, WithNone, WithReceives, WithStep, WithCache])
+def test_whatever_is_done_with_a_set(model: type[Holders]) -> None:
+    larger.cache_clear()
+    results = [
+        load(model).check(engine=engine, keep_going=True, deadlock=False) for engine in ("symbolic", "reference")
+    ]
+    told = [
+        (one.distinct_states, one.generated_states, sorted((v.property, len(v.trace)) for v in one.violations))
+        for one in results
+    ]
+    assert told[0] == told[1]

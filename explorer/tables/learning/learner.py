@@ -304,10 +304,12 @@ class Learner:
         if self._tries.has_leaf(root, row, me, peer, inboxes):
             return  # another question of the same batch had the same answer
         owner, actor, message = self._roots[root]
-        recording = Recording(self.interner, self.inbox_questions, row, inboxes or [])
+        recording, slots = Recording(self.interner, self.inbox_questions, row, inboxes or []), len(self.interner.slots)
         if isinstance(owner, Action):
             steps = self._call(owner, actor, message, recording.given(owner))
             self._set_outcomes(self._leaf(root, recording), owner, actor, message, steps)
+            if len(self.interner.slots) > slots and root in self._reads_replicas:
+                self._tries.forget(root)  # what it read does not tell of the replica that it makes
         else:
             holds = recording.holds(owner, me, peer)
             self._tries.set_leaf(self._leaf(root, recording), int(holds))

@@ -48,12 +48,20 @@ class LocalReader:
         Called with a field's name, or None for the whole, when that is first read.
     """
 
-    __slots__ = ("_names", "_note", "_record")
+    __slots__ = ("_names", "_record", "_tell")
 
     def __init__(self, record: Record, note: Callable[[str | None], None]) -> None:
         self._record = record
-        self._note = note
+        self._tell: Callable[[str | None], None] | None = note
         self._names = field_names(type(record))
+
+    def _note(self, name: str | None) -> None:
+        """Note what is read; nothing more once the whole is noted."""
+        if self._tell is not None:
+            tell = self._tell
+            if name is None:
+                self._tell = None
+            tell(name)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # isinstance sees the record's class
@@ -122,7 +130,6 @@ class MapReader(Map[Any, Any]):
         if self._all is not None:
             return key in self._all
         return key in self._keys and self._read(key) is not ABSENT
-
 
     @property
     def was_read_whole(self) -> bool:

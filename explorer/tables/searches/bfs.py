@@ -189,9 +189,9 @@ class BreadthFirst:
                 rows, which = expander.expand(rows, which)
             except RaisedError as error:
                 raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
-            pruned = [worker.take_pruned() for worker in expander.pool]
+            pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
             self._take(self.visited.add(expander.found()))
-            self._note(expander.events(), rows)
+            self._note(events, rows)
             for found in pruned:
                 if len(found) and self.checker.python is not None:
                     self.checker.python.check_ruled_out(found, partial(self._trace_to, rows))
@@ -237,6 +237,8 @@ class BreadthFirst:
     def _take(self, found: Iterable[Rows]) -> None:
         """Take new states into the level that is being built, after checking what Python must check."""
         python, depth = self.checker.python, self.levels.depth
+        if python is not None:  # a counterexample is looked for with the same buffers
+            found = [rows.copy() for rows in found]
         for rows in found:
             kept = rows
             if python is not None and not self._over:
