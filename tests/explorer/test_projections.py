@@ -108,17 +108,26 @@ class Cells(Protocol):
 class Successor(Cells):
     """One cell makes another, and sees that it is there."""
 
+    most: int = bound("Most", default=0)
+
     def initial(self) -> Iterator[State]:
         """One cell."""
         yield self.start([Cell(0)], Nothing())
 
-    @internal(reads=Cells.waiting)
-    def look(self, me: Cell, waiting: Map[int, int]) -> Steps:
+    @projection
+    def looked(self, me: Cell) -> bool:
+        """Whether it has seen something."""
+        return bool(me.seen)
+
+    @internal(reads=looked)
+    def look(self, me: Cell, looked: Map[int, bool]) -> Steps:
         """Make the other cell, then look."""
-        if 7 not in waiting:
+        if me.id != 0:
+            return
+        if 7 not in looked:
             yield Step().write(Cell(7))
-        elif not me.seen:
-            yield become(me.but(seen=Map({0: waiting[7]})))
+        elif not looked[7] and not me.seen:
+            yield become(me.but(seen=Map({0: 0})))
 
 
 @cache
@@ -129,6 +138,8 @@ def is_odd(cell: Cell) -> bool:
 
 class Unread(Successor):
     """What should stay reachable is about messages; an invariant asks a helper that remembers."""
+
+    most: int = bound("Most", default=2)
 
     @reachable
     def nothing_is_under_way(self, message: Note) -> bool:
