@@ -164,7 +164,9 @@ class Record:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or hash(self) != hash(other):
+        if type(self) is not type(other):
+            return NotImplemented  # what stands for a record may know better
+        if hash(self) != hash(other):
             return False
         values = _fields_getter(type(self))
         return values(self.__dict__) == values(other.__dict__)

@@ -12,8 +12,11 @@ from typing import Any
 import numba
 from numba.core import cgutils as llvm_utilities
 from numba.core import imputils
+from numba.core import types as numba_types
 from numba.extending import intrinsic
 
+ir: Any = vars(llvm_utilities)["ir"]
+types: Any = numba_types
 cgutils: Any = llvm_utilities  # what Numba exports without annotations
 impl_ret_untracked: Any = imputils.impl_ret_untracked
 _numba: Any = numba
@@ -80,3 +83,23 @@ def _bare(context: Any, array: Any) -> Any:
 
 
 bare: Any = intrinsic(_bare)
+
+
+def _prefetch(_context: Any, array: Any, place: Any) -> Any:
+    """Ask for the memory of a place of an array, which will be read soon, without waiting for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held = context.make_array(signature.args[0])(context, builder, value=arguments[0])
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        offset = builder.mul(cgutils.unpack_tuple(builder, held.strides)[0], arguments[1])
+        address = builder.gep(builder.bitcast(held.data, byte), [offset])
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        to_read, keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        builder.call(function, [address, to_read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+prefetch: Any = intrinsic(_prefetch)

@@ -84,6 +84,7 @@ class GlobalIds:
         self, interner: Interner, classes: dict[ClassName, type], values: Iterable[Value], hidden: Hidden | None = None
     ) -> None:
         self.interner = interner
+        interner.sets.is_allowed = False
         self.classes = classes
         self.lexicon = Lexicon()
         for value in values:

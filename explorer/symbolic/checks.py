@@ -14,7 +14,7 @@ from kraftcheck.explorer.symbolic.parts import Apart, PartStep, Unsplittable
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
-from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, Key, Variables
+from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.explorer.symbolic.watches import Dim, Unanswered
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.errors import InputError, ProtocolError
@@ -202,9 +202,15 @@ class StepChecks:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._verdicts: dict[Any, bool] = {}
+        self._cores: dict[int, Step] = {}  # by the identity of a step that was learned, which stays
+        self._states = EMPTY
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._found: dict[tuple[int, ...], dict[tuple[int, ...], list[int]]] = {}
 
     def violating(self, prop: Property, states: int) -> int:
         """Return the states of a set out of which a step leads for which a property does not hold."""
+        if states != self._states:
+            self._states, self._found = states, {}
         events = [event for taken in self._space.learning.taken for event in self._bad(prop, taken)]
         found, store = EMPTY, self._space.store
         for relation in self._space.groups.nodes.relations(events):
@@ -238,7 +244,10 @@ class StepChecks:
     def _cases(
         self, prop: Property, known: dict[str, Any], changes: dict[int, Change], fields: dict[str, Any]
     ) -> Iterator[Event]:
-        """Yield an event where a property does not hold, for each value of the shared fields that decide it."""
+        """Yield an event where a property does not hold, for each value of the shared fields that decide it.
+
+        Values that no state has together with the acting replica's local state, and those before, are left out.
+        """
         variables = self._space.variables
 
         def read(name: str) -> Any:
@@ -260,20 +269,44 @@ class StepChecks:
             assert name is not None
             level = variables.shared(name)
             there = changes.get(level)
-            for number, value in enumerate(list(variables.values[level])):
-                case = Change(BY_VALUE, number, number)
+            held = [(at, change.key) for at, change in changes.items() if change.how == BY_VALUE and self._is_local(at)]
+            for one, value in fields.items():
+                held.append((variables.shared(one), variables.number(variables.shared(one), value)))
+            levels, numbers = tuple(at for at, _ in held), tuple(number for _, number in held)
+            for number in self._together((*levels, level)).get(numbers, ()):
+                value, case = variables.values[level][number], Change(BY_VALUE, number, number)
                 if there is not None and there.how == BY_VALUE:
                     if there.key != number:
                         continue
                     case = there
                 yield from self._cases(prop, known, changes | {level: case}, fields | {name: value})
 
+    def _is_local(self, level: int) -> bool:
+        return self._space.variables.keys[level].kind == LOCAL
+
+    def _together(self, levels: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
+        """Return which values the states have at the last of some levels, by the values at the others."""
+        found = self._found.get(levels)
+        if found is None:
+            store, order = self._space.store, sorted(levels)
+            if levels not in self._numbers:
+                dims = [(level, IDENTITY) for level in order]
+                self._numbers[levels] = self._space.learning.watches.projection(dims)
+            found = self._found[levels] = defaultdict(list)
+            for vector in store.vectors(store.project(self._states, self._numbers[levels]), order):
+                *others, last = (vector[order.index(level)] for level in levels)
+                found[tuple(others)].append(last)
+        return found
+
     def _act_of(self, prop: Property, me: Any, message: Any, step: Step) -> dict[str, Any] | None:
         """Return what a property of a replica's own steps is given, without sets that are taken apart."""
-        changed = step.changed if isinstance(step, PartStep) else ()
-        core = step.me if step.me == () else self._space.variables.core(step.me, changed)
-        parts = {name: getattr(step, name) for name in field_names(Step) if name != "me"}
-        return act_of(prop, me, message, Step(core, **parts))
+        core = self._cores.get(id(step))
+        if core is None:
+            changed = step.changed if isinstance(step, PartStep) else ()
+            me_after = step.me if step.me == () else self._space.variables.core(step.me, changed)
+            parts = {name: getattr(step, name) for name in field_names(Step) if name != "me"}
+            core = self._cores[id(step)] = Step(me_after, **parts)
+        return act_of(prop, me, message, core)
 
     def _require_change(self, known: dict[str, Any]) -> None:
         """Refuse what may violate a property or not: a step of which only sets tell whether it changes anything."""

@@ -6,7 +6,9 @@ import gc
 import math
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
+from functools import partial
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
@@ -16,7 +18,7 @@ from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
-from kraftcheck.explorer.symbolic.orders import TRIED_NODES, closer_order
+from kraftcheck.explorer.symbolic.orders import TRIED_NODES, Order, cheapest_order, closer_order, shared_first
 from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
@@ -36,16 +38,21 @@ SATURATION, CHAINING = "saturation", "chaining"
 SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 """How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
 
-SELDOM = 100_000  # objects that Python makes, before it looks for some that nothing refers to
+SELDOM = 1_000_000  # objects that Python makes, before it looks for some that nothing refers to
 LOOK_EVERY = 0.1  # seconds between two looks at the clock
 SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
 """What the table engine takes for a search at most, more or less: seconds to learn, and states a second."""
 MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, where the first has so many nodes
+SMALL_MEMORY = 1 << 28  # bytes, for searches by which orders are compared
 MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
 
 
 class Due(Exception):  # noqa: N818 - a way out, not an error
     """It is time for a checkpoint."""
+
+
+class Enough(Exception):  # noqa: N818 - a way out, not an error
+    """A search that was only tried has made more nodes than it may."""
 
 
 class GaveUp(Exception):  # noqa: N818 - a way out, not an error
@@ -165,6 +172,8 @@ class SymbolicSearch:
                 self._search_space(self.space)
                 return
             except Rearranged:
+                self.space = None
+                gc.collect()  # what was learned refers to itself
                 self.sizes, self._counted, found = [], 0, None
             except Unsplittable as refused:
                 layout.keep_whole(refused.field)
@@ -199,12 +208,32 @@ class SymbolicSearch:
                 self._show(space, {prop.name: stuck})
 
     def _look_for_order(self, space: Space) -> None:
-        """Begin again where another order of variables brings together what events are about."""
+        """Begin again where another order of variables makes fewer nodes."""
         self._is_ordered = True
-        order = closer_order(space.variables.keys, (taken.event for taken in space.learning.taken))
-        if order is not None:
-            space.variables.layout.order = order
+        keys = tuple(space.variables.keys)
+        closer = closer_order(keys, (taken.event for taken in space.learning.taken))
+        orders = [keys if closer is None else closer, shared_first(keys)]
+        best = cheapest_order(orders, self.protocol.bounds, partial(self._nodes_made, space.variables.layout))
+        if best != keys:
+            space.variables.layout.order = best
             raise Rearranged
+
+    def _nodes_made(self, layout: Layout, order: Order, limits: Mapping[str, int], most: int) -> int | None:
+        """Return how many nodes a search within smaller bounds makes in an order; None where they are more."""
+
+        def tick() -> None:
+            if self._interruption.asked:
+                raise KeyboardInterrupt
+            self._books.look_at_the_clock(0)
+            if small is not None and small.store.nodes_made > most:
+                raise Enough
+
+        small = None
+        with suppress(Enough, NoRoom, Rearranged):
+            small = Space(self.calls, layout.arranged(order, limits), self.starts, SMALL_MEMORY, tick)
+            small.saturated(small.start)
+            return small.store.nodes_made
+        return None
 
     def _saturated(self, space: Space) -> int:
         """Return all reachable states; where something ends the search before, note those that are known."""

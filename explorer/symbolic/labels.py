@@ -191,7 +191,7 @@ class Labels:
         if label.target is not None:
             return label.target
         if variables.keys[level].kind == BOUND:
-            limit = variables.protocol.bounds[variables.keys[level].of]
+            limit = variables.limits[variables.keys[level].of]
             if label.spends is None:
                 return number
             return number + label.spends if number + max(label.spends, 1) <= limit else -1

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.sets import Changed
 from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Path, Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
-from kraftcheck.explorer.symbolic.parts import Changed, PartStep
+from kraftcheck.explorer.symbolic.parts import PartStep
 from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups, Source
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables

@@ -1,22 +1,29 @@
-"""Another order of variables, in which what an event is about stands close together: by what is known of events."""
+"""Another order of variables: what an event is about stands close together, or shared fields stand first.
+
+Which of the two is better is tried: in a search within smaller bounds.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from kraftcheck.explorer.symbolic.relations import Event
-from kraftcheck.explorer.symbolic.variables import Key
+from kraftcheck.explorer.symbolic.variables import SHARED, Key
+
+Order = tuple[Key, ...]
 
 TRIED_NODES = 1 << 17  # made in the first order, before another is looked for
 MOVES = 3_000  # of one variable
 WARMTH = 0.02  # how much worse a move may be at first, as a part of the whole
+CLEARLY = 0.9  # of the nodes of one order are clearly fewer
+SMALL_NODES = 1 << 15  # made at most by a smaller search, by which orders are compared
 LEAST = 2  # how many times closer together another order must bring what events are about
 
 
-def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> tuple[Key, ...] | None:
+def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
     """Return an order that brings the first and the last variable of events at least twice as close, or None.
 
     It is found by simulated annealing. Events about the same variables count once. Of an order and its reverse the one
@@ -62,3 +69,42 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> tuple[Key, ...
     if LEAST * least > first:
         return None
     return tuple(keys[level] for level in min(best, best[::-1], key=begins))
+
+
+def shared_first(keys: Sequence[Key]) -> Order:
+    """Return the same order, but shared fields first."""
+    return tuple(sorted(keys, key=lambda key: key.kind != SHARED))
+
+
+def cheapest_order(
+    orders: Sequence[Order], bounds: Mapping[str, int], made: Callable[[Order, Mapping[str, int], int], int | None]
+) -> Order:
+    """Return the order in which a smaller search makes clearly fewest nodes, else the first.
+
+    The smaller search is the largest that the first order takes few nodes for, as bounds grow one by one.
+
+    Parameters
+    ----------
+    orders
+        The orders to choose from.
+    bounds
+        The protocol's bounds, by name.
+    made
+        Takes an order, limits of bounds and a number; searches, and returns how many nodes were made for it, or None
+        where it is more than the number.
+    """
+    limits, fewest = dict.fromkeys(bounds, 0), made(orders[0], dict.fromkeys(bounds, 0), SMALL_NODES)
+    while fewest is not None and limits != bounds:
+        open_bounds = [name for name in bounds if limits[name] < bounds[name]]
+        name = min(open_bounds, key=lambda name: limits[name] / bounds[name])
+        more = limits | {name: limits[name] + 1}
+        found = made(orders[0], more, SMALL_NODES)
+        if found is None:
+            break
+        limits, fewest = more, found
+    best = orders[0]
+    for order in orders[1:]:
+        found = None if fewest is None else made(order, limits, int(CLEARLY * fewest))
+        if found is not None:
+            best, fewest = order, found
+    return best

@@ -22,7 +22,7 @@ from kraftcheck.spec.errors import ProtocolError
 
 EMPTY, UNIT = 0, 1
 KEPT = "kept "  # begins the names of roots that a checkpoint has
-BYTES_A_NODE = 192  # with its edges, its places in the hash table and in the cache, when memory is full
+EDGES_A_NODE = 5  # that there is room for at least
 FIRST = 1 << 16
 FEWEST = 1 << 10
 SCRATCH = 1 << 24
@@ -69,17 +69,20 @@ class Store:
         self.roots: dict[str, int] = {}
         self.partial = EMPTY
         self._collected = self._most = 0
-        nodes = min(max(memory // BYTES_A_NODE, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
+        least = codes.BYTES_A_NODE + EDGES_A_NODE * codes.BYTES_AN_EDGE
+        nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
         size = max(1 << (nodes - 1).bit_length(), FIRST)
         d.nodes = np.zeros((nodes, 3), np.int64)
         d.summaries = np.zeros(12 * nodes, np.int32)
-        d.edges = np.zeros(5 * nodes, np.int64)
+        edges = EDGES_A_NODE * nodes
+        d.edges = np.zeros(edges if most is not None else max(edges, memory // codes.BYTES_AN_EDGE), np.int64)
         d.table = np.zeros(2 * size, np.int32)
         d.cache = np.zeros((size, 3), np.int64)
         d.scratch = np.zeros(SCRATCH, np.int64)
         d.stamps = np.zeros(SCRATCH, np.int64)
         d.meta = np.zeros(codes.META_SIZE, np.int64)
         d.meta[codes.NODES] = 2
+        d.meta[codes.ROOM] = max(memory, least * nodes)
         d.meta[codes.SUMMARIES] = 1
         d.meta[codes.LEVELS] = levels
         d.nodes[1, 1] = levels << 32
@@ -298,7 +301,9 @@ class Store:
     def is_crowded(self) -> bool:
         """Whether half of the room for nodes or for their edges is taken: garbage had better be collected."""
         arrays, meta = self.arrays, self.arrays.meta
-        return bool(2 * meta[codes.NODES] > len(arrays.nodes) or 2 * meta[codes.EDGES] > len(arrays.edges))
+        nodes, edges = int(meta[codes.NODES]), int(meta[codes.EDGES])
+        room = codes.BYTES_A_NODE * nodes + codes.BYTES_AN_EDGE * edges
+        return 2 * nodes > len(arrays.nodes) or 2 * edges > len(arrays.edges) or 2 * room > int(meta[codes.ROOM])
 
     @property
     def nodes(self) -> int:

@@ -10,10 +10,12 @@ Whether a replica is in a set of one before it stands beside its own local state
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Changed, Refuser, Unsplittable, with_fields
+from kraftcheck.explorer.sets import Changed
+from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Refuser, Unsplittable, with_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Channels
 from kraftcheck.spec.language.protocol import Protocol
@@ -65,6 +67,8 @@ class Layout:
         The fields of which sets must not be.
     order
         The variables in the order that they should have, where these are all.
+    limits
+        Of bounds that are to be smaller than the protocol's: how small.
     """
 
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
@@ -73,8 +77,15 @@ class Layout:
         self.parts: dict[tuple[Value, str], list[Value]] = {}
         self.whole: set[str] = set()
         self.order: tuple[Key, ...] = ()
+        self.limits: Mapping[str, int] = {}
         counted = protocol.network.rule("discard", Record()) is not None
         self.divided = not whole_inboxes and (counted or isinstance(protocol.network, Channels))
+
+    def arranged(self, order: tuple[Key, ...], limits: Mapping[str, int]) -> Layout:
+        """Return a copy with another order, and smaller bounds."""
+        copied = deepcopy(self)
+        copied.order, copied.limits = order, limits
+        return copied
 
     def require_replicas(self, keys: Iterable[Value]) -> bool:
         """Note replicas and destinations; return whether one is new."""
@@ -142,6 +153,8 @@ class Variables:
 
     Attributes
     ----------
+    limits
+        The limits of all bounds.
     keys
         What each level holds.
     levels
@@ -152,6 +165,7 @@ class Variables:
 
     def __init__(self, protocol: Protocol, layout: Layout, starts: Sequence[State]) -> None:
         self.protocol = protocol
+        self.limits = {**protocol.bounds, **layout.limits}
         self.network = protocol.network
         self.layout = layout
         self.shared_type = type(starts[0].shared)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.expand import expand_batch, find_predecessor
+from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch, find_predecessor
 from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
@@ -35,6 +35,7 @@ from kraftcheck.spec.language.state import State
 Indices = NDArray[np.int64]
 
 BATCH = 1 << 15  # states that one worker expands between two looks at the clock
+ORDER_BITS = 14  # of a control row's id, by which states are ordered
 SUCCESSORS = 1 << 10  # of one state, at first
 
 
@@ -225,6 +226,15 @@ class Expander:
 
     # Successors
 
+    def ordered(self, rows: Rows) -> Rows:
+        """Return states in the order in which they are best expanded: by what they have in common."""
+        order = np.empty(len(rows), np.int64)
+        most = self.learner.counts()[0]
+        shift = max(0, most.bit_length() - ORDER_BITS)
+        by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
+        found: Rows = rows[order]
+        return found
+
     def expand(self, rows: Rows, which: Indices) -> tuple[Rows, Indices]:
         """Expand rows[which] as far as the buffers have room.
 
@@ -337,20 +347,15 @@ class Expander:
         worker, which = self.pool[0], np.arange(len(rows))
         while len(which):
             rows, targets = self.with_columns(rows), self.with_columns(targets)
-            found = [self._leading_to(target, rows[which]) for target in targets]
-            known = [index for index in found if index >= 0]
-            if known:
-                return int(which[min(known)])
+            worker.begin(rows[which], len(which))
+            found = int(find_predecessor(self.learner.tables, worker, np.ascontiguousarray(targets)))
+            if found >= 0:
+                return int(which[found])
             if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                 worker.make_room()
             which = which[worker.left_out()]
             self.learner.resolve([worker])
         return None
-
-    def _leading_to(self, target: Any, rows: Rows) -> int:
-        worker = self.pool[0]
-        worker.begin(rows, len(rows))
-        return int(find_predecessor(self.learner.tables, worker, target))
 
     def close(self) -> None:
         """Let the threads end."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ class Room:
             Their type.
         fill
             What each is at first.
+
+        Raises
+        ------
+        OSError
+            Where the disk has no room for it.
         """
         size = count * np.dtype(kind).itemsize
         if size <= self.left or not size:
@@ -52,7 +58,7 @@ class Room:
             return np.full(count, fill, kind) if fill else np.zeros(count, kind)
         self.on_disk += size
         with TemporaryFile(dir=self._folder) as file:
-            file.truncate(size)
+            reserve(file.fileno(), size, str(self._folder or gettempdir()))
             found = np.memmap(file, kind, "r+", shape=(count,)).view(np.ndarray)
         if fill:
             found[:] = fill
@@ -62,6 +68,23 @@ class Room:
         """Take an array's bytes for free again, if they are of memory; the caller forgets the array."""
         if not is_mapped(array):
             self.left += array.nbytes
+
+
+def reserve(file: int, size: int, place: str) -> None:
+    """Give a file its size, and take its space at once where the system can: later, a full disk would end the process.
+
+    Raises
+    ------
+    OSError
+        Where there is no such space, naming the place.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        os.truncate(file, size)
+        return
+    try:
+        os.posix_fallocate(file, 0, size)
+    except OSError as error:  # the file has no name
+        raise OSError(error.errno, error.strerror, place) from None
 
 
 def is_mapped(array: NDArray[Any]) -> bool:

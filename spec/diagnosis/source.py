@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import enum
 import linecache
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from kraftcheck.spec.diagnosis.tracing import Names
@@ -19,6 +19,8 @@ SHOWN = 80
 """The most characters of a value that are shown."""
 
 VALUES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
+
+_MAKE = "__make__"
 
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -73,6 +75,42 @@ def definition_of(code: CodeType) -> ast.FunctionDef | None:
             if first == code.co_firstlineno:
                 return node
     return None
+
+
+def recompiled(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
+    """Return a function of a definition, with the globals, defaults and closure of the one that it stands for.
+
+    Parameters
+    ----------
+    function
+        The function.
+    definition
+        What it is now.
+    more
+        Names that the definition has besides, with what they stand for.
+    """
+    code: CodeType = function.__code__
+    free = [ast.arg(name) for name in (*more, *code.co_freevars)]
+    no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
+    outer = ast.FunctionDef(_MAKE, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    maker = next(c for c in compile(module, code.co_filename, "exec", dont_inherit=True).co_consts if _is_code(c))
+    inner = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    cells |= {name: CellType(value) for name, value in more.items()}
+    made = FunctionType(
+        inner,
+        function.__globals__,
+        code.co_name,
+        function.__defaults__,
+        tuple(cells[name] for name in inner.co_freevars),
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _is_code(value: object) -> bool:
+    return isinstance(value, CodeType)
 
 
 def parsed(file: str | Path) -> ast.Module | None:

@@ -13,10 +13,9 @@ import ast
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from pathlib import Path
-from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.diagnosis.source import definition_of
+from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import ProtocolError, unknown
 from kraftcheck.spec.language.property import Property
@@ -24,7 +23,7 @@ from kraftcheck.spec.language.protocol import Protocol
 
 SHOWN = 80
 """The most characters of a part that are shown."""
-_SEEN, _MAKE = "__seen__", "__make__"
+_SEEN = "__seen__"
 
 
 class Part(NamedTuple):
@@ -105,7 +104,8 @@ class Watch:
         self._met.clear()
         definition = deepcopy(self._definition)
         _Marker(set(self._open), self._met.add).mark(definition)
-        self._function = _compiled(self.prop.function, definition, self._met.add) if self._open else self.prop.function
+        function = self.prop.function
+        self._function = recompiled(function, definition, {_SEEN: self._met.add}) if self._open else function
 
 
 class _Marker:
@@ -209,31 +209,6 @@ def _is_negation(node: ast.expr) -> bool:
     if isinstance(node, ast.Compare):
         return all(isinstance(op, ast.IsNot | ast.NotEq | ast.NotIn) for op in node.ops)
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-
-
-def _compiled(function: Callable[..., Any], definition: ast.FunctionDef, seen: Callable[[int], None]) -> Any:
-    """Return a function of a definition, with the globals, defaults and closure of the one that it stands for."""
-    code: CodeType = function.__code__
-    free = [ast.arg(name) for name in (_SEEN, *code.co_freevars)]
-    no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
-    outer = ast.FunctionDef(_MAKE, ast.arguments([], free, **no_more), [definition], [], lineno=1, col_offset=0)
-    module = ast.fix_missing_locations(ast.Module([outer], []))
-    maker = next(c for c in compile(module, code.co_filename, "exec", dont_inherit=True).co_consts if _is_code(c))
-    inner = next(c for c in maker.co_consts if _is_code(c) and c.co_name == code.co_name)
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True)) | {_SEEN: CellType(seen)}
-    made = FunctionType(
-        inner,
-        function.__globals__,
-        code.co_name,
-        function.__defaults__,
-        tuple(cells[name] for name in inner.co_freevars),
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
-
-
-def _is_code(value: object) -> bool:
-    return isinstance(value, CodeType)
 
 
 def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:

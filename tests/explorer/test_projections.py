@@ -157,6 +157,61 @@ class Unread(Successor):
         return is_odd(me) != is_odd(peer) or abs(me.id - peer.id) != 1
 
 
+class Peer(Record):
+    """A replica whose fields others write."""
+
+    id: int
+    held: int = 0
+    changes: tuple[int, ...] = ()
+    key: int = 0
+
+
+class Post(Record):
+    """What everyone sees."""
+
+    last: Peer = Peer(0)
+
+
+class Peers(Protocol):
+    """Replicas read, compare, keep and write whole others, and what is shared."""
+
+    @projection
+    def others(self, me: Peer) -> Peer:
+        """The whole replica."""
+        return me
+
+    def initial(self) -> Iterator[State]:
+        """Three replicas."""
+        yield self.start([Peer(1), Peer(2), Peer(3)], Post())
+
+    @internal(reads=others)
+    def push(self, me: Peer, others: Map[int, Peer]) -> Steps:
+        """Raise what another holds; of two steps that may be the same one is taken."""
+        for other in others.values():
+            if other.id != me.id and other.held < 2:
+                yield Step().write(other.but(held=other.held + 1))
+                yield Step().write(other.but(held=2))
+                yield Step().write(other.but(held=2, key=other.key))
+
+    @internal(reads=others)
+    def post(self, me: Peer, others: Map[int, Peer], shared: Post) -> Steps:
+        """Post a replica that is as this one, and keep what was posted."""
+        if shared.last.held < me.held and me.but(id=1 + me.id % 3) == others[1 + me.id % 3]:
+            yield become(me.but(changes=(shared.last.held,), key=shared.last.key)).put(last=others[1 + me.id % 3])
+
+    @internal(reads=others)
+    def rank(self, me: Peer, others: Map[int, Peer], shared: Post) -> Steps:
+        """Do what needs records, and nothing that stands for one."""
+        first = ordered([shared.last, *others.values()])[0]
+        if first == me and type(first) is Peer:
+            yield Step().write(others[1 + me.id % 3].but(id=me.id, held=0))
+
+    @invariant(reads=others)
+    def few(self, others: Map[int, Peer], shared: Post) -> bool:
+        """Not everyone holds what was posted."""
+        return not all(one.held == shared.last.held > 0 for one in others.values())
+
+
 def result_of(model: Any, engine: str, **options: Any) -> tuple[Any, ...]:
     found = load(model).check(engine=engine, keep_going=True, deadlock=False, **options)
     told = sorted((one.property, len(one.trace)) for one in found.violations)
@@ -185,9 +240,9 @@ def test_handlers_are_called_for_what_they_read() -> None:
     assert "OneChosen reads whole inboxes: it was evaluated 8 times" in found.notes
 
 
-@pytest.mark.parametrize("model", [Successor, Unread])
+@pytest.mark.parametrize("model", [Successor, Unread, Peers])
 def test_both_engines_find_the_same(model: type[Protocol]) -> None:
-    """Of a replica that is made by who looked for it, of helpers that remember, of what is said of messages."""
+    """Of a replica made by who looked for it, of helpers that remember, of what is said of messages, of peers."""
     found = result_of(model, "tables")
     is_odd.cache_clear()
     assert found == result_of(model, "reference")

@@ -15,7 +15,7 @@ from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.kernel.diagram import TICK, TOP, make
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.spec import Record, State, Step, Steps, become, internal
+from kraftcheck.spec import Record, State, Step, Steps, become, internal, step_invariant
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.explorer.random_protocols import describe
@@ -177,3 +177,46 @@ def test_steps_that_differ_and_do_the_same_are_counted_each(order: str) -> None:
     ours, theirs = explore(Idling(), Options(search=order)), explore_by_reference(Idling(), Options())
     assert found(ours, depth=False) == found(theirs, depth=False)
     assert ours.actions == {"Idle": 36, "Wake": 12}
+
+
+class Player(Record):
+    id: int
+    moves: int = 0
+
+
+class Board(Record):
+    low: int = 0
+    high: int = 0
+
+
+class Playing(Protocol):
+    """Two players move twice, each notes it on the board, and rest."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Player(1), Player(2)], Board())
+
+    @internal
+    def move(self, me: Player, shared: Board) -> Steps:
+        if me.moves < 2:
+            noted = {"low": shared.low + 1} if me.id == 1 else {"high": shared.high + 1}
+            yield become(me.but(moves=me.moves + 1)).put(**noted)
+
+    @internal
+    def rest(self, me: Player) -> Steps:
+        if me.moves == 2:
+            yield become(me.but(moves=3))
+
+    @step_invariant
+    def rests_alone(self, before: Player, after: Player, shared: Board) -> bool:
+        return after.moves < 3 or (shared.low, shared.high) != (2, 1)
+
+    @step_invariant
+    def rests_after_moving(self, before: Player, after: Player, shared: Board) -> bool:
+        return after.moves < 3 or (shared.low if after.id == 1 else shared.high) == 2
+
+
+@pytest.mark.parametrize("order", SEARCHES)
+def test_steps_are_judged_by_what_is_shared_then(order: str) -> None:
+    options = Options(properties=tuple(Playing().properties.values()), deadlock=False)
+    ours, theirs = explore(Playing(), replace(options, search=order)), explore_by_reference(Playing(), options)
+    assert found(ours, depth=False)["violations"] == found(theirs, depth=False)["violations"] == {"RestsAlone": 5}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,9 @@ import pytest
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.symbolic import engine, orders
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
-from kraftcheck.explorer.symbolic.orders import closer_order
+from kraftcheck.explorer.symbolic.orders import Order, cheapest_order, closer_order, shared_first
 from kraftcheck.explorer.symbolic.relations import GENERAL, Change
-from kraftcheck.explorer.symbolic.variables import BOUND, Key
+from kraftcheck.explorer.symbolic.variables import BOUND, LOCAL, SHARED, Key
 from tests.support.explorer.symbolic import agree
 from tests.support.tlc import bound, expected
 
@@ -35,6 +37,23 @@ def test_what_events_are_about_is_brought_together() -> None:
     places = {key: place for place, key in enumerate(order)}
     assert [abs(places[keys[a]] - places[keys[b]]) for (a, _), (b, _) in events] == [1] * 5
     assert closer_order(order, [tuple((level, Change(GENERAL, 1)) for level in (0, 1))]) is None
+
+
+def test_the_order_that_makes_clearly_fewer_nodes_is_taken() -> None:
+    keys = (Key(LOCAL, "a"), Key(BOUND, "b"), Key(SHARED, "c"))
+    first = shared_first(keys)
+    assert first == (keys[2], *keys[:2])
+    tried: list[tuple[int, int]] = []
+
+    def made(order: Order, limits: Mapping[str, int], most: int, times: int) -> int | None:
+        nodes = sum(limits.values()) * 10_000 // (1 if order == keys else times)
+        tried.append((sum(limits.values()), nodes))
+        return nodes if nodes <= most else None
+
+    for times, best in ((2, first), (1, keys)):
+        assert cheapest_order([keys, first], {"b": 10, "d": 2}, partial(made, times=times)) == best
+    assert max(tried) == (4, 40_000)
+    assert tried[-1] == (3, 30_000)
 
 
 @pytest.mark.usefixtures("eager")

@@ -14,6 +14,7 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result, Search
 from kraftcheck.explorer.tables.engine import explore
+from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, ordered
@@ -85,7 +86,20 @@ def test_agrees_with_the_reference_engine_on_random_protocols(examples: int) -> 
 
 @pytest.mark.slow(minutes=3)
 def test_agrees_with_the_reference_engine_on_many_random_protocols() -> None:
-    for number, found in enumerate(sample(60, seed=20_260_802)):
+    for number, found in enumerate(sample(40, seed=20_260_802)):
+        check_agreement(found, 1 + number % 2)
+
+
+@pytest.mark.slow
+def test_random_protocols_agree_where_shared_sets_are_taken_apart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        SharedSets,
+        "is_worth",
+        lambda sets, field, found: (
+            sets.is_allowed and field not in sets.elements and all(type(value) is frozenset for value in found)
+        ),
+    )
+    for number, found in enumerate(sample(8, seed=4_711, large=100, most=1_000)):
         check_agreement(found, 1 + number % 2)
 
 

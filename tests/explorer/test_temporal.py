@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, product
+from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import state_graph
 from kraftcheck.explorer.temporal.automaton import automaton_of
 from kraftcheck.explorer.temporal.lassos import LassoJudge
+from kraftcheck.explorer.temporal.room import Room
 from kraftcheck.spec import (
     Fairness,
     Formula,
@@ -556,3 +560,12 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
                         require_counterexample(found.protocol, options, violation)
 
     check()
+
+
+def test_a_full_disk_is_said_before_it_is_written_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
+        Room(0, tmp_path).array(1_000, np.int64)

@@ -42,7 +42,8 @@ from kraftcheck.explorer.tables.kernel.native import inlined
     SUMMARIES,
     CHOSEN_EDGES,
     LOWEST,
-) = range(19)
+    ROOM,
+) = range(20)
 META_SIZE = 24
 
 # What Python is called for.
@@ -54,7 +55,10 @@ BEFORE, LEARNED, FOLLOWED, CHOSEN = range(11, 15)
 
 LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met
+BYTES_A_NODE = 152  # with its places in the hash table and in the cache, and its projections
+BYTES_AN_EDGE = 8
 TICK_NODES = 1 << 17  # new nodes between two looks at the clock
+MOST_CACHED = 2  # results for each node that there is, before the cache is doubled no more
 UNKNOWN = np.int64(-3)
 EDGES_OF = np.int64(1 << 28)  # what is looked up from here on are edges of relations, by node
 MOST_NODES = (1 << 31) - 1
@@ -155,7 +159,9 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
         meta[STOP] = 1
         meta[INCOMPLETE] += 1
         return np.int64(0)
-    if a + min(MARGIN, len(d.nodes) >> 2) >= len(d.nodes) or start + n + min(MARGIN, len(d.edges) >> 2) >= len(d.edges):
+    is_near = a + min(MARGIN, len(d.nodes) >> 2) >= len(d.nodes)
+    is_near |= start + n + min(MARGIN, len(d.edges) >> 2) >= len(d.edges)
+    if is_near or BYTES_A_NODE * a + BYTES_AN_EDGE * (start + n) > meta[ROOM]:
         meta[STOP] = max(meta[STOP], 1)
     d.nodes[a, 0] = start
     d.nodes[a, 1] = level << 32 | n
@@ -169,7 +175,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     if 3 * a > 2 * size and 2 * size <= len(d.table):
         rebuild_table(d, 2 * size)
     size = meta[CACHE_MASK] + 1
-    if meta[REMEMBERED] > size and 2 * size <= len(d.cache):
+    if meta[REMEMBERED] > size and size <= MOST_CACHED * a and 2 * size <= len(d.cache):
         grow_cache(d)
     if a >= meta[NEXT_TICK]:
         meta[NEXT_TICK] = a + TICK_NODES

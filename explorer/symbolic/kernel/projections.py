@@ -37,6 +37,8 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 from kraftcheck.explorer.symbolic.kernel.operations import collect, may_apply, union
 from kraftcheck.explorer.tables.kernel.native import inlined
 
+MOST_SUMMED, FEWEST_SUMMED = 8, 1 << 20
+"""Projections in summaries for each node, and in all, before these are dropped: most nodes are garbage."""
 MOST_CHOSEN = 1 << 22  # edges in lists of those that may be followed, before these are made anew
 
 
@@ -126,7 +128,7 @@ def projected(d: Any, a: Any, t: Any) -> Any:
         if d.meta[STOP] or d.meta[INCOMPLETE] != before:
             d.meta[INCOMPLETE] += 1
             return np.int64(0)
-        if d.meta[SUMMARIES] + n > len(d.summaries):
+        if d.meta[SUMMARIES] + n > min(len(d.summaries), MOST_SUMMED * d.meta[NODES] + FEWEST_SUMMED):
             forget_summaries(d)
         place = d.meta[SUMMARIES]
         for k in range(n):

@@ -60,6 +60,7 @@ class InternedValues:
 
     def __init__(self, interner: Interner, files: dict[str, GrowingFile], classes: dict[ClassName, type]) -> None:
         self.interner = interner
+        interner.sets.is_allowed = False
         self.files = files
         self.classes = classes
         self.lexicon = Lexicon()

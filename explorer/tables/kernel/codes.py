@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Kinds of trie node: what decides the way on.
-UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION = 0, 1, 2, 3, 4
+UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION, SHARED_QUESTION = 0, 1, 2, 3, 4, 5
 ME, PEER = -1, -2  # roles, where a LOCAL_QUESTION node names no absolute slot
 
 # Columns of `nodes`, `outcomes`, `contents`, `row_info`.
 KIND, A, B, N = 0, 1, 2, 3
 ACTION, DELTA, CONSUMES, FIRST, COUNT, BROKEN = 0, 1, 2, 3, 4, 5
-C_SLOT, C_NUMBER, C_START, C_N, C_BAD = 0, 1, 2, 3, 4
+C_SLOT, C_START, C_N, C_BAD = 0, 1, 2, 3
+CODE_BAD, CODE_MASK = -(1 << 31), (1 << 31) - 1
 R_FLAGS, R_BAD, R_IDENTITY, R_START, R_N = 0, 1, 2, 3, 4
 
 # Flags of a control row.
@@ -37,16 +38,19 @@ STEP_BAD, STEP_PRUNED = 1, 2
 ) = range(1, 9)
 
 # What Python is asked for.
-ASK_ROOTS, ASK_PATH, ASK_OPERATION = 1, 2, 3
+ASK_ROOTS, ASK_PATH, ASK_OPERATION, ASK_CHANGE = 1, 2, 3, 4
 
 # What must grow before the kernel can go on.
 GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_ASKED, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
+GROW_HASHES = 128
 
 # What a function returns in the place of an id, and how values of maps are put together.
 REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
 BLOCKED = np.int64(-2)  # in the place of a step's next control row: a bound has nothing left for it
 FLAG_SHIFT = 40
 ROW_MASK = (1 << 40) - 1
+STEP_FLAGS = (1 << 20) - 1  # of what stands above a control row: the step's flags
+UNSETTLED = 1 << 22  # among them: the control row is not judged yet, or violates something, or is pruned
 BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
 BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
 
@@ -64,7 +68,8 @@ BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
     S_MISSED,
     S_BLOCKED,
     S_PRUNED,
-) = range(12)
+    S_NOTABLE,
+) = range(13)
 STATS_SIZE = 16
 OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2  # values of S_CODE
 
@@ -97,8 +102,18 @@ KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24,
     M_BOUNDS,
     M_RESOLVED,
     M_WATCH_BOUNDS,
-) = range(21)
+    M_LOCAL_CHANGES,
+    M_TOUCHED,
+    M_SETTLED,
+    M_LEFT,
+    M_WAITING,
+) = range(26)
 META_SIZE = 32
+
+
+def code_of(number: Any, violated: Any) -> Any:
+    """Return the code of inbox contents, given their numbers within the slot and the invariants that they violate."""
+    return np.where(np.equal(violated, 0), number, np.bitwise_or(number, CODE_BAD))
 
 
 def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:

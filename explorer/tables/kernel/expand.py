@@ -13,12 +13,15 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, REFUSED
-from kraftcheck.explorer.tables.kernel.maps import find
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
+from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, prefetch
+from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.tries import walk
-from kraftcheck.explorer.tables.kernel.worker import is_kept, keep_pruned, miss, note_deadlock, try_again
+from kraftcheck.explorer.tables.kernel.worker import is_kept, keep_pruned, miss, note_deadlock, try_again, unsettled
+
+RECENT = 1 << 12  # successors of which a repetition is noticed at once
+AHEAD = 8  # states between asking for memory and reading it
 
 
 @inlined
@@ -26,7 +29,7 @@ def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
     """Return the control row after a delta, with the step's flags above it; REFUSED or MISSING."""
     if delta == 0:
         return row
-    found = find(t.changed, (row << 24) | delta)
+    found = find_near(t.changed, row, delta)
     if found == MISSING:
         miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
     return found
@@ -35,25 +38,28 @@ def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
 @inlined
 def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after an operation; REFUSED or MISSING."""
-    found = find(t.operated, (inbox << 24) | op)
+    found = find_near(t.operated, inbox, op)
     if found == MISSING:
         miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
     return found
 
 
 @inlined
-def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
+def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, ref: Any, slot: Any, inbox: Any) -> Any:
     """Write the successor of an outcome at place `n`; return the next place, or FULL.
 
-    `row` is the next control row with the step's flags above it; `inbox` is what becomes of the actor's inbox (-1:
-    it stays).
+    `row` is the next control row with the step's flags above it, `ref` where that was found (see `unsettled`); `inbox`
+    is what becomes of the actor's inbox (-1: it stays).
     """
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
     target = row & codes.ROW_MASK
+    flags = (row >> codes.FLAG_SHIFT & codes.STEP_FLAGS) | t.outcomes[outcome, codes.BROKEN]
+    if flags:
+        worker.stats[codes.S_NOTABLE] = 1
     succ[n, 0] = t.outcomes[outcome, codes.ACTION]
-    succ[n, 1] = row >> codes.FLAG_SHIFT | t.outcomes[outcome, codes.BROKEN]
+    succ[n, 1] = flags
     succ[n, 2] = target
     for c in range(1, states.shape[1]):
         succ[n, 2 + c] = states[at, c]
@@ -67,8 +73,9 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any
         if after < 0:
             return n
         succ[n, place] = after
-    if not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
-        miss(worker, codes.MISS_JUDGED, target, 0, 0, 0)
+        if t.inbox_codes[after] < 0:
+            worker.stats[codes.S_NOTABLE] = 1
+    if row >> codes.FLAG_SHIFT & codes.UNSETTLED and not unsettled(t, worker, target, np.int64(states[at, 0]), ref):
         return n
     return n + 1
 
@@ -123,7 +130,7 @@ def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: A
         if goal == REFUSED and t.meta[codes.M_WATCH_BOUNDS]:
             return note_blocked(t, worker, at, n, outcome, row, slot, inbox)
         return n
-    return emit(t, worker, at, n, outcome, goal, slot, inbox)
+    return emit(t, worker, at, n, outcome, goal, np.int64(t.outcomes[outcome, codes.DELTA]), slot, inbox)
 
 
 @jit
@@ -152,7 +159,8 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
-            n = emit(t, worker, at, n, ref, target | extra << codes.FLAG_SHIFT, np.int64(-1), np.int64(-1))
+            goal = target | extra << codes.FLAG_SHIFT
+            n = emit(t, worker, at, n, ref, goal, ~np.int64(k), np.int64(-1), np.int64(-1))
         elif target == codes.BLOCKED:
             n = note_blocked(t, worker, at, n, ref, row, np.int64(-1), np.int64(-1))
         else:
@@ -198,7 +206,7 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
             after = find_operated(t, worker, inbox, op)
             outcome = np.int64(t.network_steps[j, 0])
             if goal >= 0 and after >= 0:
-                n = emit(t, worker, at, n, outcome, goal, slot, after)
+                n = emit(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
             elif goal == REFUSED and after >= 0 and after != inbox and t.meta[codes.M_WATCH_BOUNDS]:
                 n = note_label(worker, n, t.outcomes[outcome, codes.ACTION])
             if n == FULL:
@@ -215,14 +223,97 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
     row = np.int64(worker.states[at, 0])
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_BLOCKED] = 0
+    worker.stats[codes.S_NOTABLE] = 0
     n = expand_row(t, worker, at, np.int64(0), row)
     for slot in range(t.meta[codes.M_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
+        if t.inbox_codes[inbox] < 0:
+            worker.stats[codes.S_NOTABLE] = 1
         if inbox != 0 and n != FULL:
             n = expand_inbox(t, worker, at, n, row, slot, inbox)
         if inbox != 0 and n != FULL and t.meta[codes.M_NETWORK_STEPS]:
             n = expand_network(t, worker, at, n, row, slot, inbox)
     return MISSING if n != FULL and worker.stats[codes.S_MISSED] else n
+
+
+@jit
+def by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
+    """Write the numbers of states so that those with near control rows stand together; `firsts` is zeros."""
+    rows, firsts, order = bare(rows), bare(firsts), bare(order)
+    for i in range(len(rows)):
+        firsts[(rows[i, 0] >> shift) + 1] += 1
+    for b in range(1, len(firsts)):
+        firsts[b] += firsts[b - 1]
+    for i in range(len(rows)):
+        b = rows[i, 0] >> shift
+        order[firsts[b]] = i
+        firsts[b] += 1
+
+
+@inlined
+def ask_for_row(t: Any, worker: Any, at: Any) -> None:
+    """Ask for the memory that says what a state's control row is."""
+    row = np.int64(worker.states[at, 0])
+    prefetch(t.row_info, row)
+    prefetch(t.rows, row)
+    group = group_of(t.changed, row)
+    prefetch(t.changed, group)
+    prefetch(t.changed, group + GROUP // 2)
+
+
+@inlined
+def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
+    """Ask for the memory that says where it stands what a state's replicas do with their inboxes."""
+    row = np.int64(worker.states[at, 0])
+    prefetch(t.row_items, max(t.row_info[row, codes.R_START], 0))
+    for slot in range(t.meta[codes.M_SLOTS]):
+        inbox = np.int64(worker.states[at, 1 + slot])
+        group = group_of(t.operated, inbox)
+        prefetch(t.operated, group)
+        prefetch(t.operated, group + GROUP // 2)
+        if inbox != 0:
+            local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
+            prefetch(t.bundles, first_place(t.bundles, (local << 32) | inbox))
+
+
+@inlined
+def look_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
+    """Ask for what the states after number i need: memory is slow to answer, and answers many at a time."""
+    if i + 2 * AHEAD < len(which):
+        ask_for_row(t, worker, which[i + 2 * AHEAD])
+    if i + AHEAD < len(which):
+        ask_for_inboxes(t, worker, which[i + AHEAD])
+
+
+@inlined
+def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
+    """Return what a field of a state, its control row (0) or an inbox, is packed as."""
+    if f > 0:
+        return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
+    return np.uint64(t.row_info[field, codes.R_IDENTITY]) if hides else np.uint64(field)
+
+
+@inlined
+def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> None:
+    """Write the packed identity of successor k to words[1], given that of its state in words[0]."""
+    states, succ = worker.states, worker.succ
+    for w in range(words.shape[1]):
+        words[1, w] = words[0, w]
+    for f in range(len(packing.position)):
+        before, after = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
+        if before != after:
+            difference = identity(t, hides, f, before) ^ identity(t, hides, f, after)
+            change_bits(words, 1, packing.position[f], packing.width[f], difference)
+
+
+@inlined
+def is_repeated(recent: Any, words: Any, place: Any) -> Any:
+    """Whether the packed words of a successor are those that came to a place last; they are there now."""
+    same = True
+    for w in range(words.shape[1]):
+        same &= recent[place, w] == words[1, w]
+        recent[place, w] = words[1, w]
+    return same
 
 
 @jit
@@ -234,14 +325,19 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     permutations, columns, stored = t.meta[codes.M_PERMUTATIONS], states.shape[1], found.words.shape[2]
-    own_words, own_image = np.zeros((1, stored), np.uint64), np.zeros(columns, np.int32)
+    own_words, own_image = np.zeros((2, stored), np.uint64), np.zeros(columns, np.int32)
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
-    words, image, images = bare(own_words), bare(own_image), bare(own_images)
+    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no rest has so many bits
+    words, image, images, recent = bare(own_words), bare(own_image), bare(own_images), bare(own_recent)
     room, fullest = found.rows.shape[1], np.int64(0)
     stats[codes.S_CODE] = codes.OK
+    hides = False
+    for c in range(t.rows.shape[1]):
+        hides |= t.hidden[c] != 0
     for p in range(len(found.counts)):
         fullest = max(fullest, found.counts[p])
     for i in range(len(which)):
+        look_ahead(t, worker, which, i)
         n = expand(t, worker, which[i])
         for k in range(n if permutations > 1 else 0):
             if not canonical(t, worker, succ, k, 2, columns, images, k, 0, image):
@@ -256,20 +352,28 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             return
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
+        notable = stats[codes.S_NOTABLE] != 0
+        if permutations == 1 and n > 0:
+            pack(t, packing, states, which[i], 0, words, 0)
         for k in range(n):
-            if not is_kept(t, worker, which[i], k):
+            if not notable:
+                worker.fired[succ[k, 0]] += 1
+            elif not is_kept(t, worker, which[i], k):
                 keep_pruned(worker, which[i], k)
                 continue
             if permutations > 1:
-                pack(t, packing, images, k, 0, words, 0)
+                pack(t, packing, images, k, 0, words, 1)
             else:
-                pack(t, packing, succ, k, 2, words, 0)
-            p = owner_of(words, 0)
+                pack_changed(t, packing, worker, which[i], k, hides, words)
+            h = hash_words(words, 1)
+            if is_repeated(recent, words, np.int64(h & np.uint64(RECENT - 1))):
+                continue
+            p = owner(h)
             at = found.counts[p]
             for c in range(columns):
                 found.rows[p, at, c] = succ[k, 2 + c]
             for w in range(stored):
-                found.words[p, at, w] = words[0, w]
+                found.words[p, at, w] = words[1, w]
             found.counts[p] = at + 1
             fullest = max(fullest, at + 1)
         stats[codes.S_GENERATED] += n
@@ -277,18 +381,19 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
 
 
 @jit
-def find_predecessor(t: Any, worker: Any, target: Any) -> Any:
-    """Return the index of the first of the worker's states that has the target among its successors, or -1."""
-    succ, stats, target = worker.succ, worker.stats, bare(target)
+def find_predecessor(t: Any, worker: Any, targets: Any) -> Any:
+    """Return the index of the first of the worker's states that has one of the targets as a successor, or -1."""
+    succ, stats, targets = worker.succ, worker.stats, bare(targets)
     for i in range(len(worker.states)):
         n = expand(t, worker, i)
         if n < 0:
             stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.OK
             try_again(worker, i)
         for k in range(n):
-            same = True
-            for c in range(len(target)):
-                same &= succ[k, 2 + c] == target[c]
-            if same:
-                return i
+            for target in range(len(targets)):
+                same = True
+                for c in range(targets.shape[1]):
+                    same &= succ[k, 2 + c] == targets[target, c]
+                if same:
+                    return i
     return -1

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, prefetch
 from kraftcheck.explorer.tables.kernel.packing import hash_words
 
 MAX_LOAD = 0.8
-AHEAD = 16  # entries looked up together
+AHEAD = 32  # entries between asking for memory and reading it
 MAX_DISPLACEMENT = 254
 
 
@@ -98,6 +98,15 @@ def insert(keys: Any, places: Any, words: Any, place: Any, home: Any, most: Any)
     return result
 
 
+@inlined
+def ask_for(keys: Any, places: Any, words: Any, place: Any) -> Any:
+    """Ask for the memory where packed words belong; return that place."""
+    home = home_of(words, place, len(places))
+    prefetch(keys, home)
+    prefetch(places, home)
+    return home
+
+
 @jit
 def insert_rows(
     rows: Any, words: Any, first: Any, last: Any, columns: Any, count: Any, keys: Any, places: Any, new: Any, new_n: Any
@@ -111,27 +120,22 @@ def insert_rows(
     homes = bare(own_homes)
     capacity = len(places)
     limit = np.int64(capacity * MAX_LOAD)
-    start = np.int64(first)
-    touched = np.uint64(0)
-    while start < last:
-        end = min(start + AHEAD, last)
-        for i in range(start, end):  # these reads do not wait for one another: what they fetch is there afterwards
-            home = home_of(words, i, capacity)
-            homes[i - start] = home
-            touched |= keys[home, 0] | np.uint64(places[home])
-        for i in range(start, end):
-            if count >= limit:
-                return i, count, new_n, touched
-            code = insert(keys, places, words, i, homes[i - start], MAX_DISPLACEMENT)
-            if code == -2:
-                return i, count, new_n, touched
-            if code >= 0:
-                count += 1
-                for c in range(columns):
-                    new[new_n, c] = rows[i, c]
-                new_n += 1
-        start = end
-    return last, count, new_n, touched
+    for i in range(first, min(first + AHEAD, last)):
+        homes[i % AHEAD] = ask_for(keys, places, words, i)
+    for i in range(first, last):
+        if count >= limit:
+            return i, count, new_n
+        code = insert(keys, places, words, i, homes[i % AHEAD], MAX_DISPLACEMENT)
+        if code == -2:
+            return i, count, new_n
+        if code >= 0:
+            count += 1
+            for c in range(columns):
+                new[new_n, c] = rows[i, c]
+            new_n += 1
+        if i + AHEAD < last:
+            homes[i % AHEAD] = ask_for(keys, places, words, i + AHEAD)
+    return last, count, new_n
 
 
 @inlined

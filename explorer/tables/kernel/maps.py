@@ -1,4 +1,8 @@
-"""Maps of integers to integers: arrays of pairs with open addressing; a key of -1 is free."""
+"""Maps of integers to integers: arrays of pairs with open addressing; a key of -1 is free.
+
+In a *near* map the keys are an id and, in their low bits, something else. What is known of one id stands together, in
+a group of places that two lines of the processor's cache hold; what no longer fits there stands where any map has it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,10 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
+
+NEAR_BITS = 24  # of a near map's key for what is known of an id
+GROUP_BITS = 3
+GROUP = 1 << GROUP_BITS  # places for what is known of an id
 
 
 @inlined
@@ -30,6 +38,12 @@ def spread(key: Any) -> Any:
 
 
 @inlined
+def first_place(pairs: Any, key: Any) -> Any:
+    """Return the place that a key comes to first."""
+    return spread(key) & np.int64(len(pairs) - 1)
+
+
+@inlined
 def find(pairs: Any, key: Any) -> Any:
     """Return the value of a key, or MISSING."""
     mask = np.int64(len(pairs) - 1)
@@ -44,7 +58,7 @@ def find(pairs: Any, key: Any) -> Any:
 
 
 @inlined
-def store(pairs: Any, key: Any, value: Any) -> bool:
+def store(pairs: Any, key: Any, value: Any) -> Any:
     """Set the value of a key; return whether the key is new."""
     mask = np.int64(len(pairs) - 1)
     i = spread(key) & mask
@@ -59,20 +73,60 @@ def store(pairs: Any, key: Any, value: Any) -> bool:
 
 
 @inlined
+def group_of(pairs: Any, number: Any) -> Any:
+    """Return the first of the places that a near map has for an id."""
+    return (spread(number) << GROUP_BITS) & np.int64(len(pairs) - 1)
+
+
+@inlined
+def place_in_group(key: Any) -> Any:
+    """Return which place of its group a key comes to first."""
+    return np.int64((np.uint64(key) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(64 - GROUP_BITS))
+
+
+@inlined
+def find_near(pairs: Any, number: Any, other: Any) -> Any:
+    """Return the value of a key of a near map, or MISSING."""
+    key = (number << NEAR_BITS) | other
+    group, first = group_of(pairs, number), place_in_group(key)
+    for k in range(GROUP):
+        i = group | ((first + k) & (GROUP - 1))
+        if pairs[i, 0] == key:
+            return pairs[i, 1]
+        if pairs[i, 0] == -1:
+            return MISSING
+    return find(pairs, key)
+
+
+@inlined
+def store_near(pairs: Any, key: Any, value: Any) -> Any:
+    """Set the value of a key of a near map; return whether the key is new."""
+    group, first = group_of(pairs, key >> NEAR_BITS), place_in_group(key)
+    for k in range(GROUP):
+        i = group | ((first + k) & (GROUP - 1))
+        if pairs[i, 0] == key or pairs[i, 0] == -1:
+            new = pairs[i, 0] == -1
+            pairs[i, 0] = key
+            pairs[i, 1] = value
+            return new
+    return store(pairs, key, value)
+
+
+@inlined
 def is_full(entries: Any, pairs: Any) -> Any:
     """Whether a map of so many entries must grow: small maps stay in the processor's caches."""
     return (entries + 2) * 4 > 3 * len(pairs)
 
 
 @jit
-def put(pairs: Any, key: Any, value: Any) -> Any:
+def put(pairs: Any, key: Any, value: Any, near: Any) -> Any:
     """Set the value of a key, for Python; return whether the key is new."""
-    return store(pairs, key, value)
+    return store_near(pairs, key, value) if near else store(pairs, key, value)
 
 
 @jit
-def copy_map(pairs: Any, larger: Any) -> None:
+def copy_map(pairs: Any, larger: Any, near: Any) -> None:
     """Enter every pair of one map into another."""
     for i in range(len(pairs)):
         if pairs[i, 0] != -1:
-            store(larger, pairs[i, 0], pairs[i, 1])
+            put(larger, pairs[i, 0], pairs[i, 1], near)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kraftcheck.explorer.native.compiling import bare, cache_folder, compiler, inlined
+from kraftcheck.explorer.native.compiling import bare, cache_folder, compiler, inlined, prefetch
 
-__all__ = ["CACHE", "bare", "inlined", "jit"]
+__all__ = ["CACHE", "bare", "inlined", "jit", "prefetch"]
 
 _HERE = Path(__file__).parent
 CACHE = cache_folder(_HERE)

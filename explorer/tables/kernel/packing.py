@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.codes import C_NUMBER, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
@@ -31,6 +31,15 @@ def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> N
 
 
 @inlined
+def change_bits(words: Any, place: Any, position: Any, width: Any, difference: Any) -> None:
+    """Change those bits of a field that differ."""
+    w, s = position >> 6, position & 63
+    words[place, w] ^= difference << np.uint64(s)
+    if s + width > 64:
+        words[place, w + 1] ^= difference >> np.uint64(64 - s)
+
+
+@inlined
 def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
     """Return the value of a field."""
     w, s = position >> 6, position & 63
@@ -50,9 +59,15 @@ def hash_words(words: Any, place: Any) -> Any:
 
 
 @inlined
+def owner(h: Any) -> Any:
+    """Return the partition that owns what has a hash."""
+    return np.int64(h >> np.uint64(64 - PARTITION_BITS))
+
+
+@inlined
 def owner_of(words: Any, place: Any) -> Any:
     """Return the partition that owns packed words."""
-    return np.int64(hash_words(words, place) >> np.uint64(64 - PARTITION_BITS))
+    return owner(hash_words(words, place))
 
 
 @inlined
@@ -62,7 +77,7 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
         words[place, w] = np.uint64(0)
     for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
-        value = np.uint64(t.row_info[field, R_IDENTITY] if f == 0 else t.contents[field, C_NUMBER])
+        value = np.uint64(t.row_info[field, R_IDENTITY] if f == 0 else t.inbox_codes[field] & CODE_MASK)
         put_bits(words, place, packing.position[f], packing.width[f], value)
 
 

@@ -25,12 +25,14 @@ class Tables(Arrays):
     lists = array(np.int32, 2)  # start, length
     list_nodes = array(np.int32)
     local_answers = array(np.int32, -1)  # by local state: the answer to each question about it
+    shared_answers = array(np.int32, -1)  # by a shared field's value: the answer to each question about it
     inbox_answers = array(np.int32, -1)  # by inbox content, -1 where not known yet
 
     outcomes = array(np.int32, 6)  # action, delta, whether it consumes, start and number of operations, step flags
     outcome_operations = array(np.int32)
     deltas = array(np.int32, 4)  # start and number of assignments, start and number of spendings
-    assignments = array(np.int32, 2)  # column of a control row, value
+    # Column of a control row (below 0: ~ the first of many, all 0), value (below 0: ~ a change of a local state).
+    assignments = array(np.int32, 2)
     spendings = array(np.int32, 2)  # column, amount
     limits = array(np.int32)  # of each bound
     network_steps = array(np.int32, 2)  # outcome, delta
@@ -39,7 +41,8 @@ class Tables(Arrays):
     operations = array(np.int32, 6)  # slot, message, count where absent, change, least count, whether 0 is forgotten
     messages = array(np.int32, 3)  # operation that discards it, invariants that it violates, group it is forgotten with
     operated = array(np.int64, 2)  # (inbox, operation) -> inbox or -1
-    contents = array(np.int32, 5)  # slot, number within the slot, start and number of items, invariants violated
+    contents = array(np.int32, 4)  # slot, start and number of items, invariants violated
+    inbox_codes = array(np.int32)  # number within the slot; with its sign set where invariants are violated
     content_items = array(np.int32, 2)  # message, count
     content_table = array(np.int32)  # hash table of contents
     slot_contents = array(np.int32)  # number of contents of each slot
@@ -50,6 +53,7 @@ class Tables(Arrays):
     row_items = array(np.int32, 3)  # outcome or root, target or -1, step flags or slot
     hidden = array(np.int32)  # columns of a control row that a VIEW leaves out
     changed = array(np.int64, 2)  # (control row, delta) -> control row with flags
+    changed_locals = array(np.int64, 2)  # (change, local state) -> local state
     bundles = array(np.int64, 2)  # (local, inbox) -> start and number of the bundle's items
     bundle_items = array(np.int32, 3)  # outcome or node, whether a node, inbox without the message
 
@@ -63,4 +67,5 @@ class Tables(Arrays):
     permuted_messages = array(np.int32, -1)  # permutation, message
     permuted_shared = array(np.int32, -1)  # permutation and shared column, value
 
+    waiting = array(np.int64)  # states that missed something, and may miss more
     asked = array(np.int64, 6)  # what Python must answer: its kind, and what it is about

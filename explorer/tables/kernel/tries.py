@@ -9,7 +9,7 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import find
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
 
 @inlined
@@ -32,8 +32,12 @@ def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, states: Any, at: Any) 
             elif role != codes.ME:
                 local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + role])
             answer = np.int64(t.local_answers[t.nodes[node, codes.A], local])
+        elif kind == codes.SHARED_QUESTION:
+            answer = np.int64(t.shared_answers[t.nodes[node, codes.A], t.rows[row, t.nodes[node, codes.B]]])
         else:
-            answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], states[at, 1 + t.nodes[node, codes.B]]])
+            column = 1 + t.nodes[node, codes.B]
+            inbox = states[at, column] if column < states.shape[1] else 0  # a replica may have come since
+            answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], inbox])
             if answer < 0:
                 return MISSING
         node = find(t.branches, (node << 32) | answer)
@@ -45,3 +49,17 @@ def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, states: Any, at: Any) 
 def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
     """Follow a trie as far as a control row decides it."""
     return walk(t, node, row, me, peer, t.rows, np.int64(-1))
+
+
+@jit
+def next_unanswered(t: Any, first: Any, last: Any, states: Any) -> Any:
+    """Return the first of these questions to Python that no answer to another one has answered; or their end."""
+    states = bare(states)
+    for i in range(first, last):
+        if t.asked[i, 0] != codes.ASK_PATH:
+            return i
+        at = np.int64(t.asked[i, 5])
+        leaf = walk(t, t.asked[i, 1], t.asked[i, 2], t.asked[i, 3], t.asked[i, 4], states, at)
+        if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+            return i
+    return last

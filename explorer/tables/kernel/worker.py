@@ -49,6 +49,25 @@ def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
 
 
 @inlined
+def unsettled(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
+    """Note that the way from one control row to another says too little of it; return whether the step is known.
+
+    `ref` is the delta between them, or the complement of a place in `row_items`. Where the control row is judged and
+    nothing speaks against it, what stands there is only to be brought up to date.
+    """
+    flags = t.row_info[target, codes.R_FLAGS]
+    known = flags & codes.JUDGED != 0
+    if flags == codes.JUDGED or not known:
+        before = worker.stats[codes.S_MISSED]
+        miss(worker, codes.MISS_JUDGED, target, row, ref, 0)
+        if known:
+            worker.stats[codes.S_MISSED] = before
+    else:
+        worker.stats[codes.S_NOTABLE] = 1
+    return known
+
+
+@inlined
 def try_again(worker: Any, state: Any) -> None:
     """Note that a state met a cache miss."""
     worker.retry[worker.stats[codes.S_RETRY]] = state

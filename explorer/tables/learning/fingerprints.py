@@ -35,6 +35,7 @@ class Fingerprints(FingerprintArrays):
     def __init__(self, learner: Learner) -> None:
         super().__init__()
         self._interner = learner.interner
+        self._interner.sets.is_allowed = False
         self._known = {"locals": 1, "messages": 0, "slots": 0, "rows": 0, "contents": 1}
         self._shared = [0] * len(self._interner.shared_names)
         self.shared = np.zeros((max(1, len(self._shared)), 1 << 6), np.uint64)
@@ -52,7 +53,13 @@ class Fingerprints(FingerprintArrays):
             for number in range(self._shared[column], len(values)):
                 self.shared[column, number] = fingerprint((column, values[number]))
             self._shared[column] = len(values)
-        fingerprint_rows(interner.tables, self, self._fit("rows", int(meta[M_ROWS])), meta[M_ROWS])
+        first = self._fit("rows", int(meta[M_ROWS]))
+        fingerprint_rows(interner.tables, self, first, meta[M_ROWS])
+        for column in interner.sets.elements:
+            for row in range(first, int(meta[M_ROWS])):
+                value = interner.sets.value(column, interner.values_of_control_row(row))
+                moved = int(self.rows[row]) + int(fingerprint((column, value))) - int(self.shared[column, 0])
+                self.rows[row] = moved % (1 << 64)
         first = self._fit("contents", int(meta[M_CONTENTS]))
         fingerprint_contents(interner.tables, self, first, meta[M_CONTENTS])
         for content in range(first, int(meta[M_CONTENTS])):

@@ -16,7 +16,15 @@ from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
 from kraftcheck.explorer.tables.kernel.tables import Tables
 
-ROOM = {"rows": 10, "row_info": 10, "row_items": 12, "contents": 11, "content_items": 14, "bundle_items": 14}
+ROOM = {
+    "rows": 10,
+    "row_info": 10,
+    "row_items": 12,
+    "contents": 11,
+    "inbox_codes": 11,
+    "content_items": 14,
+    "bundle_items": 14,
+}
 FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
 LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the processor's caches
 MAPS = {
@@ -24,10 +32,12 @@ MAPS = {
     "roots": codes.M_ROOTS,
     "operated": codes.M_OPERATIONS,
     "changed": codes.M_DELTAS,
+    "changed_locals": codes.M_LOCAL_CHANGES,
     "bundles": codes.M_BUNDLES,
 }
+NEAR = ("operated", "changed")
 PERMUTED = ("permuted_slots", "permuted_locals", "permuted_messages", "permuted_shared")
-BY_ID = ("local_answers", "network_operations", *PERMUTED)
+BY_ID = ("local_answers", "shared_answers", "network_operations", *PERMUTED)
 UNASKED = -1  # an answer or an image that nobody has asked for yet
 
 
@@ -57,8 +67,8 @@ class GrowingTables(Tables):
         self.content_table = self.row_table.copy()
         self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
         for name in BY_ID:
-            rows = {"local_answers": 1, "network_operations": max(1, network_operations)}.get(name, permutations)
-            setattr(self, name, np.zeros((rows, FIRST_ROOM), np.int32))
+            rows = {"local_answers": 1, "shared_answers": 1, "network_operations": max(1, network_operations)}
+            setattr(self, name, np.zeros((rows.get(name, permutations), FIRST_ROOM), np.int32))
         self.inbox_answers = np.full((1, len(self.contents)), UNASKED, np.int32)
         self.permuted_rows = np.full((len(self.rows), permutations), UNASKED, np.int32)
         self.permuted_contents = np.full((len(self.contents), permutations), UNASKED, np.int32)
@@ -98,12 +108,12 @@ class GrowingTables(Tables):
         count = MAPS[name]
         if is_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
-        self.meta[count] += put(getattr(self, name), key, value)
+        self.meta[count] += put(getattr(self, name), key, value, name in NEAR)
 
     def _grow_map(self, name: str) -> None:
         array = getattr(self, name)
         larger = np.full(((4 if len(array) < LARGE_MAP else 2) * len(array), 2), -1, np.int64)
-        copy_map(array, larger)
+        copy_map(array, larger, name in NEAR)
         setattr(self, name, larger)
 
     def grow(self, more: int = 0) -> None:
@@ -117,13 +127,12 @@ class GrowingTables(Tables):
         if wanted & codes.GROW_ITEMS:
             self._double("row_items")
         if wanted & codes.GROW_ROWS:
-            if len(self.rows) < 4 * self.meta[codes.M_ROWS] + 16:
-                self._double("rows", "row_info", "permuted_rows")
-            if len(self.row_table) < 2 * len(self.rows):
-                self.rehash_rows(2 * len(self.row_table))
+            self._double("rows", "row_info", "permuted_rows")
+        if wanted & codes.GROW_HASHES:
+            self.rehash_rows(2 * len(self.row_table))
         if wanted & codes.GROW_CONTENTS:
             if len(self.contents) < 4 * self.meta[codes.M_CONTENTS] + 16:
-                self._double("contents", "permuted_contents")
+                self._double("contents", "inbox_codes", "permuted_contents")
                 self.inbox_answers = widened(self.inbox_answers, len(self.contents), UNASKED)
             self._double("content_items")
             if len(self.content_table) < 2 * len(self.contents):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT
+from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, code_of
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, intern_content
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, widened
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
-from kraftcheck.explorer.tables.learning.questions import WHOLE, LocalQuestions
+from kraftcheck.explorer.tables.learning.questions import WHOLE, Questions
+from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.calling import evaluate_property
@@ -26,6 +28,9 @@ from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names
+
+Fields = tuple[tuple[str, type, Value], ...]
+"""Names of fields, each with the type of its value, as 1 and True are equal, and the value."""
 
 
 class Interner:
@@ -46,6 +51,10 @@ class Interner:
         The slot of each replica's id.
     locals, messages, shared_values
         Values by id: local states (0: no replica), messages, and those of each shared field.
+    questions, shared_questions
+        Questions about local states, and about the values of each shared field.
+    sets
+        The shared sets that are taken apart.
     content_values
         Inbox contents that are more than counts of messages, by id.
     tables
@@ -65,6 +74,7 @@ class Interner:
         self.shared_type: type[Record] | None = None
         self.shared_names: tuple[str, ...] = ()
         self.shared_values: list[list[Value]] = []
+        self.shared_questions: list[Questions] = []
         self.slots: dict[Value, int] = {}
         self.locals: list[Any] = [None]
         self.messages: list[Any] = []
@@ -74,14 +84,18 @@ class Interner:
         self._view_name = view
         self._shared_ids: list[dict[Any, int]] = []
         self._local_ids: dict[Value, int] = {}
+        self._changes: list[Fields] = []
+        self._change_ids: dict[Fields, int] = {}
         self._message_ids: dict[Value, int] = {}
         self._operation_ids: dict[tuple[str, int], int] = {}
         self._content_ids: dict[tuple[int, Value], int] = {}
         self._own_operations = [operation for _, operation, _ in self.network.own_operations()]
         self.group = permutation_group(protocol.symmetry_sets(symmetry) if symmetry is not None else ())
         self.tables = GrowingTables(len(self.group), len(self._own_operations))
-        self.questions = LocalQuestions(self.tables, self.locals)
+        self.questions = Questions(self.tables, "local_answers", self.locals, count())
         self.questions.number(WHOLE, lambda record: record)
+        self.sets = SharedSets(self.tables)
+        self.sets.is_allowed = len(self.group) == 1 and view is None
         self._orbits = Orbits(Images(self.group), self.tables)
         self.slot_added: Callable[[], None] = lambda: None  # called when there is another replica
 
@@ -93,7 +107,7 @@ class Interner:
     @property
     def base(self) -> int:
         """The first column of a control row that is of a replica."""
-        return len(self.bounds) + len(self.shared_names)
+        return len(self.bounds) + len(self.shared_names) + self.sets.columns
 
     def counts(self) -> list[int]:
         """Return how many ids each column of a state's row has: control rows, then each slot's inbox contents."""
@@ -131,9 +145,21 @@ class Interner:
         if found is None:
             found = self._local_ids[record] = len(self.locals)
             self.locals.append(record)
-            self.questions.add_record(found, record)
+            self.questions.add(found, record)
             self._orbits.note("permuted_locals", found, record, self.local)
         return found
+
+    def change(self, fields: Fields) -> int:
+        """Return the id of a change of some of a local state's fields."""
+        found = self._change_ids.get(fields)
+        if found is None:
+            found = self._change_ids[fields] = len(self._changes)
+            self._changes.append(fields)
+        return found
+
+    def changed(self, local: int, change: int) -> int:
+        """Return the id of the local state that a change makes of another."""
+        return self.local(self.locals[local].but(**{name: value for name, _, value in self._changes[change]}))
 
     def shared_id(self, column: int, value: Value) -> int:
         """Return the id of a shared field's value."""
@@ -143,6 +169,7 @@ class Interner:
         if found is None:
             found = ids[keyed] = len(ids)
             self.shared_values[column].append(value)
+            self.shared_questions[column].add(found, value)
             intern = partial(self.shared_id, column)
             self._orbits.note("permuted_shared", found, value, intern, column, len(self.shared_names))
         return found
@@ -221,7 +248,8 @@ class Interner:
             tables.content_items[free + k] = message, int(message in deliverable)
             bad |= int(tables.messages[message, 1])
         tables.slot_contents[slot] += 1
-        tables.contents[found] = slot, tables.slot_contents[slot], free, len(known), bad
+        tables.contents[found] = slot, free, len(known), bad
+        tables.inbox_codes[found] = code_of(tables.slot_contents[slot], bad)
         tables.meta[codes.M_CONTENTS] = found + 1
         tables.meta[codes.M_CONTENT_ITEMS] = free + len(known)
         self.note_content(found, slot, inbox)
@@ -242,7 +270,7 @@ class Interner:
 
     def items_of_content(self, content: int) -> list[tuple[int, int]]:
         """Return an inbox content's messages, by id, with the count of each."""
-        _, _, start, n, _ = self.tables.contents[content].tolist()
+        _, start, n, _ = self.tables.contents[content].tolist()
         return [(message, count) for message, count in self.tables.content_items[start : start + n].tolist()]
 
     def decode_content(self, content: int) -> Value:
@@ -263,6 +291,8 @@ class Interner:
         self.shared_names = field_names(shared_type)
         self._shared_ids = [{} for _ in self.shared_names]
         self.shared_values = [[] for _ in self.shared_names]
+        numbers = count()
+        self.shared_questions = [Questions(tables, "shared_answers", v, numbers) for v in self.shared_values]
         tables.meta[codes.M_SLOT_BASE] = self.base
         tables.meta[codes.M_BOUNDS] = len(self.bounds)
         tables.permuted_shared = np.zeros((max(1, len(self.group) * len(self.shared_names)), 64), np.int32)
@@ -281,11 +311,16 @@ class Interner:
         for key in [*state.replicas, *state.inboxes]:
             self.slot(key)
         inboxes = [(self.slots[key], self.content(self.slots[key], inbox)) for key, inbox in state.inboxes.items()]
+        put = [(i, getattr(state.shared, name)) for i, name in enumerate(self.shared_names)]
+        places = [self.sets.column(i, element) for i, value in put if i in self.sets.elements for element in value]
         values = [state.spent[name] for name in self.bounds]
-        values += [self.shared_id(i, getattr(state.shared, name)) for i, name in enumerate(self.shared_names)]
+        values += [0 if i in self.sets.elements else self.shared_id(i, value) for i, value in put]
+        values += [0] * self.sets.columns
         replicas = [0] * len(self.slots)
         for key, replica in state.replicas.items():
             replicas[self.slots[key]] = self.local(replica)
+        for column in places:
+            values[column] = 1
         row = self.control_row(values + replicas)
         self._set_identity(row)
         result = [row] + [0] * len(self.slots)
@@ -309,7 +344,7 @@ class Interner:
                 tables.rows[fresh] = values
                 with suppress(Full):
                     return int(intern_row(tables, fresh))
-            tables.grow(GROW_ROWS)
+            tables.grow(0 if tables.meta[codes.M_GROW] else GROW_ROWS)
 
     def values_of_control_row(self, row: int) -> list[int]:
         """Return what a control row holds."""
@@ -319,14 +354,33 @@ class Interner:
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""
         control = self.values_of_control_row(int(row[0]))
-        first, base = len(self.bounds), self.base
-        assert self.shared_type is not None
-        shared = self.shared_type(*[values[control[first + i]] for i, values in enumerate(self.shared_values)])
+        base = self.base
+        shared = self.shared_of(control)
         replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
         known = len(row) - 1  # a row from before a replica appeared is shorter
         filled = {key: int(row[1 + s]) for key, s in self.slots.items() if s < known and row[1 + s]}
         inboxes = {key: self.decode_content(content) for key, content in filled.items()}
         return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
+
+    def shared_of(self, control: list[int]) -> Record:
+        """Return the shared state of a control row, given what that holds."""
+        assert self.shared_type is not None
+        return self.shared_type(*[self.shared_value(i, control) for i in range(len(self.shared_names))])
+
+    def shared_value(self, index: int, control: list[int]) -> Value:
+        """Return the value of a shared field in a control row, given what that holds."""
+        if index in self.sets.elements:
+            return self.sets.value(index, control)
+        return self.shared_values[index][control[len(self.bounds) + index]]
+
+    def take_apart(self) -> bool:
+        """Take shared sets apart for which it is worth it; return whether there is one."""
+        found = False
+        for index, values in enumerate(self.shared_values):
+            if self.sets.is_worth(index, values):
+                self.sets.take_apart(index, len(self.bounds) + index, self.base, values)
+                found = True
+        return found
 
     # Images under symmetry, which must be known
 

@@ -7,7 +7,7 @@ of this: the tables are an opaque handle, which the kernel's functions take.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,15 +17,18 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
+from kraftcheck.explorer.tables.kernel.tries import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.interner import Interner, within
+from kraftcheck.explorer.tables.learning.marked import followed
 from kraftcheck.explorer.tables.learning.outcomes import Outcomes
 from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.reads import MapReader, SharedReader, plain
 from kraftcheck.explorer.tables.learning.recording import Recording
+from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
 from kraftcheck.explorer.temporal.graph import LabelBook
-from kraftcheck.spec.errors import ActionError
+from kraftcheck.spec.errors import ActionError, RaisedError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
 from kraftcheck.spec.language.formula import Fairness
@@ -112,8 +115,16 @@ class Learner:
         self._outcomes = Outcomes(self.interner)
         self._roots: dict[int, Root] = {}
         self._reads_replicas: set[int] = set()
+        asking: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
+        names = {owner.name: getattr(owner.function, "__code__", None) for owner in asking}
+        self._read_wholly = {name for name, code in names.items() if code is None or "type" in code.co_names}
+        self._whole_roots: set[int] = set()
+        self._marks = not self._of_actor
         self._actions: dict[type, list[Action]] = {}
         self.interner.slot_added = self._forget_replicas
+        self._awaiting: defaultdict[int, dict[int, dict[Value, Passes | None]]] = defaultdict(dict)
+        self.interner.sets.added = self._forget_awaiting
+        self.interner.sets.is_allowed &= not check_actions and self._marks
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
@@ -136,6 +147,8 @@ class Learner:
         """Tell steps apart as fairness does, and note what bounds alone forbid. It is called before anything else."""
         self.book = LabelBook(self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
+        self.interner.sets.is_allowed = False
+        self._marks = False
 
     @property
     def tells_more(self) -> bool:
@@ -184,30 +197,49 @@ class Learner:
         """
         tables = self.interner.tables
         for worker in workers:
-            tables.meta[codes.M_RESOLVED] = 0
-            while True:
+            retry = worker.retry[: worker.stats[codes.S_RETRY]]
+            tables.waiting = codes.grown(tables.waiting, len(retry))
+            tables.waiting[: len(retry)] = retry
+            tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
+            tables.meta[codes.M_LEFT] = len(retry) if worker.states.shape[1] == self.width else 0
+            is_done = False
+            while not is_done:
                 try:
                     resolve(tables, worker)
-                    break
+                    is_done = not tables.meta[codes.M_ASKED]
+                    tables.meta[codes.M_LEFT] = tables.meta[codes.M_WAITING]
+                    tables.meta[[codes.M_SETTLED, codes.M_WAITING]] = 0
                 except Full:
-                    self._answer(worker)
-                    tables.grow()
-        self._answer(workers[-1])
+                    pass
+                self._answer(worker)
+                tables.grow()
+                if worker.states.shape[1] != self.width:  # there is another replica
+                    break
+        if self.interner.take_apart():
+            self._awaiting.clear()
+            for root in self._roots:
+                self._tries.forget(root)
 
     # Answers
 
     def _answer(self, worker: WorkerArrays) -> None:
         tables = self.interner.tables
-        count = int(tables.meta[codes.M_ASKED])
-        asked = dict.fromkeys(map(tuple, tables.asked[:count].tolist())) if count else {}
+        count, number, done = int(tables.meta[codes.M_ASKED]), 0, set()
         tables.meta[codes.M_ASKED] = 0
-        for kind, a, b, c, d, e in asked:
-            if kind == codes.ASK_ROOTS:
-                self._answer_roots(a, b)
-            elif kind == codes.ASK_PATH:
+        while (number := next_unanswered(tables, number, count, worker.states)) < count:
+            kind, a, b, c, d, e = asked = tuple(tables.asked[number].tolist())
+            number += 1
+            if kind == codes.ASK_PATH:
                 self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, 1:].tolist())
+            elif asked in done:
+                continue
+            elif kind == codes.ASK_ROOTS:
+                self._answer_roots(a, b)
             elif kind == codes.ASK_OPERATION:
                 self._answer_operation(a, b)
+            elif kind == codes.ASK_CHANGE:
+                tables.put("changed_locals", b << 32 | a, self.interner.changed(a, b))
+            done.add(asked)
 
     def _answer_roots(self, local: int, number: int) -> None:
         me = self.interner.locals[local]
@@ -240,6 +272,13 @@ class Learner:
         for node in self._reads_replicas:
             self._tries.forget(node)
 
+    def _forget_awaiting(self, field: int, element: Value) -> None:
+        """Forget what was learned of all elements of a shared set, unless they would have passed over a new one."""
+        for root, tests in list(self._awaiting[field].items()):
+            if any(passes is None or passes_or_fails(passes, element) for passes in tests.values()):
+                self._tries.forget(root)
+                del self._awaiting[field][root]
+
     def _actions_on(self, kind: type) -> list[Action]:
         """Return the actions on messages of a class; those on no message for the class of None."""
         found = self._actions.get(kind)
@@ -267,11 +306,15 @@ class Learner:
         except Reads:
             return None
 
-    def _call(self, action: Action, me: Any, message: Any, given: dict[str, Value]) -> Judged:
+    def _call(
+        self, action: Action, me: Any, message: Any, given: dict[str, Value], recording: Recording | None = None
+    ) -> Judged:
         """Return the steps of an action that bounds do not rule out, with their flags."""
         self.handler_calls[action.name] += 1
         test = self.purity
         if test is None:
+            if recording is not None and recording.by_field:
+                action = followed(action, recording, marks=self._marks, filters=bool(self.interner.sets.elements))
             steps = call_action(self.protocol, action, me, message, given)
         else:
             steps = test.call(action, me, message, given)
@@ -301,17 +344,32 @@ class Learner:
         self._tries.set_leaf(node, first, len(steps))
 
     def _answer_path(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
-        if self._tries.has_leaf(root, row, me, peer, inboxes):
+        if inboxes is not None and self._tries.has_leaf(root, row, me, peer, inboxes):
             return  # another question of the same batch had the same answer
         owner, actor, message = self._roots[root]
-        recording, slots = Recording(self.interner, self.inbox_questions, row, inboxes or []), len(self.interner.slots)
+        slots, wholly = len(self.interner.slots), owner.name in self._read_wholly
+        if wholly and root not in self._whole_roots:
+            self._whole_roots.add(root)
+            self._tries.forget(root)
+        recording = Recording(self.interner, self.inbox_questions, row, inboxes or [], by_field=not wholly)
+        try:
+            if isinstance(owner, Action):
+                steps = self._call(owner, actor, message, recording.given(owner), recording)
+            else:
+                holds = recording.holds(owner, me, peer)
+        except (ActionError, RaisedError):
+            if wholly or not recording.lent:
+                raise
+            self._read_wholly.add(owner.name)  # a stand-in may have been used in a way that it does not serve
+            self._answer_path(root, row, me, peer, inboxes)
+            return
+        for (field, key), passes in recording.awaited.items():
+            self._awaiting[field].setdefault(root, {})[key] = passes
         if isinstance(owner, Action):
-            steps = self._call(owner, actor, message, recording.given(owner))
             self._set_outcomes(self._leaf(root, recording), owner, actor, message, steps)
             if len(self.interner.slots) > slots and root in self._reads_replicas:
                 self._tries.forget(root)  # what it read does not tell of the replica that it makes
         else:
-            holds = recording.holds(owner, me, peer)
             self._tries.set_leaf(self._leaf(root, recording), int(holds))
 
     def _leaf(self, root: int, recording: Recording) -> int:

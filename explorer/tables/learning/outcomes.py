@@ -8,6 +8,7 @@ from typing import Any
 
 from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
 from kraftcheck.explorer.tables.learning.interner import Interner, within
+from kraftcheck.explorer.tables.learning.marked import MarkedStep
 from kraftcheck.spec.language.step import Step
 
 Pairs = tuple[tuple[int, int], ...]
@@ -26,6 +27,7 @@ class Outcomes:
         self._interner = interner
         self._tables = interner.tables
         self._deltas: dict[tuple[Pairs, Pairs], int] = {}
+        self._count = self._moved = 0
         self._delta((), ())  # delta 0 changes nothing
 
     def add(self, labels: Iterable[int], me: Any, steps: Iterable[tuple[Step, int]]) -> int:
@@ -44,14 +46,23 @@ class Outcomes:
     def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:
         interner = self._interner
         operations = [interner.operation(name, interner.message(message)) for name, message in step.sends]
-        assigned: dict[int, int] = {}
+        sets, assigned = interner.sets, {}
+        changed = {name: (added, removed) for name, added, removed in step.sets} if isinstance(step, MarkedStep) else {}
+        put = [(interner.shared_names.index(name), *changed.get(name, (value, None))) for name, value in step.puts]
+        for column, value, _ in put:
+            for element in value if column in sets.elements else ():
+                sets.column(column, element)  # a new one moves others
         written = [*step.writes] if step.me == () or step.me == me else [step.me, *step.writes]
         slots = [(interner.slot(replica.id), interner.local(replica)) for replica in written]
         for slot, local in slots:
             assigned[interner.base + slot] = local
-        for name, value in step.puts:
-            column = interner.shared_names.index(name)
-            assigned[len(interner.bounds) + column] = interner.shared_id(column, value)
+        for key, fields in step.changes if isinstance(step, MarkedStep) else ():
+            assigned[interner.base + interner.slot(key)] = ~interner.change(fields)
+        for column, value, removed in put:
+            if column in sets.elements:
+                assigned.update(sets.assigned(column, value, removed))
+            else:
+                assigned[len(interner.bounds) + column] = interner.shared_id(column, value)
         return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
 
     def _spending(self, step: Step) -> Pairs:
@@ -60,9 +71,13 @@ class Outcomes:
         return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
 
     def _delta(self, assigned: Pairs, spending: Pairs) -> int:
+        if self._moved != self._interner.sets.changes:
+            self._moved = self._interner.sets.changes
+            self._deltas = {((), ()): 0}
         found = self._deltas.get((assigned, spending))
         if found is None:
-            found = self._deltas[assigned, spending] = len(self._deltas)
+            found = self._deltas[assigned, spending] = self._count
+            self._count += 1
             within(found, KEY_LIMIT, "different changes")
             first = self._tables.extend("assignments", assigned)
             spent = self._tables.extend("spendings", spending)

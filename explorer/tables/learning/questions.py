@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables
-from kraftcheck.spec.values import Record, Value
+from kraftcheck.spec.values import Value
 
-Key = tuple[str, str]
+Key = tuple[str, ...]
 WHOLE: Key = ("whole", "")  # the local state itself
 CLASS: Key = ("class", "")  # its class
 PRESENT: Key = ("present", "")  # whether there is a replica
+ITSELF: Any = object()
+"""What a projection gives that gives the whole replica."""
 
 
 class NumberedFunction(NamedTuple):
@@ -32,44 +34,50 @@ class NumberedFunction(NamedTuple):
         return found
 
 
-class LocalQuestions:
-    """The questions about local states.
+class Questions:
+    """The questions about values of one kind: local states, or values of a shared field.
 
     Parameters
     ----------
     tables
         Where the answers are noted.
-    records
-        The local states by id; the first is None.
+    name
+        The table for them.
+    values
+        The values by id; None stands for "no replica".
+    numbers
+        Numbers that no question in the table has.
     """
 
-    def __init__(self, tables: GrowingTables, records: Sequence[Any]) -> None:
+    def __init__(self, tables: GrowingTables, name: str, values: Sequence[Any], numbers: Iterator[int]) -> None:
         self._tables = tables
-        self._records = records
+        self._name = name
+        self._values = values
+        self._free = numbers
         self._numbers: dict[Key, int] = {}
-        self._questions: list[NumberedFunction] = []
+        self._questions: dict[int, NumberedFunction] = {}
 
-    def number(self, key: Key, function: Callable[[Record], Value]) -> int:
+    def number(self, key: Key, function: Callable[[Any], Value]) -> int:
         """Return the number of a question."""
         found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[key] = len(self._questions)
-            question = NumberedFunction(function, [None], {None: 0})  # 0: no replica
-            self._questions.append(question)
-            self._tables.set("local_answers", found, 0)
-            for local, record in enumerate(self._records[1:], 1):
-                self._tables.local_answers[found, local] = question.number(record)
+            found = self._numbers[key] = next(self._free)
+            question = self._questions[found] = NumberedFunction(function, [None], {None: 0})  # 0: no replica
+            self._tables.set(self._name, found, 0)
+            table = self._tables.fit_columns(self._name, len(self._values))
+            for place, value in enumerate(self._values):
+                table[found, place] = 0 if value is None else question.number(value)
         return found
 
-    def add_record(self, local: int, record: Record) -> None:
-        """Note the answers of a new local state."""
-        table = self._tables.fit_columns("local_answers", local + 1)
-        for number, question in enumerate(self._questions):
-            table[number, local] = question.number(record)
+    def add(self, place: int, value: Any) -> None:
+        """Note the answers about a new value."""
+        table = self._tables.fit_columns(self._name, place + 1) if self._questions else None
+        for number, question in self._questions.items():
+            table[number, place] = question.number(value)  # type: ignore[index]
 
-    def answer(self, question: int, local: int) -> int:
-        """Return the number of a question's answer about a local state."""
-        return int(self._tables.local_answers[question, local])
+    def answer(self, question: int, place: int) -> int:
+        """Return the number of a question's answer about a value, given by its id."""
+        return int(getattr(self._tables, self._name)[question, place])
 
     def value(self, question: int, answer: int) -> Any:
         """Return the answer to a question that has some number."""

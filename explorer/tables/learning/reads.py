@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from kraftcheck.explorer.tables.learning.shared_sets import SharedSet
 from kraftcheck.spec.values import Map, Record, Value, field_names
 
 ABSENT = object()
 """What a `MapReader` reads of a replica that is not there."""
+NO_CHANGES: Mapping[str, Value] = {}
 
 
 class SharedReader:
@@ -45,43 +47,86 @@ class LocalReader:
     record
         The record.
     note
-        Called with a field's name, or None for the whole, when that is first read.
+        Called with a field's name, or None for the whole, when that is read.
+    changes
+        Other values of some fields, which are not read.
     """
 
-    __slots__ = ("_names", "_record", "_tell")
-
-    def __init__(self, record: Record, note: Callable[[str | None], None]) -> None:
+    def __init__(
+        self, record: Record, note: Callable[[str | None], None], changes: Mapping[str, Value] = NO_CHANGES
+    ) -> None:
         self._record = record
-        self._tell: Callable[[str | None], None] | None = note
+        self._tell = note
         self._names = field_names(type(record))
+        self._changes = changes
+        self.__dict__.update(changes)  # what is known is found without `__getattr__`
 
-    def _note(self, name: str | None) -> None:
-        """Note what is read; nothing more once the whole is noted."""
-        if self._tell is not None:
-            tell = self._tell
-            if name is None:
-                self._tell = None
-            tell(name)
+    def _whole(self) -> Any:
+        """Return the record itself, which is noted."""
+        self._tell(None)
+        return self._unread()
+
+    def _unread(self) -> Any:
+        """Return the record itself, which is not noted: whoever takes it says so in another way."""
+        return self._record.but(**self._changes) if self._changes else self._record
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # isinstance sees the record's class
         return type(self._record)
 
     def __getattr__(self, name: str) -> Value:
-        self._note(name if name in self._names else None)
-        return getattr(self._record, name)
+        if name not in self._names:
+            return getattr(self._whole(), name)
+        self._tell(name)
+        value = self.__dict__[name] = getattr(self._record, name)
+        return value
+
+    def but(self, **changes: Value) -> Any:
+        """Return a copy in which the named fields have the given values."""
+        kind = type(self._record)
+        is_plain = kind.but is Record.but and not hasattr(kind, "__post_init__") and changes.keys() <= {*self._names}
+        return self._changed({**self._changes, **changes}) if is_plain else self._whole().but(**changes)
+
+    def _changed(self, changes: Mapping[str, Value]) -> LocalReader:
+        return LocalReader(self._record, self._tell, changes)
 
     def __eq__(self, other: object) -> bool:
-        self._note(None)
-        return self._record == (other._record if type(other) is LocalReader else other)
+        return bool(self._whole() == plain(other))
 
     def __hash__(self) -> int:
-        self._note(None)
-        return hash(self._record)
+        return hash(self._whole())
 
     def __repr__(self) -> str:
-        self._note(None)
-        return repr(self._record)
+        return repr(self._whole())
+
+    def __reduce__(self) -> Any:
+        return self._whole().__reduce__()
+
+
+class PeerReader(LocalReader):
+    """Reads like another replica's record.
+
+    Parameters
+    ----------
+    key
+        The replica's id.
+    record, note, changes
+        See `LocalReader`.
+    """
+
+    def __init__(
+        self,
+        key: Value,
+        record: Record,
+        note: Callable[[str | None], None],
+        changes: Mapping[str, Value] = NO_CHANGES,
+    ) -> None:
+        super().__init__(record, note, changes)
+        self._key = key
+        self.__dict__.setdefault("id", key)
+
+    def _changed(self, changes: Mapping[str, Value]) -> PeerReader:
+        return PeerReader(self._key, self._record, self._tell, changes)
 
 
 class MapReader(Map[Any, Any]):
@@ -95,18 +140,25 @@ class MapReader(Map[Any, Any]):
         Gives the value of one of them, or `ABSENT`, noting it.
     """
 
-    __slots__ = ("_all", "_keys", "_read")
+    __slots__ = ("_all", "_keys", "_known", "_read")
 
     def __init__(self, keys: Iterable[Any], read: Callable[[Any], Any]) -> None:
         self._hash = None
         self._keys = dict.fromkeys(keys)
         self._read = read
         self._all: dict[Any, Any] | None = None
+        self._known: dict[Any, Any] = {}
+
+    def _look(self, key: Any) -> Any:
+        """Return what is read of a replica, which is read once."""
+        if key not in self._known:
+            self._known[key] = self._read(key)
+        return self._known[key]
 
     @property
     def _items(self) -> dict[Any, Any]:  # type: ignore[override]  # any other use reads the whole
         if self._all is None:
-            self._all = {key: value for key in self._keys if (value := self._read(key)) is not ABSENT}
+            self._all = {key: value for key in self._keys if (value := self._look(key)) is not ABSENT}
             self._read = _read_before
         return self._all
 
@@ -115,7 +167,7 @@ class MapReader(Map[Any, Any]):
         if self._all is not None:
             found = self._all.get(key, ABSENT)
         elif key in self._keys:
-            found = self._read(key)
+            found = self._look(key)
         if found is ABSENT:
             raise KeyError(key)
         return found
@@ -129,7 +181,7 @@ class MapReader(Map[Any, Any]):
     def __contains__(self, key: object) -> bool:
         if self._all is not None:
             return key in self._all
-        return key in self._keys and self._read(key) is not ABSENT
+        return key in self._keys and self._look(key) is not ABSENT
 
     @property
     def was_read_whole(self) -> bool:
@@ -138,7 +190,11 @@ class MapReader(Map[Any, Any]):
 
 
 def plain(value: Any) -> Any:
-    """Return a value without stand-ins: a plain map for each."""
+    """Return a value without stand-ins: what each stands for, which is read whole."""
+    if issubclass(type(value), LocalReader):
+        return value._whole()
+    if type(value) is SharedSet:
+        return frozenset(value)
     if isinstance(value, Map):
         return Map((plain(key), plain(item)) for key, item in value.items())
     if isinstance(value, tuple | frozenset):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.identity import permuted
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import grown
+from kraftcheck.explorer.tables.kernel.codes import code_of, grown
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packing import Rows
@@ -43,16 +43,18 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     tables, n = interner.tables, len(heads) + 1
     capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
     contents = np.zeros((capacity, tables.contents.shape[1]), np.int32)
+    numbers = np.zeros(capacity, np.int32)
     contents[1:n, codes.C_SLOT], contents[1:n, codes.C_N] = heads[:, 0], heads[:, 1]
     contents[1:n, codes.C_START] = np.cumsum(heads[:, 1]) - heads[:, 1]
     for slot in range(len(interner.slots)):
         mine = np.flatnonzero(heads[:, 0] == slot) + 1
-        contents[mine, codes.C_NUMBER] = np.arange(1, len(mine) + 1)
+        numbers[mine] = np.arange(1, len(mine) + 1)
         tables.slot_contents[slot] = len(mine)
     if n > 1:
         bad = tables.messages[items[:, 0], 1]
         contents[1:n, codes.C_BAD] = np.bitwise_or.reduceat(bad, contents[1:n, codes.C_START])
-    tables.contents = contents
+        numbers[1:n] = code_of(numbers[1:n], contents[1:n, codes.C_BAD])
+    tables.contents, tables.inbox_codes = contents, numbers
     tables.content_items = grown(tables.content_items, 2 * len(items) + 16)
     tables.content_items[: len(items)] = items
     tables.permuted_contents = np.full((capacity, tables.permuted_contents.shape[1]), UNASKED, np.int32)

@@ -19,7 +19,10 @@ GIB, MIB = 1 << 30, 1 << 20
 
 _TABLES = {
     "control rows": ("rows", "row_table", "row_info", "row_items", "permuted_rows", "changed"),
-    "inbox contents": ("contents", "content_items", "content_table", "operated", "inbox_answers", "permuted_contents"),
+    "inbox contents": (
+        *("contents", "inbox_codes", "content_items", "content_table"),
+        *("operated", "inbox_answers", "permuted_contents"),
+    ),
     "replica states with an inbox": ("bundles", "bundle_items"),
     "replica states": ("local_answers", "permuted_locals"),
     "messages": ("messages", "operations", "network_operations", "permuted_messages"),

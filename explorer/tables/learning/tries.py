@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kraftcheck.explorer.tables.kernel.codes import KIND, LEAF, LOCAL_QUESTION, ME, MISSING, PEER, SHARED, UNKNOWN
+from kraftcheck.explorer.tables.kernel.codes import (
+    KIND,
+    LEAF,
+    LOCAL_QUESTION,
+    ME,
+    MISSING,
+    PEER,
+    SHARED,
+    SHARED_QUESTION,
+    UNKNOWN,
+)
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.recording import Question
@@ -29,6 +39,7 @@ class Tries:
         self._tables = interner.tables
         self._inbox_questions = inbox_questions
         self._branches: dict[tuple[int, int], int] = {}
+        self._first: dict[int, set[int]] = {}  # by root, the answers to its question
 
     def node(self) -> int:
         """Return a new node, of which nothing is known."""
@@ -47,6 +58,9 @@ class Tries:
                 return bool(kind == LEAF)
             if kind == SHARED:
                 answer = int(self._tables.rows[row, a])
+            elif kind == SHARED_QUESTION:
+                questions = self._interner.shared_questions[b - len(self._interner.bounds)]
+                answer = questions.answer(a, int(self._tables.rows[row, b]))
             elif kind == LOCAL_QUESTION:
                 local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
                 answer = self._interner.questions.answer(a, local)
@@ -66,6 +80,8 @@ class Tries:
             Where another question stands on the way.
         """
         node, nodes = root, self._tables
+        if path:
+            self._first.setdefault(root, set()).add(next(iter(path.values())))
         for question, answer in path.items():
             current: Any = nodes.nodes[node].tolist()
             if current[KIND] == UNKNOWN:
@@ -83,8 +99,7 @@ class Tries:
 
     def forget(self, root: int) -> None:
         """Forget where a trie leads."""
-        for node, answer in list(self._branches):
-            if node == root:
-                del self._branches[node, answer]
-                self._tables.put("branches", node << 32 | answer, int(MISSING))
+        for answer in self._first.pop(root, ()):
+            if self._branches.pop((root, answer), None) is not None:
+                self._tables.put("branches", root << 32 | answer, int(MISSING))
         self._tables.nodes[root, KIND] = UNKNOWN

@@ -181,7 +181,7 @@ class BreadthFirst:
         expander, workers = self.expander, self.expander.workers
         most = workers * self.memory.budget.batch(self.batch, expander.width, workers)
         size = min(most, self.checker.batch_size(BATCH * workers))
-        rows = self.levels.read(self.levels.depth - 1, self._position, size)
+        rows = self.expander.ordered(self.levels.read(self.levels.depth - 1, self._position, size))
         count = len(rows)
         which = np.arange(count, dtype=np.int64)
         while len(which):

@@ -74,7 +74,7 @@ class Partition:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self.small else GROWTH)) + 1
             self.keys = np.zeros((capacity, self.keys.shape[1]), np.uint64)
             self.places = np.zeros(capacity, np.uint8)
-            done, *_ = insert_rows(_NO_ROWS, words, 0, len(words), 0, 0, self.keys, self.places, _NO_ROWS, 0)
+            done, _, _ = insert_rows(_NO_ROWS, words, 0, len(words), 0, 0, self.keys, self.places, _NO_ROWS, 0)
             if done == len(words):
                 return
 
@@ -90,7 +90,7 @@ class Partition:
         """
         done = 0
         while done < count:
-            done, self.count, new_count, _ = insert_rows(
+            done, self.count, new_count = insert_rows(
                 rows, words, done, count, new.shape[1], self.count, self.keys, self.places, new, new_count
             )
             if done < count:

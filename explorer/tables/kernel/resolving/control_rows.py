@@ -17,28 +17,41 @@ def row_hash(t: Any, row: Any) -> Any:
     """Return the hash of a control row."""
     h = np.uint64(1469598103934665603)
     for c in range(t.rows.shape[1]):
-        h = mix(h ^ np.uint64(t.rows[row, c])) + np.uint64(0x9E3779B97F4A7C15)
-    return h
+        h = (h ^ np.uint64(t.rows[row, c])) * np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+    return mix(h)
 
 
 @jit
 def intern_row(t: Any, fresh: Any) -> Any:
     """Return the id of the control row written at `fresh`, the first free place; it may be there already."""
-    if fresh + 2 >= t.rows.shape[0] or (fresh + 2) * 2 > len(t.row_table):
+    return intern_hashed(t, fresh, np.int64(row_hash(t, fresh)))
+
+
+@jit
+def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
+    """Return the id of the control row of some hash written at a place that is free, maybe not the first such one."""
+    fresh = t.meta[codes.M_ROWS]
+    if written + 2 >= t.rows.shape[0]:
         stop_to_grow(t, codes.GROW_ROWS)
+    if (fresh + 2) * 2 > len(t.row_table):
+        stop_to_grow(t, codes.GROW_HASHES)
     mask = np.int64(len(t.row_table) - 1)
-    i = np.int64(row_hash(t, fresh)) & mask
+    i = np.int64(hashed) & mask
     columns = t.rows.shape[1]
     while t.row_table[i] != -1:
         other = t.row_table[i]
         same = True
         for c in range(columns):
-            if t.rows[other, c] != t.rows[fresh, c]:
+            if t.rows[other, c] != t.rows[written, c]:
                 same = False
                 break
         if same:
             return np.int64(other)
         i = (i + 1) & mask
+    if written != fresh:
+        for c in range(columns):
+            t.rows[fresh, c] = t.rows[written, c]
     t.row_table[i] = fresh
     t.row_info[fresh, codes.R_FLAGS] = 0
     t.row_info[fresh, codes.R_BAD] = 0
@@ -47,6 +60,25 @@ def intern_row(t: Any, fresh: Any) -> Any:
     t.permuted_rows[fresh, 0] = -1
     t.meta[codes.M_ROWS] = fresh + 1
     return np.int64(fresh)
+
+
+@jit
+def look_ahead(t: Any, first: Any, count: Any) -> None:
+    """Note the hashes of control rows written side by side, and touch what will be compared: all at once, not in turn.
+
+    The loads do not wait for each other, so that the processor's caches fill in the time of one.
+    """
+    mask = np.int64(len(t.row_table) - 1)
+    touched = np.int64(0)
+    for row in range(first, first + count):
+        hashed = np.int64(row_hash(t, row))
+        t.row_info[row, codes.R_BAD] = hashed
+        touched += t.row_table[hashed & mask]
+    for row in range(first, first + count):
+        other = t.row_table[t.row_info[row, codes.R_BAD] & mask]
+        if other >= 0:
+            touched += t.rows[other, 0]
+    t.meta[codes.M_TOUCHED] = touched
 
 
 @jit

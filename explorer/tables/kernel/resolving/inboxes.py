@@ -8,7 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, REFUSED
-from kraftcheck.explorer.tables.kernel.maps import find, is_full, mix, store
+from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, store_near
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, stop_to_grow
 
@@ -20,7 +20,7 @@ CLEARS = np.int64(-3)  # the same: a group of messages is taken out
 def make_operated(t: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after an operation; REFUSED or MISSING."""
     key = (np.int64(inbox) << 24) | np.int64(op)
-    found = find(t.operated, key)
+    found = find_near(t.operated, np.int64(inbox), np.int64(op))
     if found != MISSING:
         return found
     if is_full(t.meta[codes.M_OPERATIONS], t.operated):
@@ -30,7 +30,7 @@ def make_operated(t: Any, inbox: Any, op: Any) -> Any:
         return np.int64(MISSING)
     result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
     t.meta[codes.M_OPERATIONS] += 1
-    store(t.operated, key, result)
+    store_near(t.operated, key, result)
     return result
 
 
@@ -118,13 +118,13 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     t.content_table[i] = fresh
     t.contents[fresh, codes.C_SLOT] = slot
     t.slot_contents[slot] += 1
-    t.contents[fresh, codes.C_NUMBER] = t.slot_contents[slot]
     t.contents[fresh, codes.C_START] = free
     t.contents[fresh, codes.C_N] = n
     bad = 0
     for k in range(free, free + n):
         bad |= t.messages[t.content_items[k, 0], 1]
     t.contents[fresh, codes.C_BAD] = bad
+    t.inbox_codes[fresh] = t.slot_contents[slot] | (codes.CODE_BAD if bad else 0)
     t.permuted_contents[fresh, 0] = -1
     t.meta[codes.M_CONTENT_ITEMS] = free + n
     t.meta[codes.M_CONTENTS] = fresh + 1

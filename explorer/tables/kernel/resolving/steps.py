@@ -8,20 +8,77 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, REFUSED
-from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.maps import NEAR_BITS, find, find_near, is_full, store, store_near
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_hashed, intern_row, look_ahead
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
-from kraftcheck.explorer.tables.kernel.resolving.properties import judge_step
+from kraftcheck.explorer.tables.kernel.resolving.properties import judge, judge_step
 from kraftcheck.explorer.tables.kernel.tries import walk_to
+
+
+@jit
+def make_local(t: Any, local: Any, change: Any) -> Any:
+    """Return the local state after a change of some of its fields, asking Python once; or MISSING."""
+    key = (np.int64(change) << 32) | np.int64(local)
+    found = find(t.changed_locals, key)
+    if found >= 0:
+        return found
+    if found == MISSING:
+        if is_full(t.meta[codes.M_LOCAL_CHANGES], t.changed_locals):
+            stop_to_grow(t, codes.GROW_MAP)
+        ask(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
+        t.meta[codes.M_LOCAL_CHANGES] += 1
+        store(t.changed_locals, key, np.int64(-2))
+    return np.int64(MISSING)
+
+
+@jit
+def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
+    """Write the control row after a delta to a place that is free; return 0, REFUSED or MISSING."""
+    for c in range(t.rows.shape[1]):
+        t.rows[place, c] = t.rows[row, c]
+    for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
+        column, amount = t.spendings[k, 0], t.spendings[k, 1]
+        if t.rows[row, column] + max(amount, 1) > t.limits[column]:
+            return np.int64(REFUSED)
+        t.rows[place, column] += amount
+    missing = False
+    for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
+        column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
+        if column < 0:  # the columns of a set's elements
+            for c in range(~column, ~column + value):
+                t.rows[place, c] = 0
+            continue
+        if value < 0:
+            value = make_local(t, t.rows[row, column], ~value)
+            missing |= value < 0
+        t.rows[place, column] = value
+    return np.int64(MISSING) if missing else np.int64(0)
+
+
+@inlined
+def flags_to(t: Any, target: Any, flags: Any) -> Any:
+    """Return the flags of a step, with what is to be said of the control row that it leads to."""
+    return np.int64(flags) | (0 if t.row_info[target, codes.R_FLAGS] == codes.JUDGED else codes.UNSETTLED)
+
+
+@jit
+def settle(t: Any, row: Any, ref: Any) -> None:
+    """Note that nothing speaks against the control row to which a step leads; `ref`: see `unsettled`."""
+    if ref < 0:
+        t.row_items[~ref, 2] &= codes.STEP_FLAGS
+    else:
+        value = find_near(t.changed, np.int64(row), np.int64(ref))
+        settled = value & ~(np.int64(codes.UNSETTLED) << codes.FLAG_SHIFT)
+        store_near(t.changed, (np.int64(row) << NEAR_BITS) | np.int64(ref), settled)
 
 
 @jit
 def make_changed(t: Any, row: Any, delta: Any) -> Any:
     """Return the control row after a delta with the flags of the step above it; REFUSED or MISSING."""
-    key = (np.int64(row) << 24) | np.int64(delta)
-    found = find(t.changed, key)
+    key = (np.int64(row) << NEAR_BITS) | np.int64(delta)
+    found = find_near(t.changed, np.int64(row), np.int64(delta))
     if found != MISSING:
         return found
     if is_full(t.meta[codes.M_DELTAS], t.changed):
@@ -29,34 +86,26 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
     fresh = t.meta[codes.M_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
         stop_to_grow(t, codes.GROW_ROWS)
-    for c in range(t.rows.shape[1]):
-        t.rows[fresh, c] = t.rows[row, c]
-    result = np.int64(0)
-    for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
-        column, amount = t.spendings[k, 0], t.spendings[k, 1]
-        if t.rows[row, column] + max(amount, 1) > t.limits[column]:
-            result = np.int64(REFUSED)
-        t.rows[fresh, column] += amount
+    result = write_target(t, row, delta, fresh)
     if result == 0:
-        for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
-            t.rows[fresh, t.assignments[k, 0]] = t.assignments[k, 1]
         target = intern_row(t, fresh)
         flags = judge_step(t, row, target)
-        if flags < 0:
-            return np.int64(flags)
-        result = target | (np.int64(flags) << codes.FLAG_SHIFT)
-    t.meta[codes.M_DELTAS] += 1
-    store(t.changed, key, result)
+        result = np.int64(flags) if flags < 0 else target | (flags_to(t, target, flags) << codes.FLAG_SHIFT)
+    if result != MISSING:
+        t.meta[codes.M_DELTAS] += 1
+        store_near(t.changed, key, result)
     return result
 
 
 @jit
-def build_row(t: Any, row: Any) -> None:
-    """List the steps of a control row that depend on no inbox: each replica's own and the environment's."""
+def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
+    """List the outcomes of what replicas may do by themselves, and the environment, as items from `start` on.
+
+    The control rows that they lead to are written from `fresh` on; an item has the place, or what stands for one.
+    Returns the numbers of items and of rows, and whether something is missing.
+    """
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
-    start = t.meta[codes.M_ROW_ITEMS]
-    n = 0
-    missing = False
+    n, written, missing = 0, 0, False
     for s in range(slots + 1):
         local = np.int64(t.rows[row, base + s]) if s < slots else np.int64(0)
         if s < slots and local == 0:
@@ -82,20 +131,41 @@ def build_row(t: Any, row: Any) -> None:
                 continue
             if start + n + t.nodes[leaf, codes.N] + 2 >= len(t.row_items):
                 stop_to_grow(t, codes.GROW_ITEMS)
+            if fresh + written + t.nodes[leaf, codes.N] + 4 >= t.rows.shape[0]:
+                stop_to_grow(t, codes.GROW_ROWS)
             for o in range(t.nodes[leaf, codes.A], t.nodes[leaf, codes.A] + t.nodes[leaf, codes.N]):
-                target = make_changed(t, row, np.int64(t.outcomes[o, codes.DELTA]))
-                if target == MISSING:
-                    missing = True
-                elif target >= 0:
-                    t.row_items[start + n, 0] = o
-                    t.row_items[start + n, 1] = np.int64(target & codes.ROW_MASK)
-                    t.row_items[start + n, 2] = np.int64(target >> codes.FLAG_SHIFT)
-                    n += 1
-                elif t.meta[codes.M_WATCH_BOUNDS]:
-                    t.row_items[start + n, 0] = o
-                    t.row_items[start + n, 1] = codes.BLOCKED
-                    t.row_items[start + n, 2] = -1
-                    n += 1
+                found = write_target(t, row, np.int64(t.outcomes[o, codes.DELTA]), fresh + written)
+                t.row_items[start + n, 0] = o
+                t.row_items[start + n, 1] = fresh + written if found == 0 else codes.BLOCKED
+                t.row_items[start + n, 2] = -1
+                missing |= found == MISSING
+                written += found == 0
+                n += found == 0 or (found == REFUSED and t.meta[codes.M_WATCH_BOUNDS] != 0)
+    return n, written, missing
+
+
+@jit
+def build_row(t: Any, row: Any) -> None:
+    """List the steps of a control row that depend on no inbox: each replica's own and the environment's."""
+    start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
+    n, written, missing = list_outcomes(t, row, start, fresh)
+    look_ahead(t, fresh, written)
+    for k in range(start, start + n):
+        place = np.int64(t.row_items[k, 1])
+        if place < 0:
+            continue
+        target = intern_hashed(t, place, t.row_info[place, codes.R_BAD])
+        flags = judge_step(t, row, target)
+        missing |= flags < 0
+        t.row_items[k, 1] = target
+        t.row_items[k, 2] = flags
+    for k in range(start, start + n):
+        target = np.int64(t.row_items[k, 1])
+        is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.COUNT] == 0  # nothing can refuse it
+        if is_sure and not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
+            judge(t, target)
+        if target >= 0 and t.row_items[k, 2] >= 0:
+            t.row_items[k, 2] = flags_to(t, target, t.row_items[k, 2])
     if missing:
         return
     t.row_info[row, codes.R_START] = start

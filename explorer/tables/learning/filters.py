@@ -1,0 +1,113 @@
+"""Loops over sets that ask first whether an element passes their tests, and only then whether it is in the set.
+
+`[m for m in shared.msgs if isinstance(m, Vote) and m.ballot == me.ballot]` depends on the votes of one ballot alone. A
+copy of the function goes through `among(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`, which
+for any set but a `SharedSet` is the set itself; the tests stay. Only tests that compare, look into fields and ask for
+classes are used, as others may have effects.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from kraftcheck.explorer.tables.learning.shared_sets import Passes, SharedSet
+from kraftcheck.spec.diagnosis.source import definition_of, recompiled
+
+AMONG = "__among__"
+_SIMPLE = (
+    ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.Compare, ast.cmpop, ast.Attribute,
+    ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.expr_context,
+)  # fmt: skip
+
+
+def among(elements: Any, passes: Passes) -> Iterable[Any]:
+    """Return a set, or those of its elements alone that pass a test."""
+    return elements.among(passes) if type(elements) is SharedSet else elements
+
+
+@cache
+def filtering(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that filters first; the same one where its source is not found or has no such loop."""
+    code = getattr(function, "__code__", None)
+    definition = definition_of(code) if code is not None else None
+    if definition is None:
+        return function
+    copied = deepcopy(definition)
+    loops = _Loops()
+    loops.visit(copied)
+    copied.decorator_list = []
+    return recompiled(function, copied, {AMONG: among}) if loops.found else function
+
+
+class _Loops(ast.NodeTransformer):
+    """Puts `among` into loops."""
+
+    def __init__(self) -> None:
+        self.found = 0
+
+    def _among(self, target: ast.expr, elements: ast.expr, tests: list[ast.expr]) -> ast.expr:
+        simple: list[ast.expr] = []
+        for test in tests:
+            parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+            for part in parts:
+                if not _is_simple(part):
+                    break
+                simple.append(part)
+            else:
+                continue
+            break
+        if not simple or not isinstance(target, ast.Name):
+            return elements
+        self.found += 1
+        body = deepcopy(simple[0] if len(simple) == 1 else ast.BoolOp(ast.And(), simple))
+        argument = ast.arguments([], [ast.arg(target.id)], None, [], [], None, [])
+        call = ast.Call(ast.Name(AMONG, ast.Load()), [elements, ast.Lambda(argument, body)], [])
+        return ast.fix_missing_locations(ast.copy_location(call, elements))
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        self.generic_visit(node)
+        node.iter = self._among(node.target, node.iter, node.ifs)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        quantifier = node.func.id if isinstance(node.func, ast.Name) else None
+        if quantifier in ("any", "all") and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            inner = node.args[0]
+            test = inner.elt if quantifier == "any" else ast.UnaryOp(ast.Not(), inner.elt)
+            last = inner.generators[-1]
+            tests = list(last.ifs)
+            self.generic_visit(node)
+            if not tests:
+                last.iter = self._among(last.target, last.iter, [test])
+            return node
+        self.generic_visit(node)
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        self.generic_visit(node)
+        tests: list[ast.expr] = []
+        for statement in node.body:
+            if not isinstance(statement, ast.If) or statement.orelse:
+                break
+            if len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue):
+                tests.append(ast.UnaryOp(ast.Not(), statement.test))
+                continue
+            if statement is node.body[-1]:
+                tests.append(statement.test)
+            break
+        node.iter = self._among(node.target, node.iter, tests)
+        return node
+
+
+def _is_simple(test: ast.expr) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call):
+            if not (isinstance(node.func, ast.Name) and node.func.id == "isinstance" and not node.keywords):
+                return False
+        elif not isinstance(node, _SIMPLE):
+            return False
+    return True

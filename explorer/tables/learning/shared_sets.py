@@ -1,0 +1,245 @@
+"""Shared sets that are taken apart: each element that may be in one has a column of control rows, which is 0 or 1.
+
+A set of messages that all read has as many values as there are states, nearly. Taken apart, it is asked for one element
+at a time, and a step that adds one adds it to whatever else is there. A set is taken apart once it has many values of
+few elements; what was learned of it is forgotten then. So is what went through all elements when a new one turns up,
+unless that would have been passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from types import CellType, FunctionType, NoneType
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.sets import SetReader
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import SHARED
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import ModelValue, Record, Value, field_values, ordered
+
+MANY = 64
+"""Values of a shared set from which on it is seen whether it is taken apart."""
+
+SPARE = 4
+"""Columns for elements that may come; control rows are laid out anew where there are more."""
+
+Passes = Callable[[Any], Any]
+_SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
+
+
+class SharedSets:
+    """The shared sets of one protocol that are taken apart.
+
+    Parameters
+    ----------
+    tables
+        The tables whose control rows hold them.
+
+    Attributes
+    ----------
+    elements
+        By the number of a shared field, the elements that may be in its set, each with its place.
+    columns
+        The number of columns that control rows have for elements.
+    changes
+        How often columns have moved.
+    is_allowed
+        Whether sets may be taken apart: not where others rely on what the columns of a control row are.
+    """
+
+    def __init__(self, tables: GrowingTables) -> None:
+        self._tables = tables
+        self._first: dict[int, int] = {}
+        self._room: dict[int, int] = {}
+        self.elements: dict[int, dict[Value, int]] = {}
+        self.columns = self.changes = 0
+        self.is_allowed = True
+        self.added: Callable[[int, Value], None] = lambda field, element: None  # called when there is another element
+
+    def is_worth(self, field: int, values: list[Value]) -> bool:
+        """Return whether a shared field should be taken apart."""
+        if not self.is_allowed or field in self.elements or len(values) < MANY:
+            return False
+        if not all(type(value) is frozenset for value in values):
+            return False
+        return 2 * len(frozenset().union(*values)) <= len(values)
+
+    def take_apart(self, field: int, column: int, base: int, values: list[Any]) -> None:
+        """Take a shared set apart.
+
+        Parameters
+        ----------
+        field, column
+            The field's number, and its column in control rows, which is 0 from now on.
+        base
+            The first column of a control row that is of a replica.
+        values
+            The values of the field, by id.
+        """
+        tables, found = self._tables, ordered(frozenset().union(*values))
+        self._first[field], self._room[field] = base, 0
+        self.elements[field] = {element: place for place, element in enumerate(found)}
+        self._insert(field, len(found) + SPARE)
+        bits = np.zeros((len(values), len(found)), np.int32)
+        for number, value in enumerate(values):
+            bits[number, [self.elements[field][element] for element in value]] = 1
+        rows = int(tables.meta[codes.M_ROWS])
+        tables.rows[:rows, base : base + len(found)] = bits[tables.rows[:rows, column]]
+        tables.rows[:rows, column] = 0
+        tables.rehash_rows(len(tables.row_table))
+        for delta in np.flatnonzero(tables.deltas[:, 1]).tolist():
+            first, count, *spent = tables.deltas[delta].tolist()
+            assigned = [(at, value) for at, value in tables.assignments[first : first + count].tolist()]
+            if any(at == column for at, _ in assigned):
+                whole = values[dict(assigned)[column]]
+                kept = [pair for pair in assigned if pair[0] != column]
+                again = self.assigned(field, whole, None) + kept
+                tables.deltas[delta] = tables.extend("assignments", again), len(again), *spent
+
+    def _insert(self, field: int, more: int) -> None:
+        """Insert columns behind those of a set."""
+        tables = self._tables
+        at = self._first[field] + self._room[field]
+        self.changes += 1
+        self.columns += more
+        gap = np.zeros((len(tables.rows), more), np.int32)
+        tables.rows = np.ascontiguousarray(np.hstack([tables.rows[:, :at], gap, tables.rows[:, at:]]))
+        tables.hidden = np.concatenate([tables.hidden[:at], gap[0], tables.hidden[at:]])
+        columns, nodes = tables.assignments[:, 0], tables.nodes
+        columns[columns >= at] += more
+        columns[columns < ~at + 1] -= more
+        nodes[(nodes[:, codes.KIND] == SHARED) & (nodes[:, codes.A] >= at), codes.A] += more
+        for other, first in self._first.items():
+            if other != field and first >= at:
+                self._first[other] = first + more
+        self._room[field] += more
+        cleared = tables.assignments[:, 0] == ~self._first[field]
+        tables.assignments[cleared, 1] = self._room[field]
+        tables.meta[codes.M_SLOT_BASE] += more
+        tables.rehash_rows(len(tables.row_table))
+
+    def column(self, field: int, element: Value) -> int:
+        """Return the column of an element, which may be new."""
+        known = self.elements[field]
+        place = known.get(element)
+        if place is None:
+            place = known[element] = len(known)
+            if place >= self._room[field]:
+                self._insert(field, self._room[field] // 4 + SPARE)
+            self.added(field, element)
+        return self._first[field] + place
+
+    def assigned(self, field: int, added: Iterable[Value], removed: Iterable[Value] | None) -> list[tuple[int, int]]:
+        """Return the assignments that add elements to a set and remove others; without `removed`, all others."""
+        ones = [(self.column(field, element), 1) for element in ordered(added)]
+        if removed is None:
+            return [(~self._first[field], self._room[field]), *ones]
+        known = self.elements[field]
+        return ones + [(self.column(field, element), 0) for element in ordered(removed) if element in known]
+
+    def value(self, field: int, control: list[int]) -> frozenset[Value]:
+        """Return the set that a control row holds."""
+        first = self._first[field]
+        return frozenset(element for element, place in self.elements[field].items() if control[first + place])
+
+
+class Candidates:
+    """The elements that may be in a set, for whoever reads it; what depends on there being no others is noted.
+
+    Parameters
+    ----------
+    known
+        The elements.
+    note
+        Called with which others would matter: a key that is equal where the test is, and the test, or None for all.
+    """
+
+    def __init__(self, known: dict[Value, int], note: Callable[[Value, Passes | None], None]) -> None:
+        self._known = known
+        self._note = note
+
+    def __iter__(self) -> Iterator[Value]:
+        yield from list(self._known)
+        self._note(None, None)
+
+    def __contains__(self, element: Any) -> bool:
+        if element in self._known:
+            return True
+        self._note(("is", element), element.__eq__)
+        return False
+
+    def passing(self, passes: Passes) -> Iterator[Value]:
+        """Yield those that pass a test, or for which it fails to say."""
+        for element in list(self._known):
+            if passes_or_fails(passes, element):
+                yield element
+        self._note(*frozen(passes))
+
+
+class SharedSet(SetReader):
+    """Reads like a shared set that is taken apart."""
+
+    __slots__ = ()
+
+    def _with(self, added: frozenset[Value], removed: frozenset[Value]) -> Any:
+        if not isinstance(self._elements, Candidates):
+            return added
+        return SharedSet(self._elements, self._has, added, removed)
+
+    def among(self, passes: Passes) -> Iterator[Value]:
+        """Yield the elements, and ask of those alone that pass a test."""
+        if not isinstance(self._elements, Candidates):
+            yield from self
+            return
+        for element in self._elements.passing(passes):
+            if element in self:
+                yield element
+        yield from self._added.difference(list(self._elements._known))
+
+    @property
+    def change(self) -> tuple[frozenset[Value], frozenset[Value]]:
+        """What was added and removed."""
+        return self._added, self._removed
+
+    def is_of(self, read: SharedSet) -> bool:
+        """Return whether it is another set with changes, and was never read as a whole to be kept."""
+        return self._has is read._has and isinstance(self._elements, Candidates)
+
+    def minimal(self) -> SharedSet:
+        """Return it without additions and removals that do nothing."""
+        added = frozenset(e for e in ordered(self._added) if not (e in self._elements and self._has(e)))
+        removed = frozenset(e for e in ordered(self._removed) if e in self._elements and self._has(e))
+        return SharedSet(self._elements, self._has, added, removed)
+
+
+def passes_or_fails(passes: Passes, element: Value) -> bool:
+    """Return whether an element passes a test, or the test fails to say."""
+    try:
+        return bool(passes(element))
+    except Exception:
+        return True
+
+
+def frozen(passes: Any) -> tuple[Value, Passes | None]:
+    """Return a test as it is now, with a key; None where it depends on what may differ from state to state."""
+    cells = [cell.cell_contents for cell in passes.__closure__ or ()]
+    if not all(map(_is_fixed, cells)):
+        return None, None
+    again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, cells)))
+    kinds = [(type(value), id(value) if isinstance(value, Protocol) else value) for value in cells]
+    return (passes.__code__, *kinds), again
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether a value has no stand-in in it, which would read another state."""
+    kind = type(value)
+    if issubclass(kind, tuple | frozenset):  # of which `SharedSet` is none
+        return all(map(_is_fixed, value))
+    if issubclass(kind, Record):
+        return all(map(_is_fixed, field_values(value)))
+    return issubclass(kind, (*_SCALARS, Protocol, type))

@@ -1,0 +1,123 @@
+"""Shared sets that are taken apart: what is read of them, element by element, and what steps change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.models.paxos_msgs import PaxosMsgs
+from kraftcheck import load
+from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
+from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, internal, invariant, ordered
+
+pytestmark = pytest.mark.kernel
+
+
+class Writer(Record):
+    """Who writes on the board."""
+
+    id: int
+    seen: int = 0
+
+
+class Line(Record):
+    """A line on the board."""
+
+    by: int
+    number: int
+
+
+class Board(Record):
+    """What all see."""
+
+    lines: frozenset[Line] = frozenset()
+    kept: frozenset[Line] = frozenset()
+
+
+class Boards(Protocol):
+    """Writers do all that can be done with a set."""
+
+    def initial(self) -> Iterator[State]:
+        """Two empty boards, one with a line."""
+        yield self.start([Writer(1), Writer(2)], Board())
+        yield self.start([Writer(1), Writer(2)], Board(frozenset({Line(9, 0)})))
+
+    @internal
+    def add(self, me: Writer, shared: Board) -> Steps:
+        """Add a line that follows one's last, of two that may be the same, or be there."""
+        latest = 0
+        for line in shared.lines:
+            if line.by == me.id and line.number > latest:
+                latest = line.number
+        for number in (min(latest + me.seen + 1, 2), 2):
+            yield Step().put(lines=shared.lines | {Line(me.id, number)})
+        yield Step().put(lines=shared.lines | {Line(me.id, 1), Line(me.id, 2)})
+
+    @internal
+    def wipe(self, me: Writer, shared: Board) -> Steps:
+        """Wipe out what another has written, or all."""
+        for line in shared.lines:
+            if line.by == me.id:
+                continue
+            if line.number > 1 and me.seen == 0:
+                yield become(me.but(seen=line.number)).put(lines=shared.lines - {line, Line(me.id, 7)})
+        if me.seen and all(line.number >= 2 for line in shared.lines if line.by == me.id):
+            yield Step().put(lines=frozenset({Line(9, me.id)}))
+
+    @internal
+    def look(self, me: Writer, shared: Board) -> Steps:
+        """Count, compare, keep."""
+        if shared.lines == {Line(1, 2), Line(2, 2)} or Line(9, 3 - me.id) in shared.lines:
+            yield become(me.but(seen=len(shared.lines)))
+        if me.seen > 1 and shared.lines > shared.kept:
+            yield Step().put(kept=frozenset(line for line in shared.lines if line.number == me.seen))
+        if me.seen == 0 and not shared.kept and {line.by for line in shared.lines} == {1, 2}:
+            yield Step().put(kept=shared.lines)
+        if len(shared.kept) == 2:
+            yield become(me.but(seen=ordered(shared.kept)[0].number)).put(kept=shared.kept - shared.lines)
+
+    @invariant
+    def few(self, me: Writer, shared: Board) -> bool:
+        """Nobody has written all, unless it is kept."""
+        return sum(1 for line in shared.lines if line.by == me.id) < 2 or bool(shared.kept & shared.lines)
+
+    @invariant
+    def marked(self, me: Writer, shared: Board) -> bool:
+        """Who was wiped out has seen nothing."""
+        return Line(9, me.id) not in shared.lines or me.seen == 0
+
+
+def result_of(engine: str) -> tuple[Any, ...]:
+    found = load(Boards).check(engine=engine, keep_going=True, deadlock=False, max_depth=6)
+    told = sorted((one.property, len(one.trace)) for one in found.violations)
+    return found.distinct_states, found.generated_states, found.depth, dict(found.actions), told
+
+
+def take_apart_at(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_worth(sets: SharedSets, field: int, found: list[Any]) -> bool:
+        is_new = sets.is_allowed and field not in sets.elements and len(found) >= values
+        return is_new and all(type(value) is frozenset for value in found)
+
+    monkeypatch.setattr(SharedSets, "is_worth", is_worth)
+
+
+def test_both_engines_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = result_of("reference")
+    assert len(expected[-1]) == 2, "sets are read in properties too"
+    for values in (2, 5):
+        take_apart_at(values, monkeypatch)
+        assert result_of("tables") == expected
+
+
+def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:
+    config = tmp_path / "small.cfg"
+    config.write_text(
+        "CONSTANTS Acceptor = {a1, a2, a3} Value = {v1, v2} Quorum = {{a1, a2}, {a1, a3}, {a2, a3}} MaxBallot = 1\n"
+        "INVARIANTS OneChosen VotesAreSent\n"
+    )
+    found = load(PaxosMsgs, config).check(deadlock=False)
+    assert (found.distinct_states, found.generated_states, found.depth) == (3_921, 22_995, 17)
+    assert sum(found.handler_calls.values()) < 1_000, "of 39,000 that sets as a whole would take"
