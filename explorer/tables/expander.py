@@ -8,7 +8,8 @@ packed, until a visited set takes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, Self
 
@@ -17,8 +18,11 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import ANY
 from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch, find_predecessor
+from kraftcheck.explorer.tables.kernel.flat import expand_flat_batch, judge_batch, resolve_flat, resolve_judged
 from kraftcheck.explorer.tables.kernel.packing import pack_all
+from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.learner import Learner
@@ -37,6 +41,7 @@ Indices = NDArray[np.int64]
 BATCH = 1 << 15  # states that one worker expands between two looks at the clock
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 SUCCESSORS = 1 << 10  # of one state, at first
+JUDGED = 1 << 14  # local states, and pairs of them, that are remembered to violate nothing
 
 
 class Event(NamedTuple):
@@ -76,6 +81,7 @@ class Worker(WorkerArrays):
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
         self.blocked = np.zeros(SUCCESSORS, np.int64)
+        self.judged = np.zeros(JUDGED, np.int64)
         self.pruned = np.zeros((0, 0), np.int32)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.successors = Successors()
@@ -85,6 +91,9 @@ class Worker(WorkerArrays):
         self.states = np.ascontiguousarray(states)
         if self.succ.shape[1] != states.shape[1] + 2:
             self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
+            self.scratch = np.zeros((1, states.shape[1]), np.int32)
+        if len(self.broken) < len(self.succ):
+            self.broken = np.zeros(len(self.succ), np.int64)
         if self.pruned.shape[1] != states.shape[1] + 1:
             self.pruned = np.pad(self.pruned, ((0, 0), (0, states.shape[1] + 1 - self.pruned.shape[1])))
         if len(self.retry) < count:
@@ -133,6 +142,8 @@ class Expander:
     ----------
     packing
         How successors are packed.
+    flat
+        Columns before the inboxes where states are flat (see `kernel/flat.py`); 0 where they have control rows.
     """
 
     def __init__(self, learner: Learner, parts: Parts, workers: int, *, deadlock: bool) -> None:
@@ -141,6 +152,7 @@ class Expander:
         self.threads = Threads(workers)
         self.pool = [Worker(MOST_LABELS if learner.tells_more else len(learner.action_names)) for _ in range(workers)]
         self.packing = packing([1])
+        self.flat = 0
         self._deadlock = deadlock
 
     @classmethod
@@ -179,8 +191,8 @@ class Expander:
 
     @property
     def width(self) -> int:
-        """Columns of a state, as many replicas as there are by now."""
-        return self.learner.width
+        """Columns of a state, for the replicas that there are by now; for those that there were, where it is flat."""
+        return 2 * self.flat - self.learner.interner.base if self.flat else self.learner.width
 
     # Rows
 
@@ -228,6 +240,8 @@ class Expander:
 
     def ordered(self, rows: Rows) -> Rows:
         """Return states in the order in which they are best expanded: by what they have in common."""
+        if self.flat:
+            return rows
         order = np.empty(len(rows), np.int64)
         most = self.learner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)
@@ -241,7 +255,7 @@ class Expander:
         Returns the rows (wider where a replica appeared) and those of `which` that are still to be expanded.
         """
         rest: list[Indices] = []
-        while len(which) and not rest:
+        while len(which) and not rest and not self.is_outgrown:
             rows = self.with_columns(rows)
             parts = [which] if len(which) <= SERIAL else np.array_split(which, self.workers)
             workers = self.pool[: len(parts)]
@@ -258,12 +272,79 @@ class Expander:
                 if len(left):
                     rest.append(left)
             which = np.concatenate([worker.left_out() for worker in workers])
-            self.learner.resolve(workers)
+            self.learner.resolve(workers, resolve_flat if self.flat else resolve)
         return rows, np.concatenate([which, *rest])
 
     def _run_kernel(self, parts: list[Indices], number: int) -> None:
-        worker = self.pool[number]
-        expand_batch(self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock)
+        worker, kernel = self.pool[number], expand_flat_batch if self.flat else expand_batch
+        kernel(self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock)
+
+    # Flat states
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether states are flat, and there is a replica for which they have no column."""
+        interner = self.learner.interner
+        return self.flat != 0 and self.flat != interner.base + len(interner.slots)
+
+    def lay_out(self, *, flat: bool) -> None:
+        """Take states for flat from now on, or for such as have control rows; the buffers must be empty.
+
+        Flat states have no control rows: what is known of these is forgotten.
+        """
+        interner = self.learner.interner
+        self.flat = interner.base + len(interner.slots) if flat else 0
+        columns = (self.flat, len(interner.slots)) if flat else (1, ANY)
+        interner.tables.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = columns
+        interner.sets.is_allowed &= not flat
+        if flat:
+            interner.tables.forget_control_rows()
+        self.packing = packing([1])
+        self.fit_packing()
+
+    @contextmanager
+    def with_control_rows(self) -> Iterator[None]:
+        """Within this, states have control rows; afterwards they are again what they were."""
+        flat, meta, before = self.flat, self.learner.interner.tables.meta, self.packing
+        if not flat:
+            yield
+            return
+        slots, self.flat, self.packing = int(meta[codes.M_ROW_SLOTS]), 0, packing([1])
+        meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = 1, ANY
+        try:
+            yield
+        finally:
+            self.flat, self.packing = flat, before
+            meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = flat, slots
+
+    def flattened(self, rows: Rows) -> Rows:
+        """Return states as flat ones."""
+        return np.hstack(self.learner.interner.parts_of(self.with_columns(rows)))
+
+    def unflattened(self, rows: Rows) -> Rows:
+        """Return states with control rows, where they are flat."""
+        return self.unflattening()(rows)
+
+    def unflattening(self) -> Callable[[Rows], Rows]:
+        """Return what gives control rows to states that are flat now."""
+        width, convert = self.width if self.flat else -1, self.learner.interner.control_rows_of
+        return lambda rows: convert(rows) if rows.shape[1] == width else rows
+
+    def judge(self, rows: Rows) -> list[Event]:
+        """Return which of some flat states that are new violate something, for the first time."""
+        which = np.arange(len(rows), dtype=np.int64)
+        while len(which):
+            parts = [which] if len(which) <= SERIAL else np.array_split(which, self.workers)
+            workers = self.pool[: len(parts)]
+            for worker, part in zip(workers, parts, strict=True):
+                worker.begin(rows, len(part))
+            self.threads.run(partial(self._judge, parts), len(parts))
+            which = np.concatenate([worker.left_out() for worker in workers])
+            self.learner.resolve(workers, resolve_judged)
+        return self.events()
+
+    def _judge(self, parts: list[Indices], number: int) -> None:
+        judge_batch(self.learner.tables, self.pool[number], parts[number])
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""
@@ -280,7 +361,8 @@ class Expander:
 
     def fit_packing(self) -> None:
         """Pack in another way where an id no longer fits its field."""
-        bits = [max(1, count.bit_length()) for count in self.learner.counts()]
+        counts = self.learner.interner.flat_counts() if self.flat else self.learner.counts()
+        bits = [max(1, count.bit_length()) for count in counts]
         if self.packing.has_room_for(bits):
             return
         new = roomy_packing(bits)

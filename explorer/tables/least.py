@@ -8,7 +8,7 @@ every run. Under symmetry the least fingerprint of a state's images stands for i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -62,8 +62,13 @@ class LeastStates:
         leads
             Returns the place of the first of some rows that leads there, or None.
         """
+        convert = self._expander.unflattening()
+        with self._expander.with_control_rows():
+            return self._of_level(map(convert, self._levels.chunks(level, self._batch)), leads)
+
+    def _of_level(self, chunks: Iterable[Rows], leads: Callable[[Rows], int | None]) -> Any:
         least, found = None, None
-        for rows in self._levels.chunks(level, self._batch):
+        for rows in chunks:
             if time.monotonic() > self._until:
                 self.gave_up = True
                 if found is not None:
@@ -122,7 +127,9 @@ class LeastStates:
     def events_of(self, row: Any, violated: set[str]) -> list[tuple[int, int]]:
         """Return what is violated out of a state: kinds and masks, as those of `Event`, each kind once."""
         masks: dict[int, int] = {}
-        for _, kind, mask in self._events(row[None], violated):
+        with self._expander.with_control_rows():
+            events = self._events(row[None], violated)
+        for _, kind, mask in events:
             masks[kind] = masks.get(kind, 0) | mask
         return sorted(masks.items())
 

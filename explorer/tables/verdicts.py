@@ -84,8 +84,8 @@ class Verdicts:
     def _holds_of_parts(self, row: Any) -> bool:
         """Evaluate the property on replicas and projections, as they are known by their numbers."""
         interner, prop, protocol = self._learner.interner, self._prop, self._learner.protocol
-        tables: Any = interner.tables
-        control, base = tables.rows[row[0]].tolist(), interner.base
+        (control,), (inboxes,) = (part.tolist() for part in interner.parts_of(row[None]))
+        base = interner.base
         here = {key: slot for key, slot in interner.slots.items() if control[base + slot]}
         known: dict[str, Value] = {}
         for read in prop.reads:
@@ -93,7 +93,7 @@ class Verdicts:
             question = questions.number(
                 read.name if read.of_inbox else ("projection", read.name), self._projecting(read)
             )
-            seen = row[1:].tolist() if read.of_inbox else control[base:]
+            seen = inboxes if read.of_inbox else control[base:]
             answers = ((key, questions.answer(question, seen[slot])) for key, slot in here.items())
             known[read.name] = Map((key, questions.value(question, answer)) for key, answer in answers)
         replicas = [interner.locals[control[base + slot]] for slot in here.values()]
@@ -102,16 +102,16 @@ class Verdicts:
     def _inputs(self, rows: Rows) -> Rows | None:
         """Return what the property reads of states, a row of numbers each; None where that cannot be read."""
         try:
-            return np.ascontiguousarray(np.hstack([*self._of_control(rows), *self._of_inboxes(rows[:, 1:])]))
+            control, contents = self._learner.interner.parts_of(rows)
+            return np.ascontiguousarray(np.hstack([*self._of_control(control), *self._of_inboxes(contents)]))
         except RaisedError:  # the property will raise it, of some state
             return None
 
-    def _of_control(self, rows: Rows) -> list[Rows]:
+    def _of_control(self, control: Rows) -> list[Rows]:
         interner, prop = self._learner.interner, self._prop
         tables: Any = interner.tables
-        control = tables.rows[rows[:, 0]]
         bounds, base = len(interner.bounds), interner.base
-        replicas = control[:, base : base + rows.shape[1] - 1]
+        replicas = control[:, base:]
         of_replicas = [read for read in prop.reads if not read.of_inbox]
         parts = [control[:, :bounds]] if SPENT in prop.asks else []
         parts += [control[:, bounds:base]] if "shared" in prop.asks else []

@@ -107,8 +107,12 @@ KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24,
     M_SETTLED,
     M_LEFT,
     M_WAITING,
-) = range(26)
+    M_INBOXES,
+    M_CONSTRAINTS,
+    M_ROW_SLOTS,
+) = range(29)
 META_SIZE = 32
+ANY = 1 << 30  # in the place of M_ROW_SLOTS, the replicas that a row has columns for
 
 
 def code_of(number: Any, violated: Any) -> Any:

@@ -136,7 +136,7 @@ def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: A
 @jit
 def follow_trie(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
     """Write the successors of all outcomes that a trie leads to."""
-    leaf = walk(t, node, row, local, np.int64(0), worker.states, at)
+    leaf = walk(t, t.rows, row, node, local, np.int64(0), worker.states, at)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
         miss(worker, codes.MISS_PATH, node, row, local, at)
         return n

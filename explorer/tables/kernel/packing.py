@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, M_INBOXES, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
@@ -73,11 +73,16 @@ def owner_of(words: Any, place: Any) -> Any:
 @inlined
 def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
     """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
+    inboxes = t.meta[M_INBOXES]
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
     for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
-        value = np.uint64(t.row_info[field, R_IDENTITY] if f == 0 else t.inbox_codes[field] & CODE_MASK)
+        value = np.uint64(field)
+        if f >= inboxes:
+            value = np.uint64(t.inbox_codes[field] & CODE_MASK)
+        elif inboxes == 1:
+            value = np.uint64(t.row_info[field, R_IDENTITY])
         put_bits(words, place, packing.position[f], packing.width[f], value)
 
 

@@ -13,29 +13,31 @@ from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
 
 @inlined
-def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, states: Any, at: Any) -> Any:
+def walk(t: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any, states: Any, at: Any) -> Any:
     """Follow a trie to a leaf or an unknown node; a branch not laid yet, or an inbox not asked for, is MISSING.
 
-    Without a state (`at` is -1) it stops at a question about inboxes and returns that node.
+    A row has what a control row holds in its first columns. Without a state (`at` is -1) it stops at a question about
+    inboxes and returns that node.
     """
     while True:
         kind = t.nodes[node, codes.KIND]
         if kind in (codes.LEAF, codes.UNKNOWN) or (kind == codes.INBOX_QUESTION and at < 0):
             return node
         if kind == codes.SHARED:
-            answer = np.int64(t.rows[row, t.nodes[node, codes.A]])
+            answer = np.int64(rows[row, t.nodes[node, codes.A]])
         elif kind == codes.LOCAL_QUESTION:
             role = t.nodes[node, codes.B]
             local = me
             if role == codes.PEER:
                 local = peer
             elif role != codes.ME:
-                local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + role])
+                known = role < t.meta[codes.M_ROW_SLOTS]  # a replica may have come since
+                local = np.int64(rows[row, t.meta[codes.M_SLOT_BASE] + role]) if known else np.int64(0)
             answer = np.int64(t.local_answers[t.nodes[node, codes.A], local])
         elif kind == codes.SHARED_QUESTION:
-            answer = np.int64(t.shared_answers[t.nodes[node, codes.A], t.rows[row, t.nodes[node, codes.B]]])
+            answer = np.int64(t.shared_answers[t.nodes[node, codes.A], rows[row, t.nodes[node, codes.B]]])
         else:
-            column = 1 + t.nodes[node, codes.B]
+            column = t.meta[codes.M_INBOXES] + t.nodes[node, codes.B]
             inbox = states[at, column] if column < states.shape[1] else 0  # a replica may have come since
             answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], inbox])
             if answer < 0:
@@ -45,10 +47,21 @@ def walk(t: Any, node: Any, row: Any, me: Any, peer: Any, states: Any, at: Any) 
             return MISSING
 
 
+@inlined
+def walk_alone(t: Any, node: Any, me: Any, peer: Any) -> Any:
+    """Follow a trie to a leaf by what two local states say; MISSING where it is not laid, or asks for anything else."""
+    while t.nodes[node, codes.KIND] == codes.LOCAL_QUESTION and t.nodes[node, codes.B] < 0:
+        local = peer if t.nodes[node, codes.B] == codes.PEER else me
+        node = find(t.branches, (node << 32) | np.int64(t.local_answers[t.nodes[node, codes.A], local]))
+        if node < 0:
+            return MISSING
+    return node if t.nodes[node, codes.KIND] == codes.LEAF else MISSING
+
+
 @jit
 def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
     """Follow a trie as far as a control row decides it."""
-    return walk(t, node, row, me, peer, t.rows, np.int64(-1))
+    return walk(t, t.rows, row, node, me, peer, t.rows, np.int64(-1))
 
 
 @jit
@@ -59,7 +72,7 @@ def next_unanswered(t: Any, first: Any, last: Any, states: Any) -> Any:
         if t.asked[i, 0] != codes.ASK_PATH:
             return i
         at = np.int64(t.asked[i, 5])
-        leaf = walk(t, t.asked[i, 1], t.asked[i, 2], t.asked[i, 3], t.asked[i, 4], states, at)
+        leaf = walk(t, t.rows, t.asked[i, 2], t.asked[i, 1], t.asked[i, 3], t.asked[i, 4], states, at)
         if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
             return i
     return last

@@ -63,14 +63,14 @@ class GrowingTables(Tables):
         self.meta = np.zeros(codes.META_SIZE, np.int64)
         self.meta[codes.M_CONTENTS] = 1  # content 0 is the empty inbox
         self.meta[codes.M_PERMUTATIONS] = permutations
-        self.row_table = np.full(FIRST_HASHES, -1, np.int32)
-        self.content_table = self.row_table.copy()
+        self.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = 1, codes.ANY
+        self.content_table = np.full(FIRST_HASHES, -1, np.int32)
         self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
         for name in BY_ID:
             rows = {"local_answers": 1, "shared_answers": 1, "network_operations": max(1, network_operations)}
             setattr(self, name, np.zeros((rows.get(name, permutations), FIRST_ROOM), np.int32))
         self.inbox_answers = np.full((1, len(self.contents)), UNASKED, np.int32)
-        self.permuted_rows = np.full((len(self.rows), permutations), UNASKED, np.int32)
+        self.forget_control_rows()
         self.permuted_contents = np.full((len(self.contents), permutations), UNASKED, np.int32)
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
@@ -127,7 +127,7 @@ class GrowingTables(Tables):
         if wanted & codes.GROW_ITEMS:
             self._double("row_items")
         if wanted & codes.GROW_ROWS:
-            self._double("rows", "row_info", "permuted_rows")
+            self.make_room_for_rows()
         if wanted & codes.GROW_HASHES:
             self.rehash_rows(2 * len(self.row_table))
         if wanted & codes.GROW_CONTENTS:
@@ -143,6 +143,22 @@ class GrowingTables(Tables):
     def _double(self, *names: str) -> None:
         for name in names:
             setattr(self, name, grown(getattr(self, name), 2 * len(getattr(self, name))))
+
+    def forget_control_rows(self) -> None:
+        """Forget all control rows, and what is known of them."""
+        for name in ("rows", "row_info", "row_items"):
+            old = getattr(self, name)
+            setattr(self, name, np.zeros((1 << ROOM[name], *old.shape[1:]), old.dtype))
+        self.permuted_rows = np.full((len(self.rows), int(self.meta[codes.M_PERMUTATIONS])), UNASKED, np.int32)
+        self.row_table = np.full(FIRST_HASHES, -1, np.int32)
+        self.changed = np.full((FIRST_MAP, 2), -1, np.int64)
+        self.meta[[codes.M_ROWS, codes.M_ROW_ITEMS, codes.M_DELTAS]] = 0
+
+    def make_room_for_rows(self) -> None:
+        """Make room for more control rows."""
+        self._double("rows", "row_info", "permuted_rows")
+        if len(self.row_table) < 2 * len(self.rows):
+            self.rehash_rows(2 * len(self.rows))
 
     def rehash_rows(self, places: int) -> None:
         """Enter every control row into a new hash table."""

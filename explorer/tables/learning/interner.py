@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, code_of
+from kraftcheck.explorer.tables.kernel.flat import intern_flat
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, intern_content
@@ -352,15 +353,44 @@ class Interner:
         return values
 
     def decode_state(self, row: Any) -> State:
-        """Return the state of a row."""
-        control = self.values_of_control_row(int(row[0]))
-        base = self.base
+        """Return the state of a row, which may be flat."""
+        base, first = self.base, self.base + len(self.slots)
+        if len(row) > self.width:
+            control, row = row[:first].tolist(), row[first - 1 :]
+        else:
+            control = self.values_of_control_row(int(row[0]))
         shared = self.shared_of(control)
         replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
         known = len(row) - 1  # a row from before a replica appeared is shorter
         filled = {key: int(row[1 + s]) for key, s in self.slots.items() if s < known and row[1 + s]}
         inboxes = {key: self.decode_content(content) for key, content in filled.items()}
         return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
+
+    def parts_of(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Return what the control rows of states hold, and their inbox contents; flat states have both."""
+        if rows.shape[1] > self.width:
+            first = self.base + len(self.slots)
+            return rows[:, :first], rows[:, first:]
+        return self.tables.rows[rows[:, 0]], rows[:, 1:]
+
+    def flat_counts(self) -> list[int]:
+        """Return how many ids each column of a flat state has."""
+        bounds = (self.tables.limits[: len(self.bounds)] + 1).tolist()
+        replicas = [len(self.locals)] * len(self.slots)
+        return [*bounds, *map(len, self.shared_values), *replicas, *self.counts()[1:]]
+
+    def control_rows_of(self, flat: Rows) -> Rows:
+        """Return flat states with their control rows interned; those of before a replica appeared get its columns."""
+        tables, slots = self.tables, (flat.shape[1] - self.base) // 2
+        first, more = self.base + slots, len(self.slots) - slots
+        columns = np.ascontiguousarray(np.pad(flat[:, :first], ((0, 0), (0, more))))
+        found = np.zeros((len(flat), self.width), np.int32)
+        found[:, 1 : 1 + slots] = flat[:, first:]
+        ids, done = np.zeros(len(flat), np.int32), 0
+        while (done := intern_flat(tables, columns, done, ids)) < len(flat):
+            tables.make_room_for_rows()
+        found[:, 0] = ids
+        return found
 
     def shared_of(self, control: list[int]) -> Record:
         """Return the shared state of a control row, given what that holds."""

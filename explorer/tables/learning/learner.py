@@ -8,13 +8,14 @@ of this: the tables are an opaque handle, which the kernel's functions take.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
+from kraftcheck.explorer.tables.kernel.flat import resolve_judged
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tries import next_unanswered
@@ -135,6 +136,7 @@ class Learner:
         for name, _, spends in own:
             self._outcomes.add_network_step(self.book.number(name, None, None, Step()), spends)
         tables.meta[codes.M_PROPERTIES] = len(local)
+        tables.meta[codes.M_CONSTRAINTS] = len(constraints)
         tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
         tables.meta[codes.M_NETWORK_STEPS] = len(own)
 
@@ -187,13 +189,15 @@ class Learner:
         properties = self.step_properties if over_steps else self.state_properties
         return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
 
-    def resolve(self, workers: Sequence[WorkerArrays]) -> None:
+    def resolve(self, workers: Sequence[WorkerArrays], make: Callable[[Arrays, WorkerArrays], None] = resolve) -> None:
         """Make what workers missed, asking Python where need be.
 
         Parameters
         ----------
         workers
             The workers; all were expanding the same states.
+        make
+            Makes what one worker missed, and asks for the rest.
         """
         tables = self.interner.tables
         for worker in workers:
@@ -201,11 +205,11 @@ class Learner:
             tables.waiting = codes.grown(tables.waiting, len(retry))
             tables.waiting[: len(retry)] = retry
             tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
-            tables.meta[codes.M_LEFT] = len(retry) if worker.states.shape[1] == self.width else 0
+            tables.meta[codes.M_LEFT] = len(retry) if self._has_all(worker, make) else 0
             is_done = False
             while not is_done:
                 try:
-                    resolve(tables, worker)
+                    make(tables, worker)
                     is_done = not tables.meta[codes.M_ASKED]
                     tables.meta[codes.M_LEFT] = tables.meta[codes.M_WAITING]
                     tables.meta[[codes.M_SETTLED, codes.M_WAITING]] = 0
@@ -213,24 +217,30 @@ class Learner:
                     pass
                 self._answer(worker)
                 tables.grow()
-                if worker.states.shape[1] != self.width:  # there is another replica
+                if not self._has_all(worker, make):  # there is another replica
                     break
         if self.interner.take_apart():
             self._awaiting.clear()
             for root in self._roots:
                 self._tries.forget(root)
 
+    def _has_all(self, worker: WorkerArrays, make: Any) -> bool:
+        """Whether the states of a worker have an inbox for every replica; where they are judged, it does not matter."""
+        columns = int(self.interner.tables.meta[codes.M_INBOXES]) + len(self.interner.slots)
+        return make is resolve_judged or worker.states.shape[1] == columns
+
     # Answers
 
     def _answer(self, worker: WorkerArrays) -> None:
         tables = self.interner.tables
+        inboxes = int(tables.meta[codes.M_INBOXES])
         count, number, done = int(tables.meta[codes.M_ASKED]), 0, set()
         tables.meta[codes.M_ASKED] = 0
         while (number := next_unanswered(tables, number, count, worker.states)) < count:
             kind, a, b, c, d, e = asked = tuple(tables.asked[number].tolist())
             number += 1
             if kind == codes.ASK_PATH:
-                self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, 1:].tolist())
+                self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
             elif asked in done:
                 continue
             elif kind == codes.ASK_ROOTS:

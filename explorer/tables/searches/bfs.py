@@ -36,6 +36,11 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.state import State
 
+FLAT_FROM = 1 << 15
+"""States from which control rows are given up where they do not repeat; before, too little is known of that."""
+FLAT_SHARE = 0.5
+"""They do not repeat where there are more control rows than so many times the states."""
+
 ANOTHER = (
     "of several shortest counterexamples this is the first that was found: another run, or another number of workers, "
     "may show another"
@@ -87,6 +92,7 @@ class BreadthFirst:
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
+        self._asked_for = FLAT_FROM  # states from which it is asked again how they are best laid out
         self._over = False  # whether a state was found that ends the search, once what is under way is at its end
 
     def run(self) -> Result:
@@ -191,14 +197,17 @@ class BreadthFirst:
                 raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
             pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
             self._take(self.visited.add(expander.found()))
-            self._note(events, rows)
+            self._note(events, partial(self._trace_to, rows))
             for found in pruned:
                 if len(found) and self.checker.python is not None:
                     self.checker.python.check_ruled_out(found, partial(self._trace_to, rows))
             self._stop_if_over()
+            if expander.is_outgrown:
+                rows = expander.unflattened(rows)
+                self._lay_out(flat=False)
         self._position += count
 
-    def _note(self, events: list[Event], rows: Rows) -> None:
+    def _note(self, events: list[Event], trace_to: Callable[[int], Behaviour]) -> None:
         """Note what is violated out of the states of a level: of the least one, and of others where it goes on."""
         level = self.levels.depth - 1
         while events:
@@ -207,7 +216,7 @@ class BreadthFirst:
             row = self._least.of_level(level, lambda found: self._least.showing(found, self.books.violated))
             if row is None:
                 if self._least.gave_up:
-                    self.checker.take(events, partial(self._trace_to, rows))
+                    self.checker.take(events, trace_to)
                 break
             trace = self._path_of_orbits(row, level) or self.path_to(row, level)
             for kind, mask in self._least.events_of(row, self.books.violated):
@@ -239,6 +248,8 @@ class BreadthFirst:
         python, depth = self.checker.python, self.levels.depth
         if python is not None:  # a counterexample is looked for with the same buffers
             found = [rows.copy() for rows in found]
+        elif self.expander.flat:
+            found = list(found)
         for rows in found:
             kept = rows
             if python is not None and not self._over:
@@ -247,6 +258,8 @@ class BreadthFirst:
                 except Stop:
                     self._over = True
             self.levels.append(kept)
+        for rows in found if self.expander.flat else ():
+            self._note(self.expander.judge(rows), partial(self._trace_before, rows))
 
     def _settle(self) -> None:
         self._take(self.visited.settle())
@@ -264,6 +277,10 @@ class BreadthFirst:
         self._between = True
         self.checker.stop_at_max_states()
         self._divide_memory()
+        if self.visited.count >= self._asked_for and self._may_be_flat():
+            self._asked_for = 2 * self.visited.count
+            if not self.expander.flat and self.expander.learner.counts()[0] > FLAT_SHARE * self.visited.count:
+                self._lay_out(flat=True)
         left = levels.count(levels.depth - 1) - self._position
         self._look_around(left + levels.count(levels.depth) + self.visited.pending)
         self._between = False
@@ -294,6 +311,29 @@ class BreadthFirst:
         self.books.look_at_the_clock(frontier)
         if self._interruption.asked:
             raise KeyboardInterrupt
+
+    # How states are laid out
+
+    def _may_be_flat(self) -> bool:
+        """Whether nothing needs control rows."""
+        options, interner = self.options, self.expander.learner.interner
+        needs = self.checkpoint is not None or bool(options.over_behaviours) or options.check_actions
+        needs |= options.symmetry is not None or options.view is not None
+        beyond = self.checker.python is not None and self.checker.python.constrains
+        apart = bool(interner.sets.elements) or interner.base + len(interner.slots) < 2
+        return not (needs or beyond or apart or self.visited.archive is not None)
+
+    def _lay_out(self, *, flat: bool) -> None:
+        """Make all states flat, or give them control rows again."""
+        expander = self.expander
+        self.levels.rewrite(expander.flattened if flat else expander.unflattening(), self.batch)
+        expander.lay_out(flat=flat)
+        self._least = LeastStates(expander, self.levels, self.batch)
+        self.visited.empty(expander.packing, sum(self.levels.counts))
+        for level in range(1, self.levels.depth + 1):
+            for rows in self.levels.chunks(level, self.batch):
+                self.visited.restore(expander.load(rows))
+        self.visited.restored()
 
     # What follows for ever
 
@@ -363,13 +403,17 @@ class BreadthFirst:
         """Return a shortest behaviour to a state that is being expanded."""
         return self.path_to(rows[index], self.levels.depth - 1)
 
+    def _trace_before(self, rows: Rows, index: int) -> Behaviour:
+        """Return a shortest behaviour to the state before one that is new."""
+        return self.path_to(rows[index], self.levels.depth)[:-1]
+
     def path_to(self, row: Any, level: int) -> Behaviour:
         """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
         return self.checker.behaviour(self._path(row, level, lambda target: target))
 
     def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:
         """Return states of each level up to a state, each the least that leads to one of the targets for the next."""
-        path = [np.asarray(row)]
+        path = [self.expander.unflattened(np.asarray(row)[None])[0]]
         for before in range(level - 1, 0, -1):
             wanted = targets(path[-1][None])
             found = self._least.of_level(before, partial(self.expander.predecessor, targets=wanted))

@@ -7,7 +7,7 @@ never changes: a checkpoint notes how long it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +78,16 @@ class Levels:
         self.nbytes += rows.nbytes
         if self.nbytes > self.budget:
             self.flush()
+
+    def rewrite(self, convert: Callable[[Rows], Rows], most: int = CHUNK) -> None:
+        """Replace all rows by what becomes of them, so many at a time."""
+        new = Levels(self.budget, folder=self._folder)
+        for rows_of_level in (self.chunks(level, most) for level in range(1, self.depth + 1)):
+            new.begin()
+            for rows in rows_of_level:
+                new.append(convert(rows))
+        self.close()
+        self._file, self._levels, self.nbytes = new._file, new._levels, new.nbytes
 
     def flush(self) -> None:
         """Write what is in memory to the file."""

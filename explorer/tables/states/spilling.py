@@ -152,7 +152,12 @@ class SpillingSet:
             self.archive = self.archive.repacked(old, self.in_memory.packing)
         return new
 
-    # Going on from a checkpoint
+    # Going on from a checkpoint, or with states that are packed otherwise
+
+    def empty(self, packing: Packing, states: int) -> None:
+        """Take every state out, and make room for so many that are packed otherwise; none may be on disk."""
+        self.in_memory = VisitedSet(self._threads, self._budget.small)
+        self.reserve(states, packing)
 
     def reserve(self, states: int, packing: Packing) -> None:
         """Make room in memory, as far as it may be taken, for so many states; there must be none yet."""

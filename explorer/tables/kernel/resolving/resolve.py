@@ -51,7 +51,7 @@ def make(t: Any, worker: Any, i: Any) -> Any:
     elif kind == codes.MISS_CONTENT_IMAGES:
         make_content_images(t, a)
     elif kind == codes.MISS_PATH:
-        leaf = walk(t, a, b, c, np.int64(0), worker.states, worker.misses[i, 4])
+        leaf = walk(t, t.rows, b, a, c, np.int64(0), worker.states, worker.misses[i, 4])
         if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
             ask(t, codes.ASK_PATH, a, b, c, 0, worker.misses[i, 4])
             return False

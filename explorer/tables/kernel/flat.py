@@ -1,0 +1,507 @@
+"""Expands states whose control rows would not repeat: none is interned, all is read from the states themselves.
+
+A *flat* state is a row of ids too: first what its control row would hold, column by column, then one inbox content for
+each slot. Steps are looked up by the replica that acts, and written straight into the successor. Invariants are judged
+once for each new state, and what they say of a replica, or of two, is remembered.
+
+What is missing is only noted by the threads: `expand_flat` and `violated` are then called again, in one thread (with
+`serial`), and make it, or ask for it, where they meet it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
+from kraftcheck.explorer.tables.kernel.expand import RECENT, is_repeated
+from kraftcheck.explorer.tables.kernel.maps import find, find_near, spread
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
+from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
+from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle, make_local
+from kraftcheck.explorer.tables.kernel.tries import walk, walk_alone
+from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
+
+MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
+
+
+# What is read, and what is missing
+
+
+@jit
+def intern_columns(t: Any, rows: Any, row: Any) -> Any:
+    """Return the id of the control row that stands in the first columns of a row."""
+    fresh = t.meta[codes.M_ROWS]
+    if fresh + 4 >= t.rows.shape[0]:
+        stop_to_grow(t, codes.GROW_ROWS)
+    known = t.meta[codes.M_SLOT_BASE] + t.meta[codes.M_ROW_SLOTS]
+    for c in range(t.rows.shape[1]):
+        t.rows[fresh, c] = rows[row, c] if c < known else 0
+    return intern_row(t, fresh)
+
+
+@jit
+def ask_path(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
+    """Ask what a trie does not say; Python reads it of a control row."""
+    ask(t, codes.ASK_PATH, root, intern_columns(t, rows, row), me, peer, at)
+
+
+@inlined
+def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
+    """Follow a trie to its leaf; MISSING where there is none yet. `at`: the state whose inboxes are read, or -1."""
+    leaf = walk(t, rows, row, root, me, peer, worker.states, at)
+    if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+        worker.stats[codes.S_MISSED] = 1
+        leaf = MISSING
+        if serial:
+            ask_path(t, rows, row, root, me, peer, at)
+    return leaf
+
+
+@inlined
+def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
+    """Return the list of what a replica may do by itself, or MISSING."""
+    found = find(t.roots, local << 32)
+    if found < 0:
+        worker.stats[codes.S_MISSED] = 1
+        if serial:
+            ask_roots(t, local, np.int64(0))
+    return found
+
+
+@inlined
+def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
+    """Return the inbox content after an operation; REFUSED or MISSING."""
+    found = find_near(t.operated, inbox, op)
+    if found == MISSING:
+        worker.stats[codes.S_MISSED] = 1
+        if serial:
+            make_operated(t, inbox, op)
+    return found
+
+
+@inlined
+def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
+    """Return where the list of what a replica may do with its messages starts, and how long it is; or MISSING."""
+    found = find(t.bundles, (local << 32) | inbox)
+    if found < 0:
+        worker.stats[codes.S_MISSED] = 1
+        if serial:
+            build_bundle(t, local, inbox)
+    return found
+
+
+# Steps
+
+
+@inlined
+def write_delta(t: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
+    """Write the columns of successor `n` that a delta changes; return whether the step can be taken and is known."""
+    states, succ = worker.states, worker.succ
+    for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
+        column, amount = t.spendings[k, 0], t.spendings[k, 1]
+        if states[at, column] + max(amount, 1) > t.limits[column]:
+            return False
+        succ[n, 2 + column] += amount
+    known = True
+    for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
+        column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
+        if value < 0:
+            local = np.int64(states[at, column])
+            change = ~value
+            value = find(t.changed_locals, (change << 32) | local)
+            if value < 0:
+                known = False
+                worker.stats[codes.S_MISSED] = 1
+                if serial:
+                    make_local(t, local, change)
+        succ[n, 2 + column] = value
+    return known
+
+
+@jit
+def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
+    """Return the flags of the step to successor `n`; MISSING where a property of it is not known."""
+    states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
+    flags = np.int64(0)
+    missing = False
+    for s in range(t.meta[codes.M_ROW_SLOTS]):
+        before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
+        if before == later or before == 0 or later == 0:
+            continue
+        for p in range(t.meta[codes.M_STEP_PROPERTIES]):
+            root = np.int64(t.step_properties[p, 0])
+            leaf = leaf_of(t, worker, serial, states, at, root, before, later, np.int64(-1))
+            if leaf < 0:
+                missing = True
+            elif t.nodes[leaf, codes.A] == 0:
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else (codes.STEP_BAD | (np.int64(1) << (p + 2)))
+    return np.int64(MISSING) if missing else flags
+
+
+@inlined
+def within(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+    """Whether successor `n` is within the constraints, which are judged where the successor is found; or MISSING."""
+    for c in range(worker.scratch.shape[1]):
+        worker.scratch[0, c] = worker.succ[n, 2 + c]
+    broken = violated(t, worker, serial, worker.scratch, np.int64(0), 1)
+    return broken if broken < 0 else np.int64(broken == 0)
+
+
+@inlined
+def emit(t: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
+    """Write the successor of an outcome at place `n`; return the next place, or FULL.
+
+    `inbox` is what becomes of the actor's (-1: it stays).
+    """
+    states, succ = worker.states, worker.succ
+    if n >= len(succ) - 1:
+        return FULL
+    first_inbox = 2 + t.meta[codes.M_INBOXES]
+    for c in range(states.shape[1]):
+        succ[n, 2 + c] = states[at, c]
+    if not write_delta(t, worker, serial, at, n, t.outcomes[outcome, codes.DELTA]):
+        return n
+    if inbox >= 0:
+        succ[n, first_inbox + slot] = inbox
+    first = t.outcomes[outcome, codes.FIRST]
+    for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
+        op = np.int64(t.outcome_operations[k])
+        place = first_inbox + t.operations[op, 0]
+        content = after(t, worker, serial, np.int64(succ[n, place]), op)
+        if content < 0:
+            return n
+        succ[n, place] = content
+    flags = np.int64(t.outcomes[outcome, codes.BROKEN])
+    if t.meta[codes.M_STEP_PROPERTIES]:
+        more = step_flags(t, worker, serial, at, n)
+        if more < 0:
+            return n
+        flags |= more
+    if t.meta[codes.M_CONSTRAINTS]:
+        inside = within(t, worker, serial, n)
+        if inside < 0:
+            return n
+        if inside == 0:
+            flags |= codes.STEP_PRUNED
+    if flags:
+        worker.stats[codes.S_NOTABLE] = 1
+    succ[n, 0] = t.outcomes[outcome, codes.ACTION]
+    succ[n, 1] = flags
+    return n + 1
+
+
+@jit
+def follow(
+    t: Any, worker: Any, serial: Any, at: Any, n: Any, root: Any, local: Any, slot: Any, outcomes: Any, inbox: Any
+) -> Any:
+    """Write the successors of all outcomes that a trie leads to; `outcomes`, if any, is the one that is known.
+
+    `inbox` is that of the actor without the message that is consumed (-1: there is none).
+    """
+    first, last = outcomes, outcomes + 1
+    if outcomes < 0:
+        leaf = leaf_of(t, worker, serial, worker.states, at, root, local, np.int64(0), at)
+        if leaf < 0:
+            return n
+        first = np.int64(t.nodes[leaf, codes.A])
+        last = first + t.nodes[leaf, codes.N]
+    for outcome in range(first, last):
+        left = inbox if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
+        n = emit(t, worker, serial, at, n, outcome, slot, left)
+        if n == FULL:
+            break
+    return n
+
+
+@jit
+def expand_network(t: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
+    """Write the network's own steps: what it may do with each message of an inbox."""
+    first = t.contents[inbox, codes.C_START]
+    for k in range(first, first + t.contents[inbox, codes.C_N]):
+        if t.content_items[k, 1] <= 0:
+            continue
+        for j in range(t.meta[codes.M_NETWORK_STEPS]):
+            op = np.int64(t.network_operations[j, t.content_items[k, 0]])
+            content = after(t, worker, serial, inbox, op)
+            if content >= 0:
+                n = emit(t, worker, serial, at, n, np.int64(t.network_steps[j, 0]), slot, content)
+            if n == FULL:
+                return n
+    return n
+
+
+@jit
+def expand_flat(t: Any, worker: Any, at: Any, serial: Any) -> Any:
+    """Write all successors of a flat state to `worker.succ`, as rows (action, flags, columns, inboxes ...).
+
+    Returns how many there are, MISSING where something is, or FULL where there is no room for them.
+    """
+    states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    worker.stats[codes.S_MISSED] = 0
+    worker.stats[codes.S_NOTABLE] = 0
+    n = np.int64(0)
+    for s in range(slots + 1):
+        local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
+        if s < slots and local == 0:
+            continue
+        roots = roots_of(t, worker, serial, local)
+        if roots < 0:
+            continue
+        for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
+            root = np.int64(t.list_nodes[k])
+            n = follow(t, worker, serial, at, n, root if root >= 0 else ~root, local, s, np.int64(-1), np.int64(-1))
+            if n == FULL:
+                return n
+    for s in range(slots):
+        inbox = np.int64(states[at, t.meta[codes.M_INBOXES] + s])
+        if inbox == 0:
+            continue
+        local = np.int64(states[at, base + s])
+        bundle = max(bundle_of(t, worker, serial, local, inbox), 0) if local != 0 else np.int64(0)
+        first = bundle >> codes.BUNDLE_BITS
+        for k in range(first, first + (bundle & codes.BUNDLE_MASK)):
+            ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
+            outcome = np.int64(-1) if t.bundle_items[k, 1] else ref
+            n = follow(t, worker, serial, at, n, ref, local, s, outcome, rest)
+            if n == FULL:
+                return n
+        if t.meta[codes.M_NETWORK_STEPS]:
+            n = expand_network(t, worker, serial, at, n, s, inbox)
+            if n == FULL:
+                return n
+    return MISSING if worker.stats[codes.S_MISSED] else n
+
+
+# Properties
+
+
+@jit
+def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
+    """Return a mask of the invariants, or of the constraints, that do not hold in a flat state; or MISSING.
+
+    Where all hold of a replica, or of two, whatever else there is, that is remembered in `worker.judged`.
+    """
+    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    bad, missing, kinds = np.int64(0), False, np.int64(0)
+    for p in range(t.meta[codes.M_PROPERTIES]):
+        if t.properties[p, 2] == constraints:
+            kinds |= 1 << t.properties[p, 1]
+    for s in range(slots if kinds & 6 else 0):
+        me = np.int64(rows[row, base + s])
+        if me == 0:
+            continue
+        for q in range(slots if kinds & 4 else 1):
+            other = q if kinds & 4 else s
+            peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
+            if other != s and peer == 0:
+                continue
+            key = (me << 33) | (peer << 1) | constraints
+            place = spread(key) & (len(worker.judged) - 1)
+            if worker.judged[place] == key:
+                continue
+            certain = True
+            for p in range(t.meta[codes.M_PROPERTIES]):
+                if t.properties[p, 2] != constraints or t.properties[p, 1] != (1 if other == s else 2):
+                    continue
+                root = np.int64(t.properties[p, 0])
+                leaf = walk_alone(t, root, me, peer)
+                if leaf < 0:
+                    certain = False
+                    leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, np.int64(-1))
+                if leaf < 0:
+                    missing = True
+                elif t.nodes[leaf, codes.A] == 0:
+                    certain = False
+                    bad |= np.int64(1) << np.int64(p)
+            if certain:
+                worker.judged[place] = key
+    for p in range(t.meta[codes.M_PROPERTIES] if kinds & 1 else 0):
+        if t.properties[p, 2] == constraints and t.properties[p, 1] == 0:
+            root = np.int64(t.properties[p, 0])
+            leaf = leaf_of(t, worker, serial, rows, row, root, np.int64(0), np.int64(0), np.int64(-1))
+            if leaf < 0:
+                missing = True
+            elif t.nodes[leaf, codes.A] == 0:
+                bad |= np.int64(1) << np.int64(p)
+    if not constraints:
+        for c in range(t.meta[codes.M_INBOXES], rows.shape[1]):
+            if t.inbox_codes[rows[row, c]] < 0:
+                bad |= t.contents[rows[row, c], codes.C_BAD]
+    return np.int64(MISSING) if missing else bad
+
+
+@inlined
+def note_violated(worker: Any, state: Any, bad: Any) -> None:
+    """Note the invariants that are violated for the first time."""
+    if bad & ~worker.stats[codes.S_SEEN]:
+        worker.stats[codes.S_SEEN] |= bad
+        note(worker, state, codes.BAD_STATE, bad)
+
+
+@jit
+def judge_batch(t: Any, worker: Any, which: Any) -> None:
+    """Judge the worker's states of these numbers, and note what is violated."""
+    which = bare(which)
+    for i in range(len(which)):
+        bad = violated(t, worker, False, worker.states, which[i], 0)
+        if bad < 0:
+            try_again(worker, which[i])
+        else:
+            note_violated(worker, which[i], bad)
+
+
+@jit
+def resolve_judged(t: Any, worker: Any) -> None:
+    """Ask for what flat states missed that were judged; see `resolve`."""
+    while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
+        at = np.int64(t.waiting[t.meta[codes.M_SETTLED]])
+        if violated(t, worker, True, worker.states, at, 0) < 0:
+            t.waiting[t.meta[codes.M_WAITING]] = at
+            t.meta[codes.M_WAITING] += 1
+        t.meta[codes.M_SETTLED] += 1
+
+
+@inlined
+def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+    """Judge the successors that will not be kept, which nobody sees again; return whether all is known."""
+    known = True
+    for k in range(n if worker.stats[codes.S_NOTABLE] else 0):
+        worker.broken[k] = 0
+        if worker.succ[k, 1] & codes.STEP_PRUNED:
+            for c in range(worker.scratch.shape[1]):
+                worker.scratch[0, c] = worker.succ[k, 2 + c]
+            bad = violated(t, worker, serial, worker.scratch, np.int64(0), 0)
+            worker.broken[k] = bad
+            known &= bad >= 0
+    return known
+
+
+@jit
+def resolve_flat(t: Any, worker: Any) -> None:
+    """Make what flat states missed; see `resolve`."""
+    while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
+        at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
+        while True:
+            n = expand_flat(t, worker, at, True)
+            if n == FULL or (n != MISSING and judge_pruned(t, worker, True, n)):
+                break
+            tries += 1
+            if t.meta[codes.M_ASKED] or tries == MOST_IN_TURN:
+                t.waiting[t.meta[codes.M_WAITING]] = at
+                t.meta[codes.M_WAITING] += 1
+                break
+        t.meta[codes.M_SETTLED] += 1
+
+
+# Batches
+
+
+@inlined
+def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, words: Any) -> None:
+    """Write the packed identity of successor k to words[1], given that of its state in words[0]."""
+    states, succ, inboxes = worker.states, worker.succ, t.meta[codes.M_INBOXES]
+    for w in range(words.shape[1]):
+        words[1, w] = words[0, w]
+    for f in range(len(packing.position)):
+        before, later = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
+        if before != later:
+            difference = before ^ later
+            if f >= inboxes:
+                difference = np.int64((t.inbox_codes[before] ^ t.inbox_codes[later]) & codes.CODE_MASK)
+            change_bits(words, 1, packing.position[f], packing.width[f], np.uint64(difference))
+
+
+@inlined
+def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
+    """Note what successor k of a state, or the step to it, violates; False where it is pruned, MISSING as anywhere."""
+    flags = np.int64(worker.succ[k, 1])
+    over = flags >> 2 if flags & codes.STEP_BAD else np.int64(0)
+    if over & ~worker.stats[codes.S_STEP_SEEN]:
+        worker.stats[codes.S_STEP_SEEN] |= over
+        note(worker, state, codes.BAD_STEP, over)
+    if flags & codes.STEP_PRUNED == 0:
+        return True
+    note_violated(worker, state, np.int64(worker.broken[k]))
+    return False
+
+
+@jit
+def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
+    """Expand the worker's flat states of these numbers; see `expand_batch`."""
+    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
+    columns, stored = states.shape[1], found.words.shape[2]
+    own_words = np.zeros((2, stored), np.uint64)
+    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no rest has so many bits
+    words, recent = bare(own_words), bare(own_recent)
+    room, fullest = found.rows.shape[1], np.int64(0)
+    stats[codes.S_CODE] = codes.OK
+    for p in range(len(found.counts)):
+        fullest = max(fullest, found.counts[p])
+    for i in range(len(which)):
+        n = expand_flat(t, worker, which[i], False)
+        notable = stats[codes.S_NOTABLE] != 0
+        if n > 0 and not judge_pruned(t, worker, False, n):
+            n = MISSING
+        if n == MISSING:
+            try_again(worker, which[i])
+            continue
+        full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
+        if n == FULL or fullest + n >= room or full:
+            stats[codes.S_DONE] = i
+            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
+            return
+        if n == 0 and deadlocks:
+            note_deadlock(worker, which[i])
+        if n > 0:
+            pack(t, packing, states, which[i], 0, words, 0)
+        for k in range(n):
+            worker.fired[succ[k, 0]] += 1
+            if notable and not is_kept(t, worker, which[i], k):
+                keep_pruned(worker, which[i], k)
+                continue
+            pack_changed(t, packing, worker, which[i], k, words)
+            h = hash_words(words, 1)
+            if is_repeated(recent, words, np.int64(h & np.uint64(RECENT - 1))):
+                continue
+            p = owner(h)
+            at = found.counts[p]
+            for c in range(columns):
+                found.rows[p, at, c] = succ[k, 2 + c]
+            for w in range(stored):
+                found.words[p, at, w] = words[1, w]
+            found.counts[p] = at + 1
+            fullest = max(fullest, at + 1)
+        stats[codes.S_GENERATED] += n
+    stats[codes.S_DONE] = len(which)
+
+
+# From control rows to flat states, and back
+
+
+@jit
+def flatten(t: Any, states: Any, flat: Any) -> None:
+    """Write states as flat ones."""
+    states, flat = bare(states), bare(flat)
+    columns = t.rows.shape[1]
+    for i in range(len(states)):
+        for c in range(columns):
+            flat[i, c] = t.rows[states[i, 0], c]
+        for c in range(1, states.shape[1]):
+            flat[i, columns + c - 1] = states[i, c]
+
+
+@jit
+def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
+    """Intern the control rows of flat states from number `first` on; return how far it came until the table is full."""
+    flat, ids = bare(flat), bare(ids)
+    for i in range(first, len(flat)):
+        if t.meta[codes.M_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.M_ROWS] + 4) * 2 > len(t.row_table):
+            return i
+        ids[i] = intern_columns(t, flat, np.int64(i))
+    return len(flat)
