@@ -20,7 +20,13 @@ from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import ANY
 from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch, find_predecessor
-from kraftcheck.explorer.tables.kernel.flat import expand_flat_batch, judge_batch, resolve_flat, resolve_judged
+from kraftcheck.explorer.tables.kernel.flat import (
+    SMALL,
+    expand_flat_batch,
+    judge_batch,
+    resolve_flat,
+    resolve_judged,
+)
 from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
@@ -41,7 +47,6 @@ Indices = NDArray[np.int64]
 BATCH = 1 << 15  # states that one worker expands between two looks at the clock
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 SUCCESSORS = 1 << 10  # of one state, at first
-JUDGED = 1 << 14  # local states, and pairs of them, that are remembered to violate nothing
 
 
 class Event(NamedTuple):
@@ -81,7 +86,7 @@ class Worker(WorkerArrays):
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
         self.blocked = np.zeros(SUCCESSORS, np.int64)
-        self.judged = np.zeros(JUDGED, np.int64)
+        self.judged = np.zeros(SMALL * SMALL, np.uint8)
         self.pruned = np.zeros((0, 0), np.int32)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.successors = Successors()
@@ -262,6 +267,8 @@ class Expander:
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
                 worker.begin(rows, len(part))
+                if worker.words.shape != (len(worker.succ) + 1, self.packing.words + 1):
+                    worker.words = np.zeros((len(worker.succ) + 1, self.packing.words + 1), np.uint64)
                 room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words + 1)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
@@ -272,7 +279,7 @@ class Expander:
                 if len(left):
                     rest.append(left)
             which = np.concatenate([worker.left_out() for worker in workers])
-            self.learner.resolve(workers, resolve_flat if self.flat else resolve)
+            self.learner.resolve(workers, partial(resolve_flat, self.packing) if self.flat else resolve)
         return rows, np.concatenate([which, *rest])
 
     def _run_kernel(self, parts: list[Indices], number: int) -> None:

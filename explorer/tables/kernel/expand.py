@@ -294,25 +294,28 @@ def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
 
 
 @inlined
-def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> None:
-    """Write the packed identity of successor k to words[1], given that of its state in words[0]."""
+def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> Any:
+    """Write the packed identity of successor k to words[1], given that of its state in words[0]; say if they differ."""
     states, succ = worker.states, worker.succ
     for w in range(words.shape[1]):
         words[1, w] = words[0, w]
+    differ = False
     for f in range(len(packing.position)):
         before, after = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
         if before != after:
             difference = identity(t, hides, f, before) ^ identity(t, hides, f, after)
             change_bits(words, 1, packing.position[f], packing.width[f], difference)
+            differ |= difference != 0
+    return differ
 
 
 @inlined
-def is_repeated(recent: Any, words: Any, place: Any) -> Any:
-    """Whether the packed words of a successor are those that came to a place last; they are there now."""
+def is_repeated(recent: Any, words: Any, k: Any, place: Any) -> Any:
+    """Whether the packed words of successor k are those that came to a place last; they are there now."""
     same = True
     for w in range(words.shape[1]):
-        same &= recent[place, w] == words[1, w]
-        recent[place, w] = words[1, w]
+        same &= recent[place, w] == words[k, w]
+        recent[place, w] = words[k, w]
     return same
 
 
@@ -363,10 +366,10 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
                 continue
             if permutations > 1:
                 pack(t, packing, images, k, 0, words, 1)
-            else:
-                pack_changed(t, packing, worker, which[i], k, hides, words)
+            elif not pack_changed(t, packing, worker, which[i], k, hides, words):
+                continue  # it is the state itself
             h = hash_words(words, 1)
-            if is_repeated(recent, words, np.int64(h & np.uint64(RECENT - 1))):
+            if is_repeated(recent, words, 1, np.int64(h & np.uint64(RECENT - 1))):
                 continue
             p = owner(h)
             at = found.counts[p]

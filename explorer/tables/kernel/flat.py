@@ -17,7 +17,7 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import RECENT, is_repeated
-from kraftcheck.explorer.tables.kernel.maps import find, find_near, spread
+from kraftcheck.explorer.tables.kernel.maps import find, find_near
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
@@ -27,6 +27,7 @@ from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle, make
 from kraftcheck.explorer.tables.kernel.tries import walk, walk_alone
 from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
 
+SMALL = 1 << 9  # ids of local states of which it is remembered what holds of two of them; no replica is in place 0
 MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
 
 
@@ -66,7 +67,7 @@ def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me
 @inlined
 def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     """Return the list of what a replica may do by itself, or MISSING."""
-    found = find(t.roots, local << 32)
+    found = np.int64(t.own_roots[local])
     if found < 0:
         worker.stats[codes.S_MISSED] = 1
         if serial:
@@ -100,27 +101,49 @@ def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
 
 
 @inlined
-def write_delta(t: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
+def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later: Any) -> None:
+    """Give successor `n` another number in a column that is no inbox."""
+    before = np.int64(worker.succ[n, 2 + column])
+    worker.succ[n, 2 + column] = later
+    difference = before ^ later
+    if column >= t.meta[codes.M_SLOT_BASE]:
+        difference = np.int64(t.local_codes[before] ^ t.local_codes[later])
+    change_bits(worker.words, n, packing.position[column], packing.width[column], np.uint64(difference))
+
+
+@inlined
+def change_inbox(t: Any, packing: Any, worker: Any, n: Any, slot: Any, later: Any) -> None:
+    """Give a replica of successor `n` another inbox."""
+    column = t.meta[codes.M_INBOXES] + slot
+    before = np.int64(worker.succ[n, 2 + column])
+    worker.succ[n, 2 + column] = later
+    difference = np.int64((t.inbox_codes[before] ^ t.inbox_codes[later]) & codes.CODE_MASK)
+    change_bits(worker.words, n, packing.position[column], packing.width[column], np.uint64(difference))
+
+
+@inlined
+def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
     """Write the columns of successor `n` that a delta changes; return whether the step can be taken and is known."""
     states, succ = worker.states, worker.succ
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
         if states[at, column] + max(amount, 1) > t.limits[column]:
             return False
-        succ[n, 2 + column] += amount
+        change_column(t, packing, worker, n, column, np.int64(succ[n, 2 + column] + amount))
     known = True
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
+        before = np.int64(states[at, column])
         if value < 0:
-            local = np.int64(states[at, column])
-            change = ~value
-            value = find(t.changed_locals, (change << 32) | local)
+            fields = ~value
+            value = find(t.changed_locals, (fields << 32) | before)
             if value < 0:
                 known = False
                 worker.stats[codes.S_MISSED] = 1
                 if serial:
-                    make_local(t, local, change)
-        succ[n, 2 + column] = value
+                    make_local(t, before, fields)
+        if known:
+            change_column(t, packing, worker, n, column, value)
     return known
 
 
@@ -154,7 +177,7 @@ def within(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 
 
 @inlined
-def emit(t: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
+def emit(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
     """Write the successor of an outcome at place `n`; return the next place, or FULL.
 
     `inbox` is what becomes of the actor's (-1: it stays).
@@ -165,18 +188,20 @@ def emit(t: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, slot: 
     first_inbox = 2 + t.meta[codes.M_INBOXES]
     for c in range(states.shape[1]):
         succ[n, 2 + c] = states[at, c]
-    if not write_delta(t, worker, serial, at, n, t.outcomes[outcome, codes.DELTA]):
+    for w in range(worker.words.shape[1]):
+        worker.words[n, w] = worker.words[len(worker.words) - 1, w]
+    if not write_delta(t, packing, worker, serial, at, n, t.outcomes[outcome, codes.DELTA]):
         return n
     if inbox >= 0:
-        succ[n, first_inbox + slot] = inbox
+        change_inbox(t, packing, worker, n, slot, inbox)
     first = t.outcomes[outcome, codes.FIRST]
     for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
         op = np.int64(t.outcome_operations[k])
-        place = first_inbox + t.operations[op, 0]
-        content = after(t, worker, serial, np.int64(succ[n, place]), op)
+        place = np.int64(t.operations[op, 0])
+        content = after(t, worker, serial, np.int64(succ[n, first_inbox + place]), op)
         if content < 0:
             return n
-        succ[n, place] = content
+        change_inbox(t, packing, worker, n, place, content)
     flags = np.int64(t.outcomes[outcome, codes.BROKEN])
     if t.meta[codes.M_STEP_PROPERTIES]:
         more = step_flags(t, worker, serial, at, n)
@@ -198,7 +223,17 @@ def emit(t: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, slot: 
 
 @jit
 def follow(
-    t: Any, worker: Any, serial: Any, at: Any, n: Any, root: Any, local: Any, slot: Any, outcomes: Any, inbox: Any
+    t: Any,
+    packing: Any,
+    worker: Any,
+    serial: Any,
+    at: Any,
+    n: Any,
+    root: Any,
+    local: Any,
+    slot: Any,
+    outcomes: Any,
+    inbox: Any,
 ) -> Any:
     """Write the successors of all outcomes that a trie leads to; `outcomes`, if any, is the one that is known.
 
@@ -213,14 +248,14 @@ def follow(
         last = first + t.nodes[leaf, codes.N]
     for outcome in range(first, last):
         left = inbox if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
-        n = emit(t, worker, serial, at, n, outcome, slot, left)
+        n = emit(t, packing, worker, serial, at, n, outcome, slot, left)
         if n == FULL:
             break
     return n
 
 
 @jit
-def expand_network(t: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
+def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
     """Write the network's own steps: what it may do with each message of an inbox."""
     first = t.contents[inbox, codes.C_START]
     for k in range(first, first + t.contents[inbox, codes.C_N]):
@@ -230,14 +265,14 @@ def expand_network(t: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any,
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
             content = after(t, worker, serial, inbox, op)
             if content >= 0:
-                n = emit(t, worker, serial, at, n, np.int64(t.network_steps[j, 0]), slot, content)
+                n = emit(t, packing, worker, serial, at, n, np.int64(t.network_steps[j, 0]), slot, content)
             if n == FULL:
                 return n
     return n
 
 
 @jit
-def expand_flat(t: Any, worker: Any, at: Any, serial: Any) -> Any:
+def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     """Write all successors of a flat state to `worker.succ`, as rows (action, flags, columns, inboxes ...).
 
     Returns how many there are, MISSING where something is, or FULL where there is no room for them.
@@ -245,6 +280,7 @@ def expand_flat(t: Any, worker: Any, at: Any, serial: Any) -> Any:
     states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_NOTABLE] = 0
+    pack(t, packing, states, at, 0, worker.words, len(worker.words) - 1)
     n = np.int64(0)
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
@@ -255,7 +291,8 @@ def expand_flat(t: Any, worker: Any, at: Any, serial: Any) -> Any:
             continue
         for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
             root = np.int64(t.list_nodes[k])
-            n = follow(t, worker, serial, at, n, root if root >= 0 else ~root, local, s, np.int64(-1), np.int64(-1))
+            root = root if root >= 0 else ~root
+            n = follow(t, packing, worker, serial, at, n, root, local, s, np.int64(-1), np.int64(-1))
             if n == FULL:
                 return n
     for s in range(slots):
@@ -268,11 +305,11 @@ def expand_flat(t: Any, worker: Any, at: Any, serial: Any) -> Any:
         for k in range(first, first + (bundle & codes.BUNDLE_MASK)):
             ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
             outcome = np.int64(-1) if t.bundle_items[k, 1] else ref
-            n = follow(t, worker, serial, at, n, ref, local, s, outcome, rest)
+            n = follow(t, packing, worker, serial, at, n, ref, local, s, outcome, rest)
             if n == FULL:
                 return n
         if t.meta[codes.M_NETWORK_STEPS]:
-            n = expand_network(t, worker, serial, at, n, s, inbox)
+            n = expand_network(t, packing, worker, serial, at, n, s, inbox)
             if n == FULL:
                 return n
     return MISSING if worker.stats[codes.S_MISSED] else n
@@ -301,9 +338,9 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
             peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
             if other != s and peer == 0:
                 continue
-            key = (me << 33) | (peer << 1) | constraints
-            place = spread(key) & (len(worker.judged) - 1)
-            if worker.judged[place] == key:
+            is_small = me < SMALL and peer < SMALL
+            place = me * SMALL + peer if is_small else 0
+            if worker.judged[place] >> constraints & 1:
                 continue
             certain = True
             for p in range(t.meta[codes.M_PROPERTIES]):
@@ -319,8 +356,8 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
                 elif t.nodes[leaf, codes.A] == 0:
                     certain = False
                     bad |= np.int64(1) << np.int64(p)
-            if certain:
-                worker.judged[place] = key
+            if certain and is_small:
+                worker.judged[place] |= 1 << constraints
     for p in range(t.meta[codes.M_PROPERTIES] if kinds & 1 else 0):
         if t.properties[p, 2] == constraints and t.properties[p, 1] == 0:
             root = np.int64(t.properties[p, 0])
@@ -383,12 +420,12 @@ def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 
 
 @jit
-def resolve_flat(t: Any, worker: Any) -> None:
+def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
     """Make what flat states missed; see `resolve`."""
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
         while True:
-            n = expand_flat(t, worker, at, True)
+            n = expand_flat(t, packing, worker, at, True)
             if n == FULL or (n != MISSING and judge_pruned(t, worker, True, n)):
                 break
             tries += 1
@@ -400,21 +437,6 @@ def resolve_flat(t: Any, worker: Any) -> None:
 
 
 # Batches
-
-
-@inlined
-def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, words: Any) -> None:
-    """Write the packed identity of successor k to words[1], given that of its state in words[0]."""
-    states, succ, inboxes = worker.states, worker.succ, t.meta[codes.M_INBOXES]
-    for w in range(words.shape[1]):
-        words[1, w] = words[0, w]
-    for f in range(len(packing.position)):
-        before, later = np.int64(states[at, f]), np.int64(succ[k, 2 + f])
-        if before != later:
-            difference = before ^ later
-            if f >= inboxes:
-                difference = np.int64((t.inbox_codes[before] ^ t.inbox_codes[later]) & codes.CODE_MASK)
-            change_bits(words, 1, packing.position[f], packing.width[f], np.uint64(difference))
 
 
 @inlined
@@ -431,20 +453,28 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     return False
 
 
+@inlined
+def is_same(words: Any, a: Any, b: Any) -> Any:
+    """Whether two states are packed alike."""
+    same = True
+    for w in range(words.shape[1]):
+        same &= words[a, w] == words[b, w]
+    return same
+
+
 @jit
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
     """Expand the worker's flat states of these numbers; see `expand_batch`."""
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     columns, stored = states.shape[1], found.words.shape[2]
-    own_words = np.zeros((2, stored), np.uint64)
     own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no rest has so many bits
-    words, recent = bare(own_words), bare(own_recent)
+    words, recent = worker.words, bare(own_recent)
     room, fullest = found.rows.shape[1], np.int64(0)
     stats[codes.S_CODE] = codes.OK
     for p in range(len(found.counts)):
         fullest = max(fullest, found.counts[p])
     for i in range(len(which)):
-        n = expand_flat(t, worker, which[i], False)
+        n = expand_flat(t, packing, worker, which[i], False)
         notable = stats[codes.S_NOTABLE] != 0
         if n > 0 and not judge_pruned(t, worker, False, n):
             n = MISSING
@@ -458,23 +488,22 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             return
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
-        if n > 0:
-            pack(t, packing, states, which[i], 0, words, 0)
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
             if notable and not is_kept(t, worker, which[i], k):
                 keep_pruned(worker, which[i], k)
                 continue
-            pack_changed(t, packing, worker, which[i], k, words)
-            h = hash_words(words, 1)
-            if is_repeated(recent, words, np.int64(h & np.uint64(RECENT - 1))):
+            if is_same(words, k, len(words) - 1):
+                continue
+            h = hash_words(words, k)
+            if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT - 1))):
                 continue
             p = owner(h)
             at = found.counts[p]
             for c in range(columns):
                 found.rows[p, at, c] = succ[k, 2 + c]
             for w in range(stored):
-                found.words[p, at, w] = words[1, w]
+                found.words[p, at, w] = words[k, w]
             found.counts[p] = at + 1
             fullest = max(fullest, at + 1)
         stats[codes.S_GENERATED] += n

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, M_INBOXES, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, M_INBOXES, M_SLOT_BASE, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
@@ -78,11 +78,12 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
         words[place, w] = np.uint64(0)
     for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
-        value = np.uint64(field)
         if f >= inboxes:
             value = np.uint64(t.inbox_codes[field] & CODE_MASK)
         elif inboxes == 1:
             value = np.uint64(t.row_info[field, R_IDENTITY])
+        else:  # a flat state
+            value = np.uint64(field if f < t.meta[M_SLOT_BASE] else t.local_codes[field])
         put_bits(words, place, packing.position[f], packing.width[f], value)
 
 

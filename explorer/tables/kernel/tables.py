@@ -22,8 +22,10 @@ class Tables(Arrays):
     nodes = array(np.int32, 4)  # of tries: kind, two arguments, outcomes
     branches = array(np.int64, 2)  # (node, answer) -> node
     roots = array(np.int64, 2)  # (local id, message id + 1) -> list of nodes
+    own_roots = array(np.int32)  # by local id: the same for no message; -1 where not known yet
     lists = array(np.int32, 2)  # start, length
     list_nodes = array(np.int32)
+    local_codes = array(np.int32)  # by local id: its number among those of the same replica
     local_answers = array(np.int32, -1)  # by local state: the answer to each question about it
     shared_answers = array(np.int32, -1)  # by a shared field's value: the answer to each question about it
     inbox_answers = array(np.int32, -1)  # by inbox content, -1 where not known yet

@@ -65,6 +65,7 @@ class GrowingTables(Tables):
         self.meta[codes.M_PERMUTATIONS] = permutations
         self.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = 1, codes.ANY
         self.content_table = np.full(FIRST_HASHES, -1, np.int32)
+        self.own_roots[0] = UNASKED
         self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)
         for name in BY_ID:
             rows = {"local_answers": 1, "shared_answers": 1, "network_operations": max(1, network_operations)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,7 +19,7 @@ from kraftcheck.explorer.tables.kernel.flat import intern_flat
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, intern_content
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, widened
+from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, widened
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
 from kraftcheck.explorer.tables.learning.questions import WHOLE, Questions
 from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
@@ -85,6 +86,7 @@ class Interner:
         self._view_name = view
         self._shared_ids: list[dict[Any, int]] = []
         self._local_ids: dict[Value, int] = {}
+        self._locals_of: Counter[Value] = Counter()
         self._changes: list[Fields] = []
         self._change_ids: dict[Fields, int] = {}
         self._message_ids: dict[Value, int] = {}
@@ -147,6 +149,10 @@ class Interner:
             found = self._local_ids[record] = len(self.locals)
             self.locals.append(record)
             self.questions.add(found, record)
+            key: Value = record.id  # type: ignore[attr-defined]
+            self._locals_of[key] += 1
+            self.tables.set("local_codes", found, self._locals_of[key])
+            self.tables.set("own_roots", found, UNASKED)
             self._orbits.note("permuted_locals", found, record, self.local)
         return found
 
@@ -376,7 +382,7 @@ class Interner:
     def flat_counts(self) -> list[int]:
         """Return how many ids each column of a flat state has."""
         bounds = (self.tables.limits[: len(self.bounds)] + 1).tolist()
-        replicas = [len(self.locals)] * len(self.slots)
+        replicas = [self._locals_of[key] for key in self.slots]
         return [*bounds, *map(len, self.shared_values), *replicas, *self.counts()[1:]]
 
     def control_rows_of(self, flat: Rows) -> Rows:

@@ -269,6 +269,8 @@ class Learner:
         tables = self.interner.tables
         index = tables.append("lists", (tables.extend("list_nodes", nodes), len(nodes)))
         tables.put("roots", local << 32 | number, index)
+        if not number:
+            tables.own_roots[local] = index
 
     def _root(self, about: Root) -> int:
         node = self._tries.node()
