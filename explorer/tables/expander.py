@@ -8,7 +8,7 @@ packed, until a visited set takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, Self
@@ -24,6 +24,7 @@ from kraftcheck.explorer.tables.kernel.flat import (
     SMALL,
     expand_flat_batch,
     judge_batch,
+    pack_all_orbits,
     resolve_flat,
     resolve_judged,
 )
@@ -99,8 +100,11 @@ class Worker(WorkerArrays):
             self.scratch = np.zeros((1, states.shape[1]), np.int32)
         if len(self.broken) < len(self.succ):
             self.broken = np.zeros(len(self.succ), np.int64)
-        if self.pruned.shape[1] != states.shape[1] + 1:
-            self.pruned = np.pad(self.pruned, ((0, 0), (0, states.shape[1] + 1 - self.pruned.shape[1])))
+        more = states.shape[1] + 1 - self.pruned.shape[1]
+        if more > 0:
+            self.pruned = np.pad(self.pruned, ((0, 0), (0, more)))
+        elif more < 0:  # states are laid out otherwise; none is left of those before
+            self.pruned = np.zeros((len(self.pruned), states.shape[1] + 1), np.int32)
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
         self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
@@ -158,6 +162,7 @@ class Expander:
         self.pool = [Worker(MOST_LABELS if learner.tells_more else len(learner.action_names)) for _ in range(workers)]
         self.packing = packing([1])
         self.flat = 0
+        self._slots = 0
         self._deadlock = deadlock
 
     @classmethod
@@ -197,7 +202,7 @@ class Expander:
     @property
     def width(self) -> int:
         """Columns of a state, for the replicas that there are by now; for those that there were, where it is flat."""
-        return 2 * self.flat - self.learner.interner.base if self.flat else self.learner.width
+        return self.flat + self._slots if self.flat else self.learner.width
 
     # Rows
 
@@ -215,7 +220,7 @@ class Expander:
     def identities(self, rows: Rows) -> Rows:
         """Return the rows that stand for states: they themselves, or under symmetry their canonical images."""
         rows = np.ascontiguousarray(self.with_columns(rows))
-        if self.learner.permutations == 1:
+        if self.learner.permutations == 1 or self.flat:
             return rows
         worker = self.pool[0]
         images = np.zeros(rows.shape, np.int32)
@@ -234,11 +239,12 @@ class Expander:
 
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
-        return self._packed(self.identities(rows), packing)
-
-    def _packed(self, identities: Rows, packing: Packing) -> tuple[Words, Indices]:
-        words, owner = np.zeros((len(identities), packing.words + 1), np.uint64), np.zeros(len(identities), np.int64)
-        pack_all(self.learner.tables, packing, self.with_columns(identities), words, owner)
+        words, owner = np.zeros((len(rows), packing.words + 1), np.uint64), np.zeros(len(rows), np.int64)
+        if self.flat and self.learner.permutations > 1:
+            given = packing, self.pool[0], np.ascontiguousarray(rows), words, owner
+            self.learner.making_room(lambda: pack_all_orbits(self.learner.tables, *given))
+        else:
+            pack_all(self.learner.tables, packing, self.with_columns(self.identities(rows)), words, owner)
         return words, owner
 
     # Successors
@@ -267,8 +273,8 @@ class Expander:
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
                 worker.begin(rows, len(part))
-                if worker.words.shape != (len(worker.succ) + 1, self.packing.words + 1):
-                    worker.words = np.zeros((len(worker.succ) + 1, self.packing.words + 1), np.uint64)
+                if worker.words.shape != (len(worker.succ) + 2, self.packing.words + 1):
+                    worker.words = np.zeros((len(worker.succ) + 2, self.packing.words + 1), np.uint64)
                 room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words + 1)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
@@ -300,42 +306,40 @@ class Expander:
         Flat states have no control rows: what is known of these is forgotten.
         """
         interner = self.learner.interner
-        self.flat = interner.base + len(interner.slots) if flat else 0
-        columns = (self.flat, len(interner.slots)) if flat else (1, ANY)
-        interner.tables.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = columns
+        self._slots = len(interner.slots) if flat else 0
+        self._take_for(interner.base + self._slots if flat else 0)
         interner.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
         self.packing = packing([1])
         self.fit_packing()
 
+    def _take_for(self, flat: int) -> None:
+        self.flat = flat
+        columns = (flat, self._slots) if flat else (1, ANY)
+        self.learner.interner.tables.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = columns
+
     @contextmanager
     def with_control_rows(self) -> Iterator[None]:
         """Within this, states have control rows; afterwards they are again what they were."""
-        flat, meta, before = self.flat, self.learner.interner.tables.meta, self.packing
-        if not flat:
-            yield
-            return
-        slots, self.flat, self.packing = int(meta[codes.M_ROW_SLOTS]), 0, packing([1])
-        meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = 1, ANY
+        flat, before = self.flat, self.packing
+        if flat:
+            self._take_for(0)
+            self.packing = packing([1])
         try:
             yield
         finally:
-            self.flat, self.packing = flat, before
-            meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = flat, slots
+            if flat:
+                self._take_for(flat)
+                self.packing = before
 
     def flattened(self, rows: Rows) -> Rows:
         """Return states as flat ones."""
         return np.hstack(self.learner.interner.parts_of(self.with_columns(rows)))
 
     def unflattened(self, rows: Rows) -> Rows:
-        """Return states with control rows, where they are flat."""
-        return self.unflattening()(rows)
-
-    def unflattening(self) -> Callable[[Rows], Rows]:
-        """Return what gives control rows to states that are flat now."""
-        width, convert = self.width if self.flat else -1, self.learner.interner.control_rows_of
-        return lambda rows: convert(rows) if rows.shape[1] == width else rows
+        """Return the search's states with control rows; also within `with_control_rows`."""
+        return self.learner.interner.control_rows_of(rows, self._slots) if self._slots else rows
 
     def judge(self, rows: Rows) -> list[Event]:
         """Return which of some flat states that are new violate something, for the first time."""
@@ -355,9 +359,9 @@ class Expander:
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""
-        rows, identities = self.with_columns(rows), self.identities(rows)
+        self.identities(rows)  # this learns them
         self.fit_packing()
-        self.pool[0].successors.put(self.with_columns(rows), *self._packed(identities, self.packing))
+        self.pool[0].successors.put(self.with_columns(rows), *self.packed(rows, self.packing))
         return self.found()
 
     def found(self) -> Found:

@@ -62,9 +62,8 @@ class LeastStates:
         leads
             Returns the place of the first of some rows that leads there, or None.
         """
-        convert = self._expander.unflattening()
         with self._expander.with_control_rows():
-            return self._of_level(map(convert, self._levels.chunks(level, self._batch)), leads)
+            return self._of_level(map(self._expander.unflattened, self._levels.chunks(level, self._batch)), leads)
 
     def _of_level(self, chunks: Iterable[Rows], leads: Callable[[Rows], int | None]) -> Any:
         least, found = None, None
@@ -127,11 +126,14 @@ class LeastStates:
     def events_of(self, row: Any, violated: set[str]) -> list[tuple[int, int]]:
         """Return what is violated out of a state: kinds and masks, as those of `Event`, each kind once."""
         masks: dict[int, int] = {}
-        with self._expander.with_control_rows():
-            events = self._events(row[None], violated)
-        for _, kind, mask in events:
+        for _, kind, mask in self.events_out_of(row[None], violated):
             masks[kind] = masks.get(kind, 0) | mask
         return sorted(masks.items())
+
+    def events_out_of(self, rows: Rows, violated: set[str]) -> list[Event]:
+        """Return what is violated out of states; a place of an event is one among them."""
+        with self._expander.with_control_rows():
+            return self._events(rows, violated)
 
     def _events(self, rows: Rows, violated: set[str]) -> list[Event]:
         """Expand states, one after another, and return what the kernel notes; leave all else as it was."""

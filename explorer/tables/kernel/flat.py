@@ -19,10 +19,10 @@ from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import RECENT, is_repeated
 from kraftcheck.explorer.tables.kernel.maps import find, find_near
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
+from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack, put_bits
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_content_images, make_operated
 from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle, make_local
 from kraftcheck.explorer.tables.kernel.tries import walk, walk_alone
 from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
@@ -105,7 +105,7 @@ def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later:
     """Give successor `n` another number in a column that is no inbox."""
     before = np.int64(worker.succ[n, 2 + column])
     worker.succ[n, 2 + column] = later
-    difference = before ^ later
+    difference = np.int64(0) if t.hidden[column] else before ^ later
     if column >= t.meta[codes.M_SLOT_BASE]:
         difference = np.int64(t.local_codes[before] ^ t.local_codes[later])
     change_bits(worker.words, n, packing.position[column], packing.width[column], np.uint64(difference))
@@ -419,6 +419,83 @@ def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     return known
 
 
+# What a state is packed as under symmetry
+
+
+@jit
+def pack_least(
+    t: Any, packing: Any, serial: Any, states: Any, at: Any, column: Any, words: Any, place: Any, spare: Any
+) -> Any:
+    """Write the least of what the images of a flat state are packed as; False where one is not known.
+
+    The state stands in states[at, column:]. At a place to spare the images are packed, one after the other.
+    """
+    inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    bounds, position, width = t.meta[codes.M_BOUNDS], packing.position, packing.width
+    known = True
+    for s in range(slots):
+        content = np.int64(states[at, column + inboxes + s])
+        if content != 0 and t.permuted_contents[content, 0] < 0:
+            known = False
+            if serial:
+                make_content_images(t, content)
+    for g in range(t.meta[codes.M_PERMUTATIONS] if known else 0):
+        for w in range(words.shape[1]):
+            words[spare, w] = np.uint64(0)
+        for c in range(base):
+            if t.hidden[c]:
+                continue
+            value = np.int64(states[at, column + c])
+            if c >= bounds:
+                value = np.int64(t.permuted_shared[g * (base - bounds) + c - bounds, value])
+            put_bits(words, spare, position[c], width[c], np.uint64(value))
+        for s in range(slots):
+            to = np.int64(t.permuted_slots[g, s])
+            local = np.int64(states[at, column + base + s])
+            if local != 0:
+                value = np.int64(t.local_codes[t.permuted_locals[g, local]])
+                put_bits(words, spare, position[base + to], width[base + to], np.uint64(value))
+            content = np.int64(states[at, column + inboxes + s])
+            if content != 0:
+                value = np.int64(t.inbox_codes[t.permuted_contents[content, g]] & codes.CODE_MASK)
+                put_bits(words, spare, position[inboxes + to], width[inboxes + to], np.uint64(value))
+        less = g == 0
+        for w in range(0 if less else words.shape[1]):
+            if words[spare, w] != words[place, w]:
+                less = words[spare, w] < words[place, w]
+                break
+        for w in range(words.shape[1] if less else 0):
+            words[place, w] = words[spare, w]
+    return known
+
+
+@inlined
+def pack_orbits(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
+    """Pack a state and its successors under symmetry; return whether all images are known."""
+    words, last = worker.words, len(worker.words) - 1
+    known = pack_least(t, packing, serial, worker.states, at, np.int64(0), words, last, last - 1)
+    for k in range(n):
+        known &= pack_least(t, packing, serial, worker.succ, k, np.int64(2), words, k, last - 1)
+    return known
+
+
+@jit
+def pack_all_orbits(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
+    """Write what flat states are packed as under symmetry, and the partition that owns each."""
+    states, words, owners = bare(states), bare(words), bare(owners)
+    own_spare = np.zeros((2, words.shape[1]), np.uint64)
+    spare = bare(own_spare)
+    for i in range(len(states)):
+        while not pack_least(t, packing, True, states, i, np.int64(0), spare, 0, 1):
+            pass
+        for w in range(words.shape[1]):
+            words[i, w] = spare[0, w]
+        owners[i] = owner(hash_words(words, i))
+
+
+# Batches
+
+
 @jit
 def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
     """Make what flat states missed; see `resolve`."""
@@ -426,7 +503,10 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
         at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
         while True:
             n = expand_flat(t, packing, worker, at, True)
-            if n == FULL or (n != MISSING and judge_pruned(t, worker, True, n)):
+            known = n != MISSING and n != FULL and judge_pruned(t, worker, True, n)
+            if known and t.meta[codes.M_PERMUTATIONS] > 1:
+                known = pack_orbits(t, packing, worker, True, at, n)
+            if known or n == FULL:
                 break
             tries += 1
             if t.meta[codes.M_ASKED] or tries == MOST_IN_TURN:
@@ -434,9 +514,6 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
                 t.meta[codes.M_WAITING] += 1
                 break
         t.meta[codes.M_SETTLED] += 1
-
-
-# Batches
 
 
 @inlined
@@ -466,7 +543,7 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
     """Expand the worker's flat states of these numbers; see `expand_batch`."""
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
-    columns, stored = states.shape[1], found.words.shape[2]
+    columns, stored, permutations = states.shape[1], found.words.shape[2], t.meta[codes.M_PERMUTATIONS]
     own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no rest has so many bits
     words, recent = worker.words, bare(own_recent)
     room, fullest = found.rows.shape[1], np.int64(0)
@@ -477,6 +554,8 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         n = expand_flat(t, packing, worker, which[i], False)
         notable = stats[codes.S_NOTABLE] != 0
         if n > 0 and not judge_pruned(t, worker, False, n):
+            n = MISSING
+        if n > 0 and permutations > 1 and not pack_orbits(t, packing, worker, False, which[i], n):
             n = MISSING
         if n == MISSING:
             try_again(worker, which[i])

@@ -83,7 +83,9 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
         elif inboxes == 1:
             value = np.uint64(t.row_info[field, R_IDENTITY])
         else:  # a flat state
-            value = np.uint64(field if f < t.meta[M_SLOT_BASE] else t.local_codes[field])
+            value = np.uint64(0 if t.hidden[f] else field)
+            if f >= t.meta[M_SLOT_BASE]:
+                value = np.uint64(t.local_codes[field])
         put_bits(words, place, packing.position[f], packing.width[f], value)
 
 

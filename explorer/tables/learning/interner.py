@@ -359,25 +359,22 @@ class Interner:
         return values
 
     def decode_state(self, row: Any) -> State:
-        """Return the state of a row, which may be flat."""
-        base, first = self.base, self.base + len(self.slots)
-        if len(row) > self.width:
-            control, row = row[:first].tolist(), row[first - 1 :]
-        else:
-            control = self.values_of_control_row(int(row[0]))
+        """Return the state of a row."""
+        base = self.base
+        (control,), (contents,) = (part.tolist() for part in self.parts_of(row[None]))
         shared = self.shared_of(control)
         replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
-        known = len(row) - 1  # a row from before a replica appeared is shorter
-        filled = {key: int(row[1 + s]) for key, s in self.slots.items() if s < known and row[1 + s]}
+        known = len(contents)  # a row from before a replica appeared is shorter
+        filled = {key: contents[s] for key, s in self.slots.items() if s < known and contents[s]}
         inboxes = {key: self.decode_content(content) for key, content in filled.items()}
         return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
 
     def parts_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """Return what the control rows of states hold, and their inbox contents; flat states have both."""
-        if rows.shape[1] > self.width:
-            first = self.base + len(self.slots)
-            return rows[:, :first], rows[:, first:]
-        return self.tables.rows[rows[:, 0]], rows[:, 1:]
+        first = int(self.tables.meta[codes.M_INBOXES])
+        if first == 1:
+            return self.tables.rows[rows[:, 0]], rows[:, 1:]
+        return np.pad(rows[:, :first], ((0, 0), (0, self.base + len(self.slots) - first))), rows[:, first:]
 
     def flat_counts(self) -> list[int]:
         """Return how many ids each column of a flat state has."""
@@ -385,9 +382,9 @@ class Interner:
         replicas = [self._locals_of[key] for key in self.slots]
         return [*bounds, *map(len, self.shared_values), *replicas, *self.counts()[1:]]
 
-    def control_rows_of(self, flat: Rows) -> Rows:
-        """Return flat states with their control rows interned; those of before a replica appeared get its columns."""
-        tables, slots = self.tables, (flat.shape[1] - self.base) // 2
+    def control_rows_of(self, flat: Rows, slots: int) -> Rows:
+        """Return flat states, which have columns for so many replicas, with their control rows interned."""
+        tables = self.tables
         first, more = self.base + slots, len(self.slots) - slots
         columns = np.ascontiguousarray(np.pad(flat[:, :first], ((0, 0), (0, more))))
         found = np.zeros((len(flat), self.width), np.int32)

@@ -229,6 +229,15 @@ class Learner:
         columns = int(self.interner.tables.meta[codes.M_INBOXES]) + len(self.interner.slots)
         return make is resolve_judged or worker.states.shape[1] == columns
 
+    def making_room(self, call: Callable[[], None]) -> None:
+        """Call compiled code until it has had room for all that it makes."""
+        while True:
+            try:
+                call()
+                return
+            except Full:
+                self.interner.tables.grow()
+
     # Answers
 
     def _answer(self, worker: WorkerArrays) -> None:

@@ -197,14 +197,16 @@ class BreadthFirst:
                 raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
             pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
             self._take(self.visited.add(expander.found()))
+            if expander.is_outgrown:
+                rows = expander.unflattened(rows)
+                pruned = [np.hstack((found[:, :1], expander.unflattened(found[:, 1:]))) for found in pruned]
+                self._lay_out(flat=False)
+                events = self._least.events_out_of(rows, self.books.violated)
             self._note(events, partial(self._trace_to, rows))
             for found in pruned:
                 if len(found) and self.checker.python is not None:
                     self.checker.python.check_ruled_out(found, partial(self._trace_to, rows))
             self._stop_if_over()
-            if expander.is_outgrown:
-                rows = expander.unflattened(rows)
-                self._lay_out(flat=False)
         self._position += count
 
     def _note(self, events: list[Event], trace_to: Callable[[int], Behaviour]) -> None:
@@ -218,7 +220,7 @@ class BreadthFirst:
                 if self._least.gave_up:
                     self.checker.take(events, trace_to)
                 break
-            trace = self._path_of_orbits(row, level) or self.path_to(row, level)
+            trace = self._path_of_orbits(row, level) or self._behaviour_to(row, level)
             for kind, mask in self._least.events_of(row, self.books.violated):
                 self.checker.note(kind, mask, trace)
 
@@ -236,7 +238,7 @@ class BreadthFirst:
                 return []
 
         row = self._least.of_level(level, lambda rows: self._least.first(rows, lambda one: bool(breaking(decode(one)))))
-        for path in () if row is None else (self._path_of_orbits, self.path_to):
+        for path in () if row is None else (self._path_of_orbits, self._behaviour_to):
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []
             if trace and steps:
@@ -258,7 +260,7 @@ class BreadthFirst:
                 except Stop:
                     self._over = True
             self.levels.append(kept)
-        for rows in found if self.expander.flat else ():
+        for rows in found if self.expander.flat and not self.expander.is_outgrown else ():
             self._note(self.expander.judge(rows), partial(self._trace_before, rows))
 
     def _settle(self) -> None:
@@ -318,7 +320,6 @@ class BreadthFirst:
         """Whether nothing needs control rows."""
         options, interner = self.options, self.expander.learner.interner
         needs = self.checkpoint is not None or bool(options.over_behaviours) or options.check_actions
-        needs |= options.symmetry is not None or options.view is not None
         beyond = self.checker.python is not None and self.checker.python.constrains
         apart = bool(interner.sets.elements) or interner.base + len(interner.slots) < 2
         return not (needs or beyond or apart or self.visited.archive is not None)
@@ -326,7 +327,7 @@ class BreadthFirst:
     def _lay_out(self, *, flat: bool) -> None:
         """Make all states flat, or give them control rows again."""
         expander = self.expander
-        self.levels.rewrite(expander.flattened if flat else expander.unflattening(), self.batch)
+        self.levels.rewrite(expander.flattened if flat else expander.unflattened, self.batch)
         expander.lay_out(flat=flat)
         self._least = LeastStates(expander, self.levels, self.batch)
         self.visited.empty(expander.packing, sum(self.levels.counts))
@@ -409,11 +410,16 @@ class BreadthFirst:
 
     def path_to(self, row: Any, level: int) -> Behaviour:
         """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
-        return self.checker.behaviour(self._path(row, level, lambda target: target))
+        return self._behaviour_to(self.expander.unflattened(np.asarray(row)[None])[0], level)
+
+    def _behaviour_to(self, row: Any, level: int) -> Behaviour:
+        """Do the same, given a state with a control row."""
+        with self.expander.with_control_rows():
+            return self.checker.behaviour(self._path(row, level, lambda target: target))
 
     def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:
         """Return states of each level up to a state, each the least that leads to one of the targets for the next."""
-        path = [self.expander.unflattened(np.asarray(row)[None])[0]]
+        path = [np.asarray(row)]
         for before in range(level - 1, 0, -1):
             wanted = targets(path[-1][None])
             found = self._least.of_level(before, partial(self.expander.predecessor, targets=wanted))
@@ -432,12 +438,14 @@ class BreadthFirst:
             return None
         class_of = identity_of(self.expander.learner.protocol, symmetry, None)
         decode = self.expander.learner.decode_state
-        classes = [class_of(decode(one)) for one in self._path(row, level, self.expander.images)]
+        with self.expander.with_control_rows():
+            classes = [class_of(decode(one)) for one in self._path(row, level, self.expander.images)]
         try:
             found = behaviour_along(self.checker.semantics, classes, starts=self.checker.starts, class_of=class_of)
         except NoSuchPathError:
             return None
-        image, violated = encode([found[-1].state])[0], self.books.violated
+        with self.expander.with_control_rows():
+            image, violated = encode([found[-1].state])[0], self.books.violated
         return found if self._least.events_of(image, violated) == self._least.events_of(row, violated) else None
 
 
