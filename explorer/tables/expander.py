@@ -160,6 +160,8 @@ class Expander:
         self.parts = parts
         self.threads = Threads(workers)
         self.pool = [Worker(MOST_LABELS if learner.tells_more else len(learner.action_names)) for _ in range(workers)]
+        for worker in self.pool:
+            worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing([1])
         self.flat = 0
         self._slots = 0
@@ -273,8 +275,8 @@ class Expander:
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
                 worker.begin(rows, len(part))
-                if worker.words.shape != (len(worker.succ) + 2, self.packing.words + 1):
-                    worker.words = np.zeros((len(worker.succ) + 2, self.packing.words + 1), np.uint64)
+                if worker.words.shape != (len(worker.succ) + 1, self.packing.words + 1):
+                    worker.words = np.zeros((len(worker.succ) + 1, self.packing.words + 1), np.uint64)
                 room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words + 1)
             self.threads.run(partial(self._run_kernel, parts), len(parts))

@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle, make
 from kraftcheck.explorer.tables.kernel.tries import walk, walk_alone
 from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
 
-SMALL = 1 << 9  # ids of local states of which it is remembered what holds of two of them; no replica is in place 0
+SMALL = 1 << 12  # ids of local states of which it is remembered what holds of two of them; no replica is in place 0
 MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
 
 
@@ -422,60 +422,86 @@ def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 # What a state is packed as under symmetry
 
 
-@jit
-def pack_least(
-    t: Any, packing: Any, serial: Any, states: Any, at: Any, column: Any, words: Any, place: Any, spare: Any
-) -> Any:
-    """Write the least of what the images of a flat state are packed as; False where one is not known.
+@inlined
+def image_of(t: Any, states: Any, at: Any, column: Any, g: Any, c: Any) -> Any:
+    """Return the number in column `c` of the image of a flat state, which stands in states[at, column:].
 
-    The state stands in states[at, column:]. At a place to spare the images are packed, one after the other.
+    Columns count from the first replica's on here: replicas, then inboxes, then what is shared.
     """
     inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
-    bounds, position, width = t.meta[codes.M_BOUNDS], packing.position, packing.width
-    known = True
+    if c >= 2 * slots:
+        shared, bounds = c - 2 * slots, t.meta[codes.M_BOUNDS]
+        value = np.int64(states[at, column + bounds + shared])
+        return np.int64(t.permuted_shared[g * (base - bounds) + shared, value])
+    place = c if c < slots else c - slots
+    s = np.int64(0)
+    while t.permuted_slots[g, s] != place:
+        s += 1
+    value = np.int64(states[at, column + (base if c < slots else inboxes) + s])
+    if value == 0:
+        return np.int64(0)
+    return np.int64(t.permuted_locals[g, value]) if c < slots else np.int64(t.permuted_contents[value, g])
+
+
+@jit
+def pack_least(
+    t: Any, packing: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any, words: Any, place: Any
+) -> Any:
+    """Write what the least image of a flat state is packed as; False where one is not known.
+
+    The state stands in states[at, column:]. Images are compared column by column, and seldom by more than a few.
+    """
+    inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    bounds, left = t.meta[codes.M_BOUNDS], worker.left
     for s in range(slots):
         content = np.int64(states[at, column + inboxes + s])
         if content != 0 and t.permuted_contents[content, 0] < 0:
-            known = False
             if serial:
                 make_content_images(t, content)
-    for g in range(t.meta[codes.M_PERMUTATIONS] if known else 0):
-        for w in range(words.shape[1]):
-            words[spare, w] = np.uint64(0)
-        for c in range(base):
-            if t.hidden[c]:
-                continue
-            value = np.int64(states[at, column + c])
-            if c >= bounds:
-                value = np.int64(t.permuted_shared[g * (base - bounds) + c - bounds, value])
-            put_bits(words, spare, position[c], width[c], np.uint64(value))
-        for s in range(slots):
-            to = np.int64(t.permuted_slots[g, s])
-            local = np.int64(states[at, column + base + s])
-            if local != 0:
-                value = np.int64(t.local_codes[t.permuted_locals[g, local]])
-                put_bits(words, spare, position[base + to], width[base + to], np.uint64(value))
-            content = np.int64(states[at, column + inboxes + s])
-            if content != 0:
-                value = np.int64(t.inbox_codes[t.permuted_contents[content, g]] & codes.CODE_MASK)
-                put_bits(words, spare, position[inboxes + to], width[inboxes + to], np.uint64(value))
-        less = g == 0
-        for w in range(0 if less else words.shape[1]):
-            if words[spare, w] != words[place, w]:
-                less = words[spare, w] < words[place, w]
-                break
-        for w in range(words.shape[1] if less else 0):
-            words[place, w] = words[spare, w]
-    return known
+            return False
+    count = t.meta[codes.M_PERMUTATIONS]
+    for g in range(count):
+        left[g] = g
+    for c in range(2 * slots + base - bounds):
+        if count == 1:
+            break
+        if c >= 2 * slots and t.hidden[bounds + c - 2 * slots]:
+            continue
+        least, found = np.int64(1) << 62, 0
+        for j in range(count):
+            value = image_of(t, states, at, column, left[j], c)
+            if value < least:
+                least, found = value, 0
+            if value == least:
+                left[found] = left[j]
+                found += 1
+        count = found
+    g, position, width = left[0], packing.position, packing.width
+    for w in range(words.shape[1]):
+        words[place, w] = np.uint64(0)
+    for c in range(bounds):
+        if not t.hidden[c]:
+            put_bits(words, place, position[c], width[c], np.uint64(states[at, column + c]))
+    for c in range(2 * slots + base - bounds):
+        value = image_of(t, states, at, column, g, c)
+        to = base + c if c < slots else inboxes + c - slots if c < 2 * slots else bounds + c - 2 * slots
+        if c < slots:
+            value = np.int64(t.local_codes[value])
+        elif c < 2 * slots:
+            value = np.int64(t.inbox_codes[value] & codes.CODE_MASK)
+        elif t.hidden[to]:
+            continue
+        put_bits(words, place, position[to], width[to], np.uint64(value))
+    return True
 
 
 @inlined
 def pack_orbits(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Pack a state and its successors under symmetry; return whether all images are known."""
     words, last = worker.words, len(worker.words) - 1
-    known = pack_least(t, packing, serial, worker.states, at, np.int64(0), words, last, last - 1)
+    known = pack_least(t, packing, worker, serial, worker.states, at, np.int64(0), words, last)
     for k in range(n):
-        known &= pack_least(t, packing, serial, worker.succ, k, np.int64(2), words, k, last - 1)
+        known &= pack_least(t, packing, worker, serial, worker.succ, k, np.int64(2), words, k)
     return known
 
 
@@ -483,13 +509,9 @@ def pack_orbits(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any)
 def pack_all_orbits(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
     """Write what flat states are packed as under symmetry, and the partition that owns each."""
     states, words, owners = bare(states), bare(words), bare(owners)
-    own_spare = np.zeros((2, words.shape[1]), np.uint64)
-    spare = bare(own_spare)
     for i in range(len(states)):
-        while not pack_least(t, packing, True, states, i, np.int64(0), spare, 0, 1):
+        while not pack_least(t, packing, worker, True, states, i, np.int64(0), words, i):
             pass
-        for w in range(words.shape[1]):
-            words[i, w] = spare[0, w]
         owners[i] = owner(hash_words(words, i))
 
 
