@@ -313,6 +313,9 @@ class Expander:
         interner.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
+        slots = interner.tables.permuted_slots[: self.learner.permutations, : self._slots]
+        for worker in self.pool:
+            worker.sources = np.argsort(slots, axis=1).astype(np.int32)
         self.packing = packing([1])
         self.fit_packing()
 

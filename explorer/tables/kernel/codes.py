@@ -15,7 +15,7 @@ UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION, SHARED_QUESTION = 0, 1, 2
 ME, PEER = -1, -2  # roles, where a LOCAL_QUESTION node names no absolute slot
 
 # Columns of `nodes`, `outcomes`, `contents`, `row_info`.
-KIND, A, B, N = 0, 1, 2, 3
+KIND, A, B, N, JUMPS, SIZE = 0, 1, 2, 3, 4, 5
 ACTION, DELTA, CONSUMES, FIRST, COUNT, BROKEN = 0, 1, 2, 3, 4, 5
 C_SLOT, C_START, C_N, C_BAD = 0, 1, 2, 3
 CODE_BAD, CODE_MASK = -(1 << 31), (1 << 31) - 1

@@ -16,9 +16,9 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
-from kraftcheck.explorer.tables.kernel.expand import RECENT, is_repeated
-from kraftcheck.explorer.tables.kernel.maps import find, find_near
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, is_repeated
+from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, prefetch
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack, put_bits
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row
@@ -28,6 +28,7 @@ from kraftcheck.explorer.tables.kernel.tries import walk, walk_alone
 from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
 
 SMALL = 1 << 12  # ids of local states of which it is remembered what holds of two of them; no replica is in place 0
+LARGEST = np.int64(1 << 62)
 MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
 
 
@@ -423,24 +424,31 @@ def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 
 
 @inlined
-def image_of(t: Any, states: Any, at: Any, column: Any, g: Any, c: Any) -> Any:
-    """Return the number in column `c` of the image of a flat state, which stands in states[at, column:].
-
-    Columns count from the first replica's on here: replicas, then inboxes, then what is shared.
-    """
-    inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
-    if c >= 2 * slots:
-        shared, bounds = c - 2 * slots, t.meta[codes.M_BOUNDS]
-        value = np.int64(states[at, column + bounds + shared])
-        return np.int64(t.permuted_shared[g * (base - bounds) + shared, value])
-    place = c if c < slots else c - slots
-    s = np.int64(0)
-    while t.permuted_slots[g, s] != place:
-        s += 1
-    value = np.int64(states[at, column + (base if c < slots else inboxes) + s])
-    if value == 0:
+def image(permuted: Any, number: Any, g: Any, is_content: Any) -> Any:
+    """Return the image of a local state, or of an inbox content; 0 is its own."""
+    if number == 0:
         return np.int64(0)
-    return np.int64(t.permuted_locals[g, value]) if c < slots else np.int64(t.permuted_contents[value, g])
+    return np.int64(permuted[number, g] if is_content else permuted[g, number])
+
+
+@inlined
+def keep_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any, of: Any) -> Any:
+    """Keep those of the first permutations in `left` whose images are least in the columns of all replicas."""
+    left, sources = worker.left, worker.sources
+    for p in range(slots):
+        if count == 1:
+            break
+        least, found = LARGEST, 0
+        for j in range(count):
+            g = left[j]
+            value = image(permuted, np.int64(states[at, first + sources[g, p]]), g, of)
+            if value < least:
+                least, found = value, 0
+            if value == least:
+                left[found] = g
+                found += 1
+        count = found
+    return count
 
 
 @jit
@@ -452,46 +460,47 @@ def pack_least(
     The state stands in states[at, column:]. Images are compared column by column, and seldom by more than a few.
     """
     inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
-    bounds, left = t.meta[codes.M_BOUNDS], worker.left
+    bounds, left, sources, count = t.meta[codes.M_BOUNDS], worker.left, worker.sources, t.meta[codes.M_PERMUTATIONS]
     for s in range(slots):
         content = np.int64(states[at, column + inboxes + s])
         if content != 0 and t.permuted_contents[content, 0] < 0:
             if serial:
                 make_content_images(t, content)
             return False
-    count = t.meta[codes.M_PERMUTATIONS]
     for g in range(count):
         left[g] = g
-    for c in range(2 * slots + base - bounds):
-        if count == 1:
-            break
-        if c >= 2 * slots and t.hidden[bounds + c - 2 * slots]:
+    count = keep_least(t.permuted_locals, worker, states, at, column + base, slots, count, False)
+    count = keep_least(t.permuted_contents, worker, states, at, column + inboxes, slots, count, True)
+    for c in range(bounds, base):
+        if count == 1 or t.hidden[c]:
             continue
-        least, found = np.int64(1) << 62, 0
+        value = np.int64(states[at, column + c])
+        least, found = LARGEST, 0
         for j in range(count):
-            value = image_of(t, states, at, column, left[j], c)
-            if value < least:
-                least, found = value, 0
-            if value == least:
+            other = np.int64(t.permuted_shared[left[j] * (base - bounds) + c - bounds, value])
+            if other < least:
+                least, found = other, 0
+            if other == least:
                 left[found] = left[j]
                 found += 1
         count = found
     g, position, width = left[0], packing.position, packing.width
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
-    for c in range(bounds):
-        if not t.hidden[c]:
-            put_bits(words, place, position[c], width[c], np.uint64(states[at, column + c]))
-    for c in range(2 * slots + base - bounds):
-        value = image_of(t, states, at, column, g, c)
-        to = base + c if c < slots else inboxes + c - slots if c < 2 * slots else bounds + c - 2 * slots
-        if c < slots:
-            value = np.int64(t.local_codes[value])
-        elif c < 2 * slots:
-            value = np.int64(t.inbox_codes[value] & codes.CODE_MASK)
-        elif t.hidden[to]:
+    for c in range(base):
+        if t.hidden[c]:
             continue
-        put_bits(words, place, position[to], width[to], np.uint64(value))
+        shown = np.int64(states[at, column + c])
+        if c >= bounds:
+            shown = np.int64(t.permuted_shared[g * (base - bounds) + c - bounds, shown])
+        put_bits(words, place, position[c], width[c], np.uint64(shown))
+    for p in range(slots):
+        s = np.int64(sources[g, p])
+        local = image(t.permuted_locals, np.int64(states[at, column + base + s]), g, False)
+        put_bits(words, place, position[base + p], width[base + p], np.uint64(t.local_codes[local]))
+        content = image(t.permuted_contents, np.int64(states[at, column + inboxes + s]), g, True)
+        code = np.uint64(t.inbox_codes[content] & codes.CODE_MASK)
+        put_bits(words, place, position[inboxes + p], width[inboxes + p], code)
     return True
 
 
@@ -553,6 +562,19 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
 
 
 @inlined
+def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
+    """Ask for the memory that says what a state's replicas do with their inboxes."""
+    for s in range(t.meta[codes.M_ROW_SLOTS]):
+        inbox = np.int64(worker.states[at, t.meta[codes.M_INBOXES] + s])
+        if inbox != 0:
+            local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + s])
+            prefetch(t.bundles, first_place(t.bundles, (local << 32) | inbox))
+            group = group_of(t.operated, inbox)
+            prefetch(t.operated, group)
+            prefetch(t.operated, group + GROUP // 2)
+
+
+@inlined
 def is_same(words: Any, a: Any, b: Any) -> Any:
     """Whether two states are packed alike."""
     same = True
@@ -573,6 +595,8 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
     for p in range(len(found.counts)):
         fullest = max(fullest, found.counts[p])
     for i in range(len(which)):
+        if i + AHEAD < len(which):
+            ask_for_inboxes(t, worker, which[i + AHEAD])
         n = expand_flat(t, packing, worker, which[i], False)
         notable = stats[codes.S_NOTABLE] != 0
         if n > 0 and not judge_pruned(t, worker, False, n):

@@ -19,8 +19,9 @@ class Tables(Arrays):
 
     meta = array(np.int64)
 
-    nodes = array(np.int32, 4)  # of tries: kind, two arguments, outcomes
+    nodes = array(np.int32, 6)  # of tries: kind, two arguments, outcomes, where its jumps start, how many there are
     branches = array(np.int64, 2)  # (node, answer) -> node
+    jumps = array(np.int32)  # the same for small answers: a node, or MISSING
     roots = array(np.int64, 2)  # (local id, message id + 1) -> list of nodes
     own_roots = array(np.int32)  # by local id: the same for no message; -1 where not known yet
     lists = array(np.int32, 2)  # start, length

@@ -13,6 +13,14 @@ from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
 
 @inlined
+def child(t: Any, node: Any, answer: Any) -> Any:
+    """Return the node to which an answer leads, or MISSING."""
+    if answer < t.nodes[node, codes.SIZE]:
+        return np.int64(t.jumps[t.nodes[node, codes.JUMPS] + answer])
+    return find(t.branches, (node << 32) | answer)
+
+
+@inlined
 def walk(t: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any, states: Any, at: Any) -> Any:
     """Follow a trie to a leaf or an unknown node; a branch not laid yet, or an inbox not asked for, is MISSING.
 
@@ -42,7 +50,7 @@ def walk(t: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any, states: Any
             answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], inbox])
             if answer < 0:
                 return MISSING
-        node = find(t.branches, (node << 32) | answer)
+        node = child(t, node, answer)
         if node < 0:
             return MISSING
 
@@ -52,7 +60,7 @@ def walk_alone(t: Any, node: Any, me: Any, peer: Any) -> Any:
     """Follow a trie to a leaf by what two local states say; MISSING where it is not laid, or asks for anything else."""
     while t.nodes[node, codes.KIND] == codes.LOCAL_QUESTION and t.nodes[node, codes.B] < 0:
         local = peer if t.nodes[node, codes.B] == codes.PEER else me
-        node = find(t.branches, (node << 32) | np.int64(t.local_answers[t.nodes[node, codes.A], local]))
+        node = child(t, node, np.int64(t.local_answers[t.nodes[node, codes.A], local]))
         if node < 0:
             return MISSING
     return node if t.nodes[node, codes.KIND] == codes.LEAF else MISSING

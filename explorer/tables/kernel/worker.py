@@ -25,6 +25,7 @@ class WorkerArrays(Arrays):
     pruned = array(np.int32, -1)  # successors that constraints rule out: whose, control row, inboxes ...; or no room
     words = array(np.uint64, -1)  # packed, of flat states: the successors; last, the state itself
     left = array(np.int64)  # permutations that may lead to the least image
+    sources = array(np.int32, -1)  # permutation, slot: which one it puts there
     judged = array(np.uint8)  # local states, and pairs of them, of which all properties hold: see `flat.violated`
     scratch = array(np.int32, -1)  # one flat state
     broken = array(np.int64)  # the invariants that each successor violates, where it is pruned

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftcheck.explorer.tables.kernel.codes import (
+    JUMPS,
     KIND,
     LEAF,
     LOCAL_QUESTION,
@@ -14,11 +15,14 @@ from kraftcheck.explorer.tables.kernel.codes import (
     PEER,
     SHARED,
     SHARED_QUESTION,
+    SIZE,
     UNKNOWN,
 )
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.recording import Question
+
+LEAST_JUMPS, MOST_JUMPS = 4, 64  # answers of a node for which there is a place in a table
 
 
 class Impure(Exception):  # noqa: N818 - it says what somebody else does wrong
@@ -43,17 +47,17 @@ class Tries:
 
     def node(self) -> int:
         """Return a new node, of which nothing is known."""
-        return self._tables.append("nodes", (UNKNOWN, 0, 0, 0))
+        return self._tables.append("nodes", (UNKNOWN, 0, 0, 0, 0, 0))
 
     def set_leaf(self, node: int, value: int, count: int = 0) -> None:
         """Make a node a leaf."""
-        self._tables.nodes[node] = LEAF, value, 0, count
+        self._tables.nodes[node] = LEAF, value, 0, count, 0, 0
 
     def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> bool:
         """Return whether a trie leads to a leaf; without inboxes it stops at a question about them."""
         node: int | None = root
         while node is not None:
-            kind, a, b, _ = self._tables.nodes[node].tolist()
+            kind, a, b, *_ = self._tables.nodes[node].tolist()
             if kind in (UNKNOWN, LEAF):
                 return bool(kind == LEAF)
             if kind == SHARED:
@@ -85,17 +89,28 @@ class Tries:
         for question, answer in path.items():
             current: Any = nodes.nodes[node].tolist()
             if current[KIND] == UNKNOWN:
-                nodes.nodes[node] = *question, 0
+                nodes.nodes[node] = *question, 0, 0, 0
             elif current[:3] != [*question]:
                 raise Impure
             child = self._branches.get((node, answer))
             if child is None:
                 child = self._branches[node, answer] = self.node()
                 self._tables.put("branches", node << 32 | answer, child)
+                self._note_jump(node, answer, child)
             node = child
         if nodes.nodes[node, KIND] not in (UNKNOWN, LEAF):
             raise Impure
         return node
+
+    def _note_jump(self, node: int, answer: int, child: int) -> None:
+        """Note where an answer leads where that is found without a map; only for small answers."""
+        tables, size = self._tables, int(self._tables.nodes[node, SIZE])
+        if size <= answer < MOST_JUMPS:
+            more = max(LEAST_JUMPS, 1 << answer.bit_length())
+            start = tables.extend("jumps", [self._branches.get((node, one), int(MISSING)) for one in range(more)])
+            tables.nodes[node, JUMPS], tables.nodes[node, SIZE] = start, more
+        elif answer < size:
+            tables.jumps[tables.nodes[node, JUMPS] + answer] = child
 
     def forget(self, root: int) -> None:
         """Forget where a trie leads."""
@@ -103,3 +118,4 @@ class Tries:
             if self._branches.pop((root, answer), None) is not None:
                 self._tables.put("branches", root << 32 | answer, int(MISSING))
         self._tables.nodes[root, KIND] = UNKNOWN
+        self._tables.nodes[root, SIZE] = 0
