@@ -495,10 +495,10 @@ def pack_least(
             shown = np.int64(t.permuted_shared[g * (base - bounds) + c - bounds, shown])
         put_bits(words, place, position[c], width[c], np.uint64(shown))
     for p in range(slots):
-        s = np.int64(sources[g, p])
-        local = image(t.permuted_locals, np.int64(states[at, column + base + s]), g, False)
+        from_slot = np.int64(sources[g, p])
+        local = image(t.permuted_locals, np.int64(states[at, column + base + from_slot]), g, False)
         put_bits(words, place, position[base + p], width[base + p], np.uint64(t.local_codes[local]))
-        content = image(t.permuted_contents, np.int64(states[at, column + inboxes + s]), g, True)
+        content = image(t.permuted_contents, np.int64(states[at, column + inboxes + from_slot]), g, True)
         code = np.uint64(t.inbox_codes[content] & codes.CODE_MASK)
         put_bits(words, place, position[inboxes + p], width[inboxes + p], code)
     return True
