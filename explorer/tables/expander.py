@@ -34,7 +34,7 @@ from kraftcheck.spec.language.state import State
 
 Indices = NDArray[np.int64]
 
-BATCH = 1 << 15  # states that one worker expands between two looks at the clock
+BATCH = 1 << 16  # states that one worker expands between two looks at the clock
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 SUCCESSORS = 1 << 10  # of one state, at first
 
