@@ -220,7 +220,7 @@ class Expander:
         return self._packed(self.identities(rows), packing)
 
     def _packed(self, identities: Rows, packing: Packing) -> tuple[Words, Indices]:
-        words, owner = np.zeros((len(identities), packing.words + 1), np.uint64), np.zeros(len(identities), np.int64)
+        words, owner = np.zeros((len(identities), packing.words), np.uint64), np.zeros(len(identities), np.int64)
         pack_all(self.learner.tables, packing, self.with_columns(identities), words, owner)
         return words, owner
 
@@ -249,7 +249,7 @@ class Expander:
             for worker, part in zip(workers, parts, strict=True):
                 worker.begin(rows, len(part))
                 room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
-                worker.successors.fit(room, self.width, self.packing.words + 1)
+                worker.successors.fit(room, self.width, self.packing.words)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
             for worker, part in zip(workers, parts, strict=True):
                 left = part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0]
