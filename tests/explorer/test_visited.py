@@ -184,7 +184,7 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     visited, expected = VisitedSet(Threads(workers)), set()
     bits = [1, 1]
     for _ in range(6):
-        bits = [int(n + random.integers(0, 7)) for n in bits] + [1] * int(random.integers(0, 2))
+        bits = [min(31, int(n + random.integers(0, 7))) for n in bits] + [1] * int(random.integers(0, 2))
         packed = roomy_packing(bits)
         rows = np.stack([random.integers(0, 1 << n, 2_000) for n in bits], axis=1).astype(np.int32)
         words = np.zeros((len(rows), packed.words), np.uint64)
