@@ -211,7 +211,7 @@ def test_budgets() -> None:
     assert Budget.of(1).batch(50, columns=4, workers=2) == 50
     everything = Budget.of(None)
     assert 1 << 24 < everything.visited < available_memory()
-    assert everything.rows <= 1 << 26
+    assert everything.rows <= 1 << 25
 
 
 # What is learned

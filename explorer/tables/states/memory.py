@@ -11,7 +11,7 @@ from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, SMALL
 
 SHARE = 0.6  # of the machine's memory, where the user sets no limit
-MOST_ROWS = 1 << 26  # bytes of rows in memory, however much there is: history is seldom read
+MOST_ROWS = 1 << 25  # bytes of rows in memory, however much there is: history is seldom read
 LEAST_BATCH = 1 << 12  # states, however little memory there is
 LEAST_SHARE = 8  # states have an eighth of the memory at least, however much what is learned takes
 LEAST_LEARNED = 1 << 25  # bytes that what is learned may take, however little memory there is

@@ -12,6 +12,7 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 from __future__ import annotations
 
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
 FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory
+PAGES_FROM = 1 << 18  # bytes of an array that has pages of its own
 SPARE = 1.1  # room in a partition for more than its share
 
 _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
@@ -73,7 +75,7 @@ class Partition:
         beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
         layout = np.array([capacity, stride, beside, scale, others, self._number or 0], np.int64)
         places = capacity + BEHIND
-        return np.zeros(places * stride + HEAD, np.uint8), np.zeros(places, np.uint8), layout
+        return zeros(places * stride + HEAD), zeros(places), layout
 
     @property
     def nbytes(self) -> int:
@@ -128,6 +130,13 @@ class Partition:
         """Take every entry out; the room stays."""
         self.places[:] = 0
         self.count = 0
+
+
+def zeros(count: int) -> Any:
+    """Return bytes that are 0; many have pages of their own, as the heap would keep what tables leave that grow."""
+    if count < PAGES_FROM:
+        return np.zeros(count, np.uint8)
+    return np.frombuffer(mmap(-1, count, flags=MAP_PRIVATE | MAP_ANONYMOUS), np.uint8)
 
 
 class VisitedSet:
