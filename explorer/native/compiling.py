@@ -103,3 +103,45 @@ def _prefetch(_context: Any, array: Any, place: Any) -> Any:
 
 
 prefetch: Any = intrinsic(_prefetch)
+
+
+def _bytes_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Return a pointer to eight bytes of an array of bytes, from a place on."""
+    data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
+    return builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
+
+
+def _load64(_context: Any, array: Any, place: Any) -> Any:
+    """Return eight bytes of an array of bytes, from a place on, as a number; the first is the lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_bytes_at(context, builder, signature, arguments), align=1)
+
+    return types.uint64(array, types.int64), generate
+
+
+def _store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
+    """Write a number to eight bytes of an array of bytes, from a place on; the first is the lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[2], _bytes_at(context, builder, signature, arguments), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), generate
+
+
+def _move_bytes(_context: Any, array: Any, place: Any, to: Any, count: Any) -> Any:
+    """Copy bytes of an array of bytes to another place of it; the two may overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
+        source, target = builder.gep(data, [arguments[1]]), builder.gep(data, [arguments[2]])
+        cgutils.raw_memmove(builder, target, source, arguments[3], 1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, types.int64), generate
+
+
+load64: Any = intrinsic(_load64)
+store64: Any = intrinsic(_store64)
+move_bytes: Any = intrinsic(_move_bytes)

@@ -42,11 +42,11 @@ class StatePacking:
 
     def partition(self) -> Partition:
         """Return an empty hash table for packed words."""
-        return Partition(self._fields.words)
+        return Partition(self._fields)
 
     def pack(self, states: States) -> Words:
         """Return the packed words of states; columns that they lack are 0."""
-        words = np.zeros((len(states), self._fields.words + 1), np.uint64)
+        words = np.zeros((len(states), self._fields.words), np.uint64)
         pack_states(states, self._fields, words)
         return words
 
@@ -64,7 +64,7 @@ class StatePacking:
     def from_bytes(self, data: Any) -> Words:
         """Return packed words from their bytes."""
         octets: Bytes = np.frombuffer(data, np.uint8).reshape(-1, self.bytes_a_state)
-        whole = np.zeros((len(octets), WORD_BYTES * (self._fields.words + 1)), np.uint8)
+        whole = np.zeros((len(octets), WORD_BYTES * self._fields.words), np.uint8)
         whole[:, : self.bytes_a_state] = octets
         return whole.view("<u8").astype(np.uint64, copy=False)
 

@@ -177,7 +177,7 @@ def _fresh_by_view(
     looks.add_words(keys)
     visited = _marked(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
-    look_up(looks.keys, looks.places, keys, visited, known)
+    look_up(looks.keys, looks.places, looks.layout, keys, visited, known)
     return in_order(words[known == 0])
 
 
@@ -185,7 +185,7 @@ def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
     """Return for each place of a partition whether its entry is among packed words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:
-        mark(candidates.keys, candidates.places, words, flags)
+        mark(candidates.keys, candidates.places, candidates.layout, words, flags)
     return flags
 
 

@@ -45,7 +45,7 @@ from kraftcheck.spec.language.state import State
 
 Indices = NDArray[np.int64]
 
-BATCH = 1 << 15  # states that one worker expands between two looks at the clock
+BATCH = 1 << 16  # states that one worker expands between two looks at the clock
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 SUCCESSORS = 1 << 10  # of one state, at first
 
@@ -241,7 +241,7 @@ class Expander:
 
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
-        words, owner = np.zeros((len(rows), packing.words + 1), np.uint64), np.zeros(len(rows), np.int64)
+        words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
         if self.flat and self.learner.permutations > 1:
             given = packing, self.pool[0], np.ascontiguousarray(rows), words, owner
             self.learner.making_room(lambda: pack_all_orbits(self.learner.tables, *given))
@@ -275,10 +275,10 @@ class Expander:
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
                 worker.begin(rows, len(part))
-                if worker.words.shape != (len(worker.succ) + 1, self.packing.words + 1):
-                    worker.words = np.zeros((len(worker.succ) + 1, self.packing.words + 1), np.uint64)
+                if worker.words.shape != (len(worker.succ) + 1, self.packing.words):
+                    worker.words = np.zeros((len(worker.succ) + 1, self.packing.words), np.uint64)
                 room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
-                worker.successors.fit(room, self.width, self.packing.words + 1)
+                worker.successors.fit(room, self.width, self.packing.words)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
             for worker, part in zip(workers, parts, strict=True):
                 left = part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0]

@@ -116,11 +116,12 @@ class StateGraph:
             words, owner = self.expander.packed(rows, self._visited.packing)
             for p, mine in by_owner(owner):
                 partition = self._visited.partitions[p]
-                number(partition.keys, partition.places, words[mine], first + mine, self._numbers[p])
+                keys, places, layout = partition.keys, partition.places, partition.layout
+                number(keys, places, layout, words[mine], first + mine, self._numbers[p])
 
     def _looked_up(self, p: int, words: Any) -> Numbers:
         partition, found = self._visited.partitions[p], np.zeros(len(words), np.int32)
-        look_up(partition.keys, partition.places, words, self._numbers[p], found)
+        look_up(partition.keys, partition.places, partition.layout, words, self._numbers[p], found)
         return found
 
     def forget_where_steps_lead(self) -> None:
@@ -181,7 +182,7 @@ class StateGraph:
             workers = expander.pool[: len(parts)]
             for worker, edges, part in zip(workers, self._edges, parts, strict=False):
                 worker.begin(rows, len(part))
-                edges.fit(max(2 * len(worker.succ), len(part) * SUCCESSORS_PER_STATE), packing.words + 1)
+                edges.fit(max(2 * len(worker.succ), len(part) * SUCCESSORS_PER_STATE), packing.words)
             found = np.zeros(len(parts), np.int64)
             expander.threads.run(partial(self._find, parts, found), len(parts))
             rest: list[NDArray[np.int64]] = []

@@ -9,7 +9,6 @@ from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from tests.explorer.test_tables import check_agreement
 from tests.support.explorer.random_protocols import sample
 
-
 pytestmark = pytest.mark.kernel
 
 

@@ -9,13 +9,12 @@ import numpy as np
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISSING, S_EVENTS, STATS_SIZE
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, home_of, insert, locate, read_entry
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.packing import pack, repack_one
+from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.worker import is_kept, note_deadlock
 
-MAX_PLACE = 65_534
+MAX_LOAD = 0.75
 S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # where the last state's successors begin, and its depth
 S_CUT_OFF = STATS_SIZE - 3  # whether the limit of depth cut something off
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
@@ -31,8 +30,24 @@ class StackArrays(Arrays):
 class DepthSetArrays(Arrays):
     """The states that were met."""
 
-    keys = array(np.uint64, -1)  # packed words, and behind them the least depth at which the state was met
-    places = array(np.uint16)  # how far each entry stands from its home; 0 where there is none
+    keys = array(np.uint64, -1)  # packed words, and behind them the least depth at which the state was met, or 0
+
+
+@inlined
+def place_of(keys: Any, words: Any, place: Any) -> Any:
+    """Return where packed words stand, or the free place where they belong."""
+    stored, capacity = words.shape[1], np.uint64(len(keys))
+    at = np.int64(((hash_words(words, place) >> np.uint64(MIXED_BITS - 32)) * capacity) >> np.uint64(32))
+    while keys[at, stored] != 0:
+        same = True
+        for w in range(stored):
+            same &= keys[at, w] == words[place, w]
+        if same:
+            break
+        at += 1
+        if at == len(keys):
+            at = np.int64(0)
+    return at
 
 
 @jit
@@ -43,12 +58,12 @@ def descend(
 
     The worker's states are the path to the one that is expanded, by depth.
     """
-    depths, path, keys, places = stack.depths, worker.states, met.keys, met.places
+    depths, path, keys = stack.depths, worker.states, met.keys
     stats, succ = worker.stats, worker.succ
     columns, stored = path.shape[1], keys.shape[1] - 1
-    own_words, own_image = np.zeros((1, stored + 1), np.uint64), np.zeros((2, columns), np.int32)
+    own_words, own_image = np.zeros((1, stored), np.uint64), np.zeros((2, columns), np.int32)
     words, image = bare(own_words), bare(own_image)
-    room = np.int64(len(places) * MAX_LOAD)
+    room = np.int64(len(keys) * MAX_LOAD)
     expanded = 0
     while top > 0:
         if expanded >= turn:
@@ -66,8 +81,7 @@ def descend(
                 top -= 1
                 continue
             identify(t, worker, path, depth, 0, image, packing, words)
-            home = home_of(words, 0, len(places))
-            if np.int64(keys[locate(keys, places, words, 0, home), stored]) < depth:
+            if np.int64(keys[place_of(keys, words, 0), stored]) < depth:
                 top -= 1  # met again nearer to the start since it was put here
                 continue
         n = expand(t, worker, depth)
@@ -86,16 +100,13 @@ def descend(
             if not is_kept(t, worker, depth, k):
                 continue
             identify(t, worker, succ, k, 2, image, packing, words)
-            home = home_of(words, 0, len(places))
-            place = insert(keys, places, words, 0, home, MAX_PLACE)
-            if place >= 0:
+            place = place_of(keys, words, 0)
+            if keys[place, stored] == 0:
                 count += 1
-            elif limit > 0:
-                place = locate(keys, places, words, 0, home)
-                if np.int64(keys[place, stored]) <= depth + 1:
-                    continue
-            else:
+            elif limit <= 0 or np.int64(keys[place, stored]) <= depth + 1:
                 continue
+            for w in range(stored):
+                keys[place, w] = words[0, w]
             keys[place, stored] = np.uint64(depth + 1)
             for c in range(columns):
                 stack.states[top, c] = succ[k, 2 + c]
@@ -121,12 +132,14 @@ def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any,
 @jit
 def enter(met: Any, words: Any) -> Any:
     """Insert packed states at depth 1; return how many are new."""
-    keys, places, words = met.keys, met.places, bare(words)
-    count = 0
+    keys, words = met.keys, bare(words)
+    count, stored = 0, words.shape[1]
     for i in range(len(words)):
-        place = insert(keys, places, words, i, home_of(words, i, len(places)), MAX_PLACE)
-        if place >= 0:
-            keys[place, keys.shape[1] - 1] = 1
+        place = place_of(keys, words, i)
+        if keys[place, stored] == 0:
+            for w in range(stored):
+                keys[place, w] = words[i, w]
+            keys[place, stored] = 1
             count += 1
     return count
 
@@ -134,12 +147,14 @@ def enter(met: Any, words: Any) -> Any:
 @jit
 def move(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
     """Insert the states of one set into another, which may be packed differently."""
-    keys, places, new_keys, new_places = met.keys, met.places, other.keys, other.places
-    own_words, own_again = np.zeros((1, keys.shape[1]), np.uint64), np.zeros((1, new_keys.shape[1]), np.uint64)
-    words, again = bare(own_words), bare(own_again)
-    for at in range(len(places)):
-        if places[at] != 0:
-            read_entry(keys, places, at, words, 0)
-            repack_one(words, 0, packing, again, 0, new_packing)
-            place = insert(new_keys, new_places, again, 0, home_of(again, 0, len(new_places)), MAX_PLACE)
-            new_keys[place, new_keys.shape[1] - 1] = keys[at, keys.shape[1] - 1]
+    keys, new_keys = met.keys, other.keys
+    stored, new_stored = keys.shape[1] - 1, new_keys.shape[1] - 1
+    own_again = np.zeros((1, new_stored), np.uint64)
+    again = bare(own_again)
+    for at in range(len(keys)):
+        if keys[at, stored] != 0:
+            repack_one(keys, at, packing, again, 0, new_packing)
+            place = place_of(new_keys, again, 0)
+            for w in range(new_stored):
+                new_keys[place, w] = again[0, w]
+            new_keys[place, new_stored] = keys[at, stored]

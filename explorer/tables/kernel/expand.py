@@ -330,7 +330,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     permutations, columns, stored = t.meta[codes.M_PERMUTATIONS], states.shape[1], found.words.shape[2]
     own_words, own_image = np.zeros((2, stored), np.uint64), np.zeros(columns, np.int32)
     own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
-    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no rest has so many bits
+    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no field is all ones
     words, image, images, recent = bare(own_words), bare(own_image), bare(own_images), bare(own_recent)
     room, fullest = found.rows.shape[1], np.int64(0)
     stats[codes.S_CODE] = codes.OK

@@ -588,7 +588,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
     """Expand the worker's flat states of these numbers; see `expand_batch`."""
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     columns, stored, permutations = states.shape[1], found.words.shape[2], t.meta[codes.M_PERMUTATIONS]
-    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no rest has so many bits
+    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no replica's code is all ones
     words, recent = worker.words, bare(own_recent)
     room, fullest = found.rows.shape[1], np.int64(0)
     stats[codes.S_CODE] = codes.OK

@@ -12,6 +12,11 @@ from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
 PARTITION_BITS = 6
+MIXED_BITS = 40  # of a packed state: its first, from which and from a hash of the others follows where it stands
+HOME_BITS = MIXED_BITS - PARTITION_BITS
+MIXED = np.uint64((1 << MIXED_BITS) - 1)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15 & ((1 << MIXED_BITS) - 1))
+_INVERSE = np.uint64(pow(int(_FACTOR), -1, 1 << MIXED_BITS))
 
 
 class PackingArrays(Arrays):
@@ -50,18 +55,34 @@ def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
 
 
 @inlined
-def hash_words(words: Any, place: Any) -> Any:
-    """Hash the packed words of a place, the rest (the last one) left out."""
-    h = mix(words[place, 0] ^ np.uint64(0x9E3779B97F4A7C15))
-    for w in range(1, words.shape[1] - 1):
+def hash_of_others(words: Any, place: Any) -> Any:
+    """Hash packed words without their first `MIXED_BITS`, to as many bits."""
+    h = mix((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
+    for w in range(1, words.shape[1]):
         h = mix(h ^ words[place, w])
-    return h
+    return h >> np.uint64(64 - MIXED_BITS)
+
+
+@inlined
+def hash_words(words: Any, place: Any) -> Any:
+    """Mix the first bits of packed words with a hash of the others; with the others, they follow from the result."""
+    x = (words[place, 0] * _FACTOR) & MIXED
+    x ^= x >> np.uint64(MIXED_BITS // 2)
+    return (x * _FACTOR + hash_of_others(words, place)) & MIXED
+
+
+@inlined
+def unmix(words: Any, place: Any, mixed: Any) -> None:
+    """Set the first bits of packed words, which are 0, given what `hash_words` made of them."""
+    x = ((mixed - hash_of_others(words, place)) * _INVERSE) & MIXED
+    x ^= x >> np.uint64(MIXED_BITS // 2)
+    words[place, 0] |= (x * _INVERSE) & MIXED
 
 
 @inlined
 def owner(h: Any) -> Any:
     """Return the partition that owns what has a hash."""
-    return np.int64(h >> np.uint64(64 - PARTITION_BITS))
+    return np.int64(h >> np.uint64(HOME_BITS))
 
 
 @inlined
@@ -72,7 +93,7 @@ def owner_of(words: Any, place: Any) -> Any:
 
 @inlined
 def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
-    """Write the packed identity of the state that stands in a row from a column on; the rest is the last word."""
+    """Write the packed identity of the state that stands in a row from a column on."""
     inboxes = t.meta[M_INBOXES]
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)

@@ -377,9 +377,9 @@ class Interner:
         return np.pad(rows[:, :first], ((0, 0), (0, self.base + len(self.slots) - first))), rows[:, first:]
 
     def flat_counts(self) -> list[int]:
-        """Return how many ids each column of a flat state has."""
+        """Return how many ids each column of a flat state has; one more for replicas, whose codes begin with 1."""
         bounds = (self.tables.limits[: len(self.bounds)] + 1).tolist()
-        replicas = [self._locals_of[key] for key in self.slots]
+        replicas = [self._locals_of[key] + 1 for key in self.slots]
         return [*bounds, *map(len, self.shared_values), *replicas, *self.counts()[1:]]
 
     def control_rows_of(self, flat: Rows, slots: int) -> Rows:

@@ -22,15 +22,15 @@ class Archive:
 
     Parameters
     ----------
-    words
-        Whole words of an entry.
+    packing
+        How they are packed.
     folder
         Where its space is taken from; by default the system's place for temporary files.
     """
 
-    def __init__(self, words: int, folder: Path | None = None) -> None:
+    def __init__(self, packing: Packing, folder: Path | None = None) -> None:
         self.count = 0
-        self._words = words
+        self._packing = packing
         self._folder = folder
         self._file = GrowingFile.temporary(folder)
         self._parts = [RowsInFile(np.uint64) for _ in range(PARTITIONS)]
@@ -49,13 +49,13 @@ class Archive:
         known = np.zeros(len(partition.places), np.uint8)
         if partition.count:
             for words in self.chunks(number):
-                mark(partition.keys, partition.places, words, known)
+                mark(partition.keys, partition.places, partition.layout, words, known)
         return known
 
     def partition(self, number: int) -> Partition:
         """Return the entries of a partition as one in memory."""
         part = self._parts[number]
-        found = Partition(self._words, int(part.count / MAX_LOAD) + 16)
+        found = Partition(self._packing, number, int(part.count / MAX_LOAD) + 16)
         for words in self.chunks(number):
             found.add_words(words)
         return found
@@ -65,7 +65,7 @@ class Archive:
 
         An entry may move to another partition: that follows from its words.
         """
-        fresh = Archive(new.words, self._folder)
+        fresh = Archive(new, self._folder)
         for number in range(PARTITIONS):
             for words in self.chunks(number):
                 for p, again in repacked_words(words, old, new):

@@ -29,22 +29,23 @@ class DepthSet(DepthSetArrays):
         self.packing = packing
         self.count = 0
         self.keys = np.zeros((capacity, packing.words + 1), np.uint64)
-        self.places = np.zeros(capacity, np.uint16)
 
     def add(self, words: Words) -> None:
         """Insert packed states at depth 1."""
+        if 2 * (self.count + len(words)) > len(self.keys):
+            self.grow(2 * (self.count + len(words)))
         self.count += int(enter(self, words))
 
     def grow(self, least: int) -> None:
         """Make room for more states, `least` at least."""
-        self._move(self.packing, max(2 * len(self.places), least))
+        self._move(self.packing, max(2 * len(self.keys), least))
 
     def fit(self, packing: Packing) -> None:
         """Pack the states anew where they shall be packed in another way."""
         if packing is not self.packing:
-            self._move(packing, len(self.places))
+            self._move(packing, len(self.keys))
 
     def _move(self, new: Packing, capacity: int) -> None:
         other = DepthSet(new, capacity)
         move(self, self.packing, other, new)
-        self.keys, self.places, self.packing = other.keys, other.places, new
+        self.keys, self.packing = other.keys, new

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.explorer.tables.states.packing import entry_bytes
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
-from kraftcheck.explorer.tables.states.visited import SMALL
+from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, SMALL
 
 SHARE = 0.6  # of the machine's memory, where the user sets no limit
-MOST_ROWS = 1 << 28  # bytes of rows in memory, however much there is: history is seldom read
+MOST_ROWS = 1 << 25  # bytes of rows in memory, however much there is: history is seldom read
 LEAST_BATCH = 1 << 12  # states, however little memory there is
 LEAST_SHARE = 8  # states have an eighth of the memory at least, however much what is learned takes
 LEAST_LEARNED = 1 << 25  # bytes that what is learned may take, however little memory there is
@@ -47,12 +48,12 @@ class Budget(NamedTuple):
         total = memory or default_memory()
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 
-    def entries(self, words: int) -> int:
-        """Return how many states of so many words the set in memory may hold.
+    def entries(self, bits: int) -> int:
+        """Return how many states of so many bits the set in memory may hold.
 
-        They are fewer than fit, since growing needs the old and the new table at once.
+        They are fewer than fit, since a part that grows needs the old and the new table at once.
         """
-        return max(1 << 10, int(self.visited * 0.55) // (8 * words + 2))
+        return max(1 << 10, int(self.visited * 0.65) // entry_bytes(bits, FIRST_CAPACITY))
 
     @property
     def small(self) -> int:

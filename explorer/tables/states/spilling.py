@@ -122,7 +122,7 @@ class SpillingSet:
         fresh = []
         for p, mine in by_owner(owner):
             partition, flags = self.in_memory.partitions[p], np.zeros(len(mine), np.uint8)
-            look_up(partition.keys, partition.places, words[mine], known[p], flags)
+            look_up(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
             fresh.append(mine[flags == 0])
             archive.append(p, words[fresh[-1]])
         new: Rows = rows[np.concatenate(fresh)]
@@ -131,7 +131,7 @@ class SpillingSet:
     def spill(self) -> None:
         """Move the states in memory to disk; none of them may be there already."""
         if self.archive is None:
-            self.archive = Archive(self.in_memory.packing.words, self._folder)
+            self.archive = Archive(self.in_memory.packing, self._folder)
             self.candidates.begin()
         for number, partition in enumerate(self.in_memory.partitions):
             self.archive.append(number, partition.words())
@@ -143,7 +143,7 @@ class SpillingSet:
             self.in_memory.reserve(0)
 
     def _is_full(self) -> bool:
-        return self.in_memory.count > self._budget.entries(self.in_memory.packing.words)
+        return self.in_memory.count > self._budget.entries(self.in_memory.packing.bits)
 
     def _insert(self, found: Found) -> list[Rows]:
         old = self.in_memory.packing
@@ -162,7 +162,7 @@ class SpillingSet:
     def reserve(self, states: int, packing: Packing) -> None:
         """Make room in memory, as far as it may be taken, for so many states; there must be none yet."""
         self.in_memory.fit(packing)
-        self.in_memory.reserve(min(states, self._budget.entries(packing.words)))
+        self.in_memory.reserve(min(states, self._budget.entries(packing.bits)))
 
     def restore(self, found: Found) -> None:
         """Insert states that are known to be new; `restored` must follow the last of them."""

@@ -1,9 +1,9 @@
-"""The set of visited states in memory: exact, packed, and able to grow a piece at a time.
+"""The set of visited states in memory: exact, compact, and able to grow a piece at a time.
 
-A state's ids are packed into `W` whole words and a rest of a few bits. The words are stored; the rest is not: it is
-added to the place that the words hash to, so that it follows from where the entry stands (quotienting). An entry is
-8 W bytes and one byte for its displacement from its home place, which also tells free places. Entries are kept in
-the order of their homes (Robin Hood hashing), which keeps displacements small in tables that are four fifths full.
+A packed state of b bits is mixed, and what the mixed bits say of the partition and of the home of an entry is not
+stored (quotienting). An entry has seven bits for its displacement from its home, which also tell free places, and what
+is left of the state, in whole bytes: for a partition of 2^20 places b - 25 bits together. Entries are kept in the
+order of their homes (Robin Hood hashing), which keeps displacements small in tables that are nine tenths full.
 
 Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (1984), for the quotient; P. Celis,
 "Robin Hood Hashing" (1986).
@@ -12,26 +12,29 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 from __future__ import annotations
 
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, entries, insert_rows
+from kraftcheck.explorer.tables.kernel.hash_set import BEHIND, CAPACITY, HEAD, MAX_LOAD, entries, insert_rows, move_all
+from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
 from kraftcheck.explorer.tables.states.packing import (
-    CAPACITY_BITS,
     PARTITIONS,
     Packing,
     Rows,
     Words,
+    entry_bytes,
     packing,
     repacked_words,
 )
 from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
-FIRST_CAPACITY = 1 << CAPACITY_BITS
-SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.35  # small partitions grow fast; large ones little, to save memory
+FIRST_CAPACITY = 1 << 10
+SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory
+PAGES_FROM = 1 << 18  # bytes of an array that has pages of its own
 SPARE = 1.1  # room in a partition for more than its share
 
 _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
@@ -42,40 +45,56 @@ class Partition:
 
     Parameters
     ----------
-    words
-        Whole words of an entry.
+    packing
+        How the states are packed.
+    number
+        The only partition that owns them; None where it may be any.
     capacity
-        Entries for which there are places at first.
+        Homes that there are at first.
     small
-        Up to how many places it grows fast.
+        Up to how many it grows fast.
+
+    Attributes
+    ----------
+    keys, places, layout
+        The entries, and how they are laid out: see `kernel/hash_set.py`.
+    count
+        How many there are.
     """
 
-    def __init__(self, words: int, capacity: int = FIRST_CAPACITY, small: int = SMALL) -> None:
-        self.small = small
-        self.keys: Words = np.zeros((capacity, words), np.uint64)
-        self.places: Any = np.zeros(capacity, np.uint8)
+    def __init__(
+        self, packing: Packing, number: int | None = None, capacity: int = FIRST_CAPACITY, small: int = SMALL
+    ) -> None:
         self.count = 0
+        self._packing, self._number, self._small = packing, number, small
+        self.keys, self.places, self.layout = self._empty(capacity)
+
+    def _empty(self, capacity: int) -> tuple[Any, Any, Any]:
+        bits, others = self._packing.bits, PARTITION_BITS if self._number is None else 0
+        stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
+        beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
+        layout = np.array([capacity, stride, beside, scale, others, self._number or 0], np.int64)
+        places = capacity + BEHIND
+        return zeros(places * stride + HEAD), zeros(places), layout
 
     @property
     def nbytes(self) -> int:
         """Memory of its arrays, in bytes."""
-        return self.keys.nbytes + int(self.places.nbytes)
+        return int(self.keys.nbytes + self.places.nbytes)
 
     def words(self) -> Words:
-        """Return the packed words of every entry, the rest last."""
-        words = np.zeros((self.count, self.keys.shape[1] + 1), np.uint64)
-        entries(self.keys, self.places, words)
+        """Return the packed words of every entry."""
+        words = np.zeros((self.count, self._packing.words), np.uint64)
+        entries(self.keys, self.places, self.layout, words)
         return words
 
     def grow(self) -> None:
         """Make room for more entries."""
-        words, capacity = self.words(), len(self.places)
+        old, capacity = (self.keys, self.places, self.layout), int(self.layout[CAPACITY])
         while True:
-            capacity = int(capacity * (EARLY_GROWTH if capacity < self.small else GROWTH)) + 1
-            self.keys = np.zeros((capacity, self.keys.shape[1]), np.uint64)
-            self.places = np.zeros(capacity, np.uint8)
-            done, _, _ = insert_rows(_NO_ROWS, words, 0, len(words), 0, 0, self.keys, self.places, _NO_ROWS, 0)
-            if done == len(words):
+            capacity = int(capacity * (EARLY_GROWTH if capacity < self._small else GROWTH)) + 1
+            self.keys, self.places, self.layout = self._empty(capacity)
+            if move_all(*old, self.keys, self.places, self.layout, self._packing.words):
                 return
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
@@ -91,7 +110,7 @@ class Partition:
         done = 0
         while done < count:
             done, self.count, new_count = insert_rows(
-                rows, words, done, count, new.shape[1], self.count, self.keys, self.places, new, new_count
+                rows, words, done, count, new.shape[1], self.count, self.keys, self.places, self.layout, new, new_count
             )
             if done < count:
                 self.grow()
@@ -103,7 +122,7 @@ class Partition:
 
     def move(self, place: Callable[[int, Any], NDArray[Any]]) -> None:
         """Move its arrays to others, made given their length and the type of their numbers."""
-        keys, places = place(self.keys.size, np.uint64).reshape(self.keys.shape), place(len(self.places), np.uint8)
+        keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
         self.keys, self.places = keys, places
 
@@ -111,6 +130,13 @@ class Partition:
         """Take every entry out; the room stays."""
         self.places[:] = 0
         self.count = 0
+
+
+def zeros(count: int) -> Any:
+    """Return bytes that are 0; many have pages of their own, as the heap would keep what tables leave that grow."""
+    if count < PAGES_FROM:
+        return np.zeros(count, np.uint8)
+    return np.frombuffer(mmap(-1, count, flags=MAP_PRIVATE | MAP_ANONYMOUS), np.uint8)
 
 
 class VisitedSet:
@@ -128,7 +154,10 @@ class VisitedSet:
         self.packing = packing([1])
         self._threads = threads
         self._small = small
-        self.partitions = [Partition(1, small=small) for _ in range(PARTITIONS)]
+        self.partitions = self._empty([FIRST_CAPACITY] * PARTITIONS)
+
+    def _empty(self, capacities: list[int]) -> list[Partition]:
+        return [Partition(self.packing, number, n, self._small) for number, n in enumerate(capacities)]
 
     @property
     def count(self) -> int:
@@ -171,19 +200,17 @@ class VisitedSet:
             self.reserve(0)
             return
         before = self.partitions
-        self.partitions = [
-            Partition(new.words, max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16), self._small) for p in before
-        ]
+        self.partitions = self._empty([max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
         for number, partition in enumerate(before):
             words = partition.words()
-            before[number] = Partition(old.words, 1)
+            before[number] = Partition(old, capacity=1)
             for p, mine in repacked_words(words, old, new):
                 self.partitions[p].add_words(mine)
 
     def reserve(self, states: int) -> None:
         """Make room for so many states; the set must be empty."""
         capacity = max(FIRST_CAPACITY, int(states / PARTITIONS * SPARE / MAX_LOAD))
-        self.partitions = [Partition(self.packing.words, capacity, self._small) for _ in range(PARTITIONS)]
+        self.partitions = self._empty([capacity] * PARTITIONS)
 
     def clear(self) -> None:
         """Take every state out; the room stays."""

@@ -1,0 +1,89 @@
+"""Maps whose entries stand near their first key, against a dict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.maps import GROUP, NEAR_BITS, copy_map, find_near, group_of, is_full, put
+from kraftcheck.explorer.tables.kernel.native import jit
+
+pytestmark = pytest.mark.kernel
+
+Pairs = NDArray[np.int64]
+
+
+@jit
+def looked_up(pairs: Any, number: Any, other: Any) -> Any:
+    return find_near(pairs, number, other)
+
+
+@jit
+def home(pairs: Any, number: Any) -> Any:
+    return group_of(pairs, number)
+
+
+@jit
+def must_grow(entries: Any, pairs: Any) -> Any:
+    return is_full(entries, pairs)
+
+
+def empty(size: int) -> Pairs:
+    return np.full((size, 2), -1, np.int64)
+
+
+def filled(entered: list[tuple[int, int, int]], size: int) -> tuple[Pairs, dict[tuple[int, int], int]]:
+    """Return a map and a dict of the same pairs; the map grows where it must."""
+    pairs, expected = empty(size), {}
+    for number, other, value in entered:
+        if must_grow(len(expected), pairs):
+            larger = empty(2 * len(pairs))
+            copy_map(pairs, larger, True)
+            pairs = larger
+        new = put(pairs, number << NEAR_BITS | other, value, True)
+        assert new == ((number, other) not in expected)
+        expected[number, other] = value
+    return pairs, expected
+
+
+def beyond_their_group(pairs: Pairs) -> int:
+    """Return how many entries stand outside the group of their id."""
+    at = np.flatnonzero(pairs[:, 0] != -1)
+    groups = np.array([home(pairs, key >> NEAR_BITS) for key in pairs[at, 0].tolist()], np.int64)
+    return int(np.sum(at // GROUP != groups // GROUP))
+
+
+NUMBERS = st.one_of(st.integers(0, 3), st.integers(0, (1 << 31) - 1))
+OTHERS = st.one_of(st.integers(0, 40), st.integers(0, (1 << NEAR_BITS) - 2))
+
+
+@given(st.lists(st.tuples(NUMBERS, OTHERS, st.integers(-3, 1 << 40)), max_size=300), st.sampled_from((16, 64, 1024)))
+def test_holds_what_a_dict_holds(entered: list[tuple[int, int, int]], size: int) -> None:
+    pairs, expected = filled(entered, size)
+    for (number, other), value in expected.items():
+        assert looked_up(pairs, number, other) == value
+    for number, other, _ in entered:
+        missing = (number, other + 1) not in expected
+        assert not missing or looked_up(pairs, number, other + 1) == MISSING
+    assert int(np.sum(pairs[:, 0] != -1)) == len(expected)
+
+
+@pytest.mark.parametrize("each", [GROUP, GROUP + 1, 5 * GROUP])
+def test_what_no_group_has_room_for_stands_elsewhere(each: int) -> None:
+    entered = [(number, other, 100 * number + other) for other in range(each) for number in range(1, 20)]
+    pairs, expected = filled(entered, 16)
+    assert len(expected) == 19 * each
+    assert each <= GROUP or beyond_their_group(pairs) >= 19 * (each - GROUP)
+    for (number, other), value in expected.items():
+        assert looked_up(pairs, number, other) == value
+        assert looked_up(pairs, number, other + each) == MISSING
+    for (number, other), value in list(expected.items()):  # a value that is set again takes no place
+        assert not put(pairs, number << NEAR_BITS | other, value + 1, True)
+        assert looked_up(pairs, number, other) == value + 1
+    assert int(np.sum(pairs[:, 0] != -1)) == len(expected)

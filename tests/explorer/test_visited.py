@@ -1,0 +1,209 @@
+"""The visited set beside a set of Python's: packed states of any width, tables of any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftcheck.explorer.tables.kernel.hash_set import CAPACITY, MAX_LOAD, STRIDE, look_up, mark, number
+from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel.packing import (
+    HOME_BITS,
+    MIXED_BITS,
+    PARTITION_BITS,
+    hash_words,
+    owner_of,
+    pack_states,
+    unmix,
+    unpack_states,
+)
+from kraftcheck.explorer.tables.states.packing import Packing, Rows, Words, entry_bytes, packing, roomy_packing
+from kraftcheck.explorer.tables.states.successors import Found, Successors
+from kraftcheck.explorer.tables.states.visited import Partition, VisitedSet
+from kraftcheck.explorer.tables.threads import Threads
+from kraftcheck.explorer.temporal.room import Room, is_mapped
+
+pytestmark = pytest.mark.kernel
+
+NO_ROWS: Rows = np.zeros((0, 0), np.int32)
+
+
+@jit
+def mix_all(words: Any, mixed: Any, owners: Any) -> None:
+    for i in range(len(words)):
+        mixed[i] = hash_words(words, i)
+        owners[i] = owner_of(words, i)
+
+
+@jit
+def unmix_all(words: Any, mixed: Any) -> None:
+    for i in range(len(words)):
+        unmix(words, i, mixed[i])
+
+
+def mixed_of(words: Words) -> tuple[Any, Any]:
+    mixed, owners = np.zeros(len(words), np.uint64), np.zeros(len(words), np.int64)
+    mix_all(words, mixed, owners)
+    return mixed, owners
+
+
+def packing_of(bits: int) -> Packing:
+    """Return a packing of so many bits, in fields of 31 at most."""
+    return packing([min(31, bits - at) for at in range(0, bits, 31)])
+
+
+def made_up(packed: Packing, count: int, seed: int) -> Words:
+    """Return packed words, some of which differ in a few bits only, and some not at all."""
+    random = np.random.default_rng(seed)
+    words = random.integers(0, 1 << 64, (count, packed.words), dtype=np.uint64)
+    for i in range(1, count):
+        kind = random.integers(4)
+        if kind:
+            words[i] = words[random.integers(i)]
+        if kind > 1:
+            at = int(random.integers(packed.bits if kind == 2 else min(packed.bits, MIXED_BITS)))
+            words[i, at >> 6] ^= np.uint64(1 << (at & 63))
+    words[:, -1] &= np.uint64((1 << (packed.bits - 64 * (packed.words - 1))) - 1)
+    return words
+
+
+def as_set(words: Words) -> set[tuple[int, ...]]:
+    return set(map(tuple, words.tolist()))
+
+
+def new_of(partition: Partition, words: Words) -> list[int]:
+    """Insert packed words; return the indices of those that are new."""
+    rows, new = np.arange(len(words), dtype=np.int32)[:, None], np.zeros((len(words), 1), np.int32)
+    count = partition.insert(rows, words, len(words), new, 0)
+    found: list[int] = new[:count, 0].tolist()
+    return found
+
+
+@given(st.integers(1, 200), st.integers(0, 10**9))
+def test_what_is_mixed_gives_the_words_back(bits: int, seed: int) -> None:
+    words = made_up(packing_of(bits), 50, seed)
+    mixed, owners = mixed_of(words)
+    assert int(mixed.max()) < 1 << MIXED_BITS
+    assert owners.tolist() == (mixed >> np.uint64(HOME_BITS)).tolist()
+    again = words.copy()
+    again[:, 0] &= ~np.uint64((1 << MIXED_BITS) - 1)
+    unmix_all(again, mixed)
+    assert again.tolist() == words.tolist()
+
+
+@settings(deadline=None)
+@given(st.integers(1, 200), st.integers(1, 3_000), st.integers(0, 10**9), st.booleans(), st.integers(0, 5_000))
+def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int, owned: bool, small: int) -> None:
+    packed = packing_of(bits)
+    words = made_up(packed, 2_000, seed)
+    owner = None
+    if owned:
+        owners = mixed_of(words)[1]
+        owner = int(np.bincount(owners).argmax())
+        words = np.ascontiguousarray(words[owners == owner])
+    partition, expected = Partition(packed, owner, capacity, small), set()
+    for first in range(0, len(words), 300):
+        batch = words[first : first + 300]
+        new = new_of(partition, batch)
+        assert len(new) == len(as_set(batch) - expected)
+        assert as_set(batch[new]) == as_set(batch) - expected
+        expected |= as_set(batch)
+        assert partition.count == len(expected)
+    found = partition.words()
+    assert len(found) == len(expected)
+    assert as_set(found) == expected
+    keys, places, layout = partition.keys, partition.places, partition.layout
+    numbers, looked_up = np.full(len(places), -1, np.int32), np.zeros(len(found), np.int32)
+    number(keys, places, layout, found, np.arange(len(found)), numbers)
+    assert np.array_equal(numbers >= 0, places != 0)
+    look_up(keys, places, layout, found, numbers, looked_up)
+    assert looked_up.tolist() == list(range(len(found)))
+    others, known = made_up(packed, 500, seed + 1), np.zeros(len(places), np.uint8)
+    if owned:
+        others = np.ascontiguousarray(others[mixed_of(others)[1] == owner])
+    mark(keys, places, layout, others, known)
+    assert int(known.sum()) == len(as_set(others) & expected)
+    partition.clear()
+    assert (partition.count, len(partition.words())) == (0, 0)
+    assert new_of(partition, found) == list(range(len(found)))
+
+
+@pytest.mark.parametrize("bits", [38, 62, 100])
+def test_tables_are_nine_tenths_full_and_small(bits: int) -> None:
+    packed = packing_of(bits)
+    words = np.random.default_rng(bits).integers(0, 1 << 38, (200_000, packed.words), dtype=np.uint64)
+    words = np.unique(words, axis=0)
+    partition = Partition(packed)
+    partition.add_words(words)
+    capacity = int(partition.layout[CAPACITY])
+    assert capacity & (capacity - 1)
+    assert 0.75 * capacity < partition.count == len(words) <= MAX_LOAD * capacity + 1
+    assert int(partition.layout[STRIDE]) + 1 == entry_bytes(bits, capacity, PARTITION_BITS)
+    assert 0 < partition.nbytes - capacity * entry_bytes(bits, capacity, PARTITION_BITS) < 10_000
+    assert partition.nbytes < 0.8 * (8 * packed.words + 2) / 0.72 * len(words)
+
+
+def test_a_table_grows_where_an_entry_would_stand_too_far_from_its_home() -> None:
+    packed, random = packing_of(90), np.random.default_rng(5)
+    words = random.integers(0, 1 << 26, (3_000, packed.words), dtype=np.uint64)
+    words[:, 0] <<= np.uint64(MIXED_BITS)
+    near = np.arange(len(words), dtype=np.uint64) % 5 + (np.arange(len(words), dtype=np.uint64) // 200 << np.uint64(26))
+    unmix_all(words, near)  # two hundred have nearly the same home; those of the next two hundred are near
+    partition = Partition(packed, 0, 8_000)
+    for first in range(0, len(words), 100):
+        partition.add_words(words[first : first + 100])
+        partition.add_words(words[: first + 100])
+    assert partition.layout[CAPACITY] > 8_000
+    assert partition.count == len(words)
+    assert as_set(partition.words()) == as_set(words)
+    assert int(partition.places.max()) >= 200
+
+
+def test_a_partition_on_disk_can_be_looked_up_and_grows(tmp_path: Path) -> None:
+    packed = packing_of(83)
+    words, more = made_up(packed, 3_000, 1), made_up(packed, 3_000, 2)
+    partition = Partition(packed)
+    partition.add_words(words)
+    partition.move(Room(0, tmp_path).array)
+    assert is_mapped(partition.keys)
+    assert is_mapped(partition.places)
+    assert new_of(partition, words) == []
+    partition.add_words(more)
+    assert as_set(partition.words()) == as_set(words) | as_set(more)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10**9), st.integers(1, 2))
+def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
+    random = np.random.default_rng(seed)
+    visited, expected = VisitedSet(Threads(workers)), set()
+    bits = [1, 1]
+    for _ in range(6):
+        bits = [min(31, int(n + random.integers(0, 7))) for n in bits] + [1] * int(random.integers(0, 2))
+        packed = roomy_packing(bits)
+        rows = np.stack([random.integers(0, 1 << n, 2_000) for n in bits], axis=1).astype(np.int32)
+        words = np.zeros((len(rows), packed.words), np.uint64)
+        pack_states(rows, packed, words)
+        part = Successors()
+        part.put(rows, words, mixed_of(words)[1])
+        expected = {(*state, *[0] * (len(bits) - len(state))) for state in expected}
+        given_rows = as_set(rows)
+        new = [tuple(row) for found in visited.add(Found([part], packed, len(bits))) for row in found.tolist()]
+        assert len(new) == len(set(new))
+        assert set(new) == given_rows - expected
+        expected |= given_rows
+        assert visited.count == len(expected)
+        assert visited.nbytes == sum(one.keys.nbytes + one.places.nbytes for one in visited.partitions)
+    for owner, partition in enumerate(visited.partitions):
+        words = partition.words()
+        states = np.empty((len(words), len(bits)), np.int32)
+        unpack_states(words, visited.packing, states)
+        assert as_set(states) <= expected
+        assert (mixed_of(words)[1] == owner).all()
+        expected -= as_set(states)
+    assert not expected
