@@ -207,3 +207,13 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
         assert (mixed_of(words)[1] == owner).all()
         expected -= as_set(states)
     assert not expected
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
+def test_spare_bits_take_no_memory(bits: list[int]) -> None:
+    roomy, tight = roomy_packing(bits), packing(bits)
+    assert (roomy.words, entry_bytes(roomy.bits)) == (tight.words, entry_bytes(tight.bits))
+    assert set((roomy.width - tight.width).tolist()) <= {0, 1}
+    one_more = packing([roomy.bits + 1])
+    all_spare = roomy.bits == tight.bits + len(bits)
+    assert all_spare or (one_more.words, entry_bytes(one_more.bits)) != (tight.words, entry_bytes(tight.bits))

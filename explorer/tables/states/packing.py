@@ -66,10 +66,11 @@ def packing(widths: list[int]) -> Packing:
 
 
 def roomy_packing(bits: list[int]) -> Packing:
-    """Return a packing of ids that need so many bits; their fields have a bit to spare if that takes no more memory."""
-    roomy, tight = packing([n + 1 for n in bits]), packing(bits)
-    same = entry_bytes(roomy.bits) == entry_bytes(tight.bits) and roomy.words == tight.words
-    return roomy if same else tight
+    """Return a packing of ids that need so many bits; fields have one to spare as far as that takes no more memory."""
+    spare, total = 0, sum(bits)
+    while spare < len(bits) and _sizes(total + spare + 1) == _sizes(total):
+        spare += 1
+    return packing([n + (field < spare) for field, n in enumerate(bits)])
 
 
 def entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:
@@ -86,6 +87,11 @@ def entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:
     """
     beside = max(0, bits - MIXED_BITS)
     return 1 + (HOME_BITS - (capacity.bit_length() - 1) + others + beside + 7) // 8
+
+
+def _sizes(bits: int) -> tuple[int, int]:
+    """Return how many words so many bits take, and how many bytes in the visited set."""
+    return -(-bits // 64), entry_bytes(bits)
 
 
 def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int, NDArray[np.int64]]]:

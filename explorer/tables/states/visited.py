@@ -11,8 +11,9 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,11 @@ def zeros(count: int) -> Any:
     """Return bytes that are 0; many have pages of their own, as the heap would keep what tables leave that grow."""
     if count < PAGES_FROM:
         return np.zeros(count, np.uint8)
-    return np.frombuffer(mmap(-1, count, flags=MAP_PRIVATE | MAP_ANONYMOUS), np.uint8)
+    pages = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
 
 
 class VisitedSet:
