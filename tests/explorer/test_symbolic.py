@@ -36,9 +36,11 @@ def test_what_is_learned_in_a_level_is_not_forgotten_in_the_next() -> None:
     assert agree(1, 1_133) == {"run": 1}
 
 
-@pytest.mark.slow(minutes=True)
-def test_many_random_protocols() -> None:
-    assert agree(300, 1_000) == {"run": 300}
+@pytest.mark.parametrize(
+    "count", [pytest.param(80, marks=pytest.mark.slow(minutes=True)), pytest.param(300, marks=pytest.mark.exhaustive)]
+)
+def test_many_random_protocols(count: int) -> None:
+    assert agree(count, 1_000) == {"run": count}
 
 
 @pytest.mark.slow

@@ -70,7 +70,9 @@ def test_another_order_counts_the_same(tmp_path: Path) -> None:
     assert tuple(resumed.space.variables.keys) == order
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
-def test_random_protocols() -> None:
-    assert agree(30, 7_000) == {"run": 30}
+@pytest.mark.parametrize(
+    "count", [pytest.param(10, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.exhaustive)]
+)
+def test_random_protocols(count: int) -> None:
+    assert agree(count, 7_000) == {"run": count}
