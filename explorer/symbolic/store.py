@@ -106,6 +106,12 @@ class Store:
         d.chosen = np.zeros(len(d.relation_edges), np.int32)
         rebuild_table(d, FIRST)
 
+    def free(self) -> None:
+        """Give all memory back, which garbage may hold for long; nothing can be done with the sets from then on."""
+        d = self.arrays
+        for name, declared in d.declared.items():
+            setattr(d, name, np.zeros((0, *declared.shape[1:]), declared.kind))
+
     # What compiled code asks for
 
     def _called_back(self, kind: int, a: int, b: int) -> int:

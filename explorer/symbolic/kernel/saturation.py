@@ -110,14 +110,17 @@ def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
 
 
 @inlined
-def _make_room(d: Any, place: Any, n: Any) -> None:
-    """Move what is on the stack from a place on, by so many places."""
+def _make_room(d: Any, place: Any, n: Any) -> Any:
+    """Move what is on the stack from a place on, by so many places; return whether there is room for it."""
     top = d.meta[TOP]
     for _ in range(n):
         push(d, 0)
-    for i in range(min(top, d.meta[TOP] - n) - 1, place - 1, -1):
+    if d.meta[TOP] < top + n:
+        return False
+    for i in range(top - 1, place - 1, -1):
         d.scratch[i + n] = d.scratch[i]
         d.stamps[i + n] = d.stamps[i]
+    return True
 
 
 @jit
@@ -134,7 +137,8 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
     if end == base and b:
         skips, start = level_of(d, b) > level, d.nodes[b, 0]
         n = np.int64(1) if skips else d.nodes[b, 1] & LOW
-        _make_room(d, base, n)
+        if not _make_room(d, base, n):
+            return end, base
         for i in range(n):
             e = b if skips else d.edges[start + i]
             scratch[base + i] = e
@@ -142,7 +146,8 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
         end = base + n
     place = _place(scratch, base, end, value)
     if place == end or scratch[place] >> 32 != value:
-        _make_room(d, place, np.int64(1))
+        if not _make_room(d, place, np.int64(1)):
+            return end, place
         stamps[place] = -1
         end += 1
     scratch[place] = value << 32 | child
