@@ -26,7 +26,9 @@ from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.symbolic.engine import SATURATION, SymbolicSearch
-from kraftcheck.explorer.symbolic.variables import Layout
+from kraftcheck.explorer.symbolic.orders import shared_first
+from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.variables import Layout, Rearranged
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 
@@ -58,6 +60,15 @@ class Reversed(SymbolicSearch):
         return layout
 
 
+class SharedFirst(SymbolicSearch):
+    """A search that takes the order with shared fields first, whatever a smaller search says of it."""
+
+    def _look_for_order(self, space: Space) -> None:
+        self._is_ordered = True
+        space.variables.layout.order = shared_first(tuple(space.variables.keys))
+        raise Rearranged
+
+
 def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     """Search, and return what was measured."""
     model = find_model(given.model)
@@ -74,7 +85,8 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     options = replace(Options.of(bound), **plain)
     began, worked, nodes, made, peak = time.monotonic(), time.process_time(), 0, 0, 0
     if engine == "symbolic":
-        search = (Reversed if given.reverse else SymbolicSearch)(bound.protocol, options)
+        kind = Reversed if given.reverse else SharedFirst if given.shared_first else SymbolicSearch
+        search = kind(bound.protocol, options)
         result = search.run()
         if search.space is not None:
             made, nodes, peak = search.space.store.nodes_made, search.nodes, search.space.store.peak_nodes
@@ -110,6 +122,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--managers", type=int, help="resource managers of two-phase-commit")
     parser.add_argument("--reverse", action="store_true", help="the replicas' variables in the opposite order")
+    parser.add_argument("--shared-first", action="store_true", help="shared fields before the replicas' variables")
     parser.add_argument("--only", choices=ENGINES_COMPARED)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--child", choices=ENGINES_COMPARED, help=argparse.SUPPRESS)
@@ -149,6 +162,7 @@ def search(given: argparse.Namespace) -> None:
 def given_again(given: argparse.Namespace) -> list[str]:
     """Return the options that a child needs."""
     words = ["--config", given.config, "--seconds", str(given.seconds), *["--reverse"] * given.reverse]
+    words += ["--shared-first"] * given.shared_first
     words += [word for text in given.set for word in ("--set", text)]
     return [*words, *(["--managers", str(given.managers)] if given.managers else [])]
 

@@ -16,7 +16,7 @@ from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Map, Record, Value
+from kraftcheck.spec.values import Map, Record, Value, field_names
 
 
 class Question(NamedTuple):
@@ -90,6 +90,7 @@ class Calls:
         self.protocol = protocol
         self.counts: Counter[str] = Counter()
         self._shared_type = shared_type
+        self._fields = {name: Question(name) for name in field_names(shared_type)}
         self._replicas: list[Value] = []
         self._sets: dict[Value, dict[str, list[Value]]] = {}
         self._known: dict[tuple[str, Value, Value], _Node | Leaf] = {}
@@ -137,7 +138,7 @@ class Calls:
             if read.name in action.asks:
                 found = {replica: ask(Question(None, read, replica)) for replica in self._replicas}
                 given[read.name] = Map((replica, one[0]) for replica, one in found.items() if one is not None)
-        given["shared"] = SharedReader(self._shared_type, lambda name: ask(Question(name)))
+        given["shared"] = SharedReader(self._shared_type, lambda name: ask(self._fields[name]))
         self.counts[action.name] += 1
         sets = self._sets.get(me.id) if me is not None else None
         if sets is None:

@@ -197,10 +197,13 @@ class StepChecks:
     ----------
     space
         The state space.
+    is_asked_again
+        Whether properties will be evaluated for other sets too, so that verdicts are worth keeping.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, is_asked_again: bool) -> None:
         self._space = space
+        self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}
         self._cores: dict[int, Step] = {}  # by the identity of a step that was learned, which stays
         self._states = EMPTY
@@ -255,13 +258,18 @@ class StepChecks:
                 raise Unanswered(Question(name))
             return fields[name]
 
-        key = (prop.name, *[known[name] for name in prop.asks if name in known], *fields.items())
+        key, verdict = None, None
+        if self._is_asked_again:
+            key = (prop.name, *[known[name] for name in prop.asks if name in known], *fields.items())
+            verdict = self._verdicts.get(key)
         try:
-            if key not in self._verdicts:
+            if verdict is None:
                 given = {name: variables.guarded(value) for name, value in known.items()}
                 given["shared"] = SharedReader(variables.shared_type, read)
-                self._verdicts[key] = evaluated(variables, prop, given)
-            if not self._verdicts[key]:
+                verdict = evaluated(variables, prop, given)
+                if self._is_asked_again:
+                    self._verdicts[key] = verdict
+            if not verdict:
                 self._require_change(known)
                 yield tuple(sorted(changes.items()))
         except Unanswered as unanswered:

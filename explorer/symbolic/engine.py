@@ -229,11 +229,15 @@ class SymbolicSearch:
                 raise Enough
 
         small = None
-        with suppress(Enough, NoRoom, Rearranged):
+        try:
             small = Space(self.calls, layout.arranged(order, limits), self.starts, SMALL_MEMORY, tick)
             small.saturated(small.start)
             return small.store.nodes_made
-        return None
+        except (Enough, NoRoom, Rearranged):
+            return None
+        finally:
+            if small is not None:
+                small.store.free()
 
     def _saturated(self, space: Space) -> int:
         """Return all reachable states; where something ends the search before, note those that are known."""
@@ -281,7 +285,7 @@ class SymbolicSearch:
 
     def _violated(self, space: Space, states: int, more: int) -> dict[str, int]:
         """Return the states that violate something, by its name: of a set; of invariants also of more states."""
-        checks, steps = StateChecks(space, self.semantics), StepChecks(space)
+        checks, steps = StateChecks(space, self.semantics), StepChecks(space, is_asked_again=False)
         every = space.store.union(states, more)
         found = {
             prop.name: steps.violating(prop, states) if prop.over_steps else checks.violating(prop, every)

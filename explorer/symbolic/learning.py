@@ -114,6 +114,8 @@ class Learning:
         self._asked = set[int]()  # the levels of what is learned from
         self._span = (-1, -1)  # the first and the last level of what is learned from
         self._actions: dict[type, list[Action]] = {}
+        self._dims: dict[Question, list[Dim]] = {}
+        self._changes: dict[tuple[int, Change], tuple[int, Change]] = {}
 
     def begin(self) -> None:
         """Watch what every protocol is learned from, and call the environment."""
@@ -286,6 +288,12 @@ class Learning:
 
     def dims_of(self, question: Question) -> list[Dim]:
         """Return the dimensions that answer a question; what one means is None where no replica is."""
+        found = self._dims.get(question)
+        if found is None:
+            found = self._dims[question] = self._new_dims(question)
+        return found
+
+    def _new_dims(self, question: Question) -> list[Dim]:
         if question.field is not None or question.part is not None:
             return [(self._level_of(question), IDENTITY)]
         read, replica = question.read, question.replica
@@ -329,7 +337,7 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(Taken(name, tuple(sorted(changes.items()))), level, self.watches.tail([(level, mapped)]))
+                self._note(Taken(name, self._event(changes)), level, self.watches.tail([(level, mapped)]))
 
         return learn
 
@@ -411,7 +419,11 @@ class Learning:
         act = (me, message, step) if me is not None else None
         last = self._span[1] if found else -1
         gate = self.watches.tail(self._base(place))
-        self._note(Taken(action, tuple(sorted(changes.items())), tuple(pairs), act), last, gate, is_allowed)
+        self._note(Taken(action, self._event(changes), tuple(pairs), act), last, gate, is_allowed)
+
+    def _event(self, changes: dict[int, Change]) -> Event:
+        """Return an event; what equal ones have in common is kept once."""
+        return tuple(self._changes.setdefault(change, change) for change in sorted(changes.items()))
 
     def _targets(self, after: Any, step: Step) -> tuple[dict[int, int], Any]:
         """Return what elements of sets become, by level, and the core after a step, with what changes in it."""

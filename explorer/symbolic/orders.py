@@ -15,11 +15,11 @@ from kraftcheck.explorer.symbolic.variables import SHARED, Key
 
 Order = tuple[Key, ...]
 
-TRIED_NODES = 1 << 17  # made in the first order, before another is looked for
+TRIED_NODES = 1 << 15  # made in the first order, before another is looked for
 MOVES = 3_000  # of one variable
 WARMTH = 0.02  # how much worse a move may be at first, as a part of the whole
 CLEARLY = 0.9  # of the nodes of one order are clearly fewer
-SMALL_NODES = 1 << 15  # made at most by a smaller search, by which orders are compared
+SMALL_NODES = 1 << 13  # made at most by a smaller search, by which orders are compared
 LEAST = 2  # how many times closer together another order must bring what events are about
 
 

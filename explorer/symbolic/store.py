@@ -17,7 +17,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, add_edge, make,
 from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, union
 from kraftcheck.explorer.symbolic.kernel.pairs import count_steps
 from kraftcheck.explorer.symbolic.kernel.projections import forget_summaries, project
-from kraftcheck.explorer.symbolic.kernel.saturation import WHOLE, learn, saturate
+from kraftcheck.explorer.symbolic.kernel.saturation import learn, saturate
 from kraftcheck.spec.errors import ProtocolError
 
 EMPTY, UNIT = 0, 1
@@ -105,6 +105,12 @@ class Store:
         d.slot_count = np.zeros(levels + 1, np.int64)
         d.chosen = np.zeros(len(d.relation_edges), np.int32)
         rebuild_table(d, FIRST)
+
+    def free(self) -> None:
+        """Give all memory back, which garbage may hold for long; nothing can be done with the sets from then on."""
+        d = self.arrays
+        for name, declared in d.declared.items():
+            setattr(d, name, np.zeros((0, *declared.shape[1:]), declared.kind))
 
     # What compiled code asks for
 
@@ -201,7 +207,7 @@ class Store:
 
     def saturated(self, a: int) -> tuple[int, bool]:
         """Return the least fixpoint of all events from a set, or what was found of it and False."""
-        return self.attempt(saturate, a, 0, 0, WHOLE)
+        return self.attempt(saturate, a, 0, 0, 0)
 
     def learn(self, level: int, value: int, child: int) -> None:
         """Look at one edge for what is watched from its level on."""

@@ -262,6 +262,8 @@ class Variables:
 
     def sets(self, replica: Value) -> dict[str, list[Value]]:
         """Return all elements that sets of a replica may have, by field, where they are taken apart."""
+        if not self.layout.parts:
+            return {}
         return {field: [*self.layout.parts[replica, field]] for field in self.layout.fields(replica)}
 
     def sets_of(self, local: Any) -> dict[str, list[Value]]:

@@ -96,10 +96,12 @@ def test_sets_apart_change_nothing(kind: type[TwoPhaseCommit]) -> None:
         assert found(ours, depth=order == "bfs") == found(theirs, depth=order == "bfs")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("always_apart")
-def test_random_protocols() -> None:
-    assert agree(40, 5_000) == {"run": 40}
+@pytest.mark.parametrize(
+    "count", [pytest.param(10, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)]
+)
+def test_random_protocols(count: int) -> None:
+    assert agree(count, 5_000) == {"run": count}
 
 
 def reads(random: Random) -> Iterator[Callable[[Any], object]]:

@@ -41,17 +41,17 @@ from kraftcheck.explorer.tables.kernel.native import inlined
     ROUND,
     SUMMARIES,
     CHOSEN_EDGES,
-    LOWEST,
     ROOM,
-) = range(20)
+) = range(19)
 META_SIZE = 24
 
 # What Python is called for.
 APPLY, LEARN, TICK = 1, 2, 3
 
 # Operations, as the cache knows them.
-UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, SATURATE, SATURATED_PRODUCT, PAIRS, FIRED = range(1, 11)
-BEFORE, LEARNED, FOLLOWED, CHOSEN = range(11, 15)
+UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, PAIRS = range(1, 8)
+BEFORE, LEARNED, FOLLOWED, CHOSEN = range(8, 12)
+SATURATED = 12  # its keys have a node where others have the operation, and differ from all by this number's place
 
 LOW = np.int64((1 << 32) - 1)
 MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met

@@ -20,19 +20,17 @@ import numpy as np
 from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CALLBACK,
-    FIRED,
     INCOMPLETE,
     LEARN,
     LEARNED,
     LEVELS,
     LOW,
-    LOWEST,
-    SATURATE,
-    SATURATED_PRODUCT,
+    SATURATED,
     STOP,
     TOP,
     UNKNOWN,
     cached,
+    known_lookup,
     level_of,
     push,
     remember,
@@ -46,54 +44,6 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
 )
 from kraftcheck.explorer.symbolic.kernel.projections import lets_pass, projected, push_classes, push_edges
 from kraftcheck.explorer.tables.kernel.native import inlined
-
-WHOLE, SUCCESSORS, CHILDREN_DONE, STEP, FIRE = 0, 1, 2, 3, 4
-"""What is asked for: see `saturate`.
-
-In recursive calls they are `np.int64`: Numba would compile the function again for a literal number, and then fails to
-load what is cached of a function that calls another version of itself.
-"""
-
-
-@jit
-def _insert(d: Any, base: Any, end: Any, value: Any, child: Any) -> Any:
-    """Add an edge to those on the stack from `base` to `end`, which are sorted; return their end.
-
-    LOWEST is at most the first place where something changed.
-    """
-    scratch, stamps = d.scratch, d.stamps
-    low, high = base, end
-    while low < high:
-        middle = (low + high) >> 1
-        if scratch[middle] >> 32 < value:
-            low = middle + 1
-        else:
-            high = middle
-    if low < end and scratch[low] >> 32 == value:
-        whole = union(d, scratch[low] & LOW, child)
-        if whole != scratch[low] & LOW:
-            scratch[low] = value << 32 | whole
-            d.meta[LOWEST] = min(d.meta[LOWEST], low)
-        return end
-    push(d, 0)
-    for i in range(d.meta[TOP] - 1, low, -1):
-        scratch[i] = scratch[i - 1]
-        stamps[i] = stamps[i - 1]
-    scratch[low] = value << 32 | child
-    stamps[low] = -1
-    d.meta[LOWEST] = min(d.meta[LOWEST], low)
-    return end + 1
-
-
-@jit
-def _take_in(d: Any, base: Any, end: Any, level: Any, a: Any) -> Any:
-    """Add a node's edges to the sorted ones on the stack from `base` to `end`; return their end."""
-    if a != 0 and level_of(d, a) > level:
-        return _insert(d, base, end, np.int64(0), a)
-    start = d.nodes[a, 0]
-    for i in range(start, start + (d.nodes[a, 1] & LOW)):
-        end = _insert(d, base, end, d.edges[i] >> 32, d.edges[i] & LOW)
-    return end
 
 
 @inlined
@@ -134,9 +84,85 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
         which = d.next_watch[which]
 
 
+@inlined
+def _place(words: Any, low: Any, high: Any, value: Any) -> Any:
+    """Return where the edge of a value stands among sorted ones, or would stand."""
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] >> 32 < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @jit
-def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
-    """Return a saturated set. One function does all that calls itself in a circle.
+def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
+    """Return the child of a value: of the edges on the stack from `base` to `end`; where there are none, of a set."""
+    if end > base:
+        i = _place(d.scratch, base, end, value)
+        return d.scratch[i] & LOW if i < end and d.scratch[i] >> 32 == value else np.int64(0)
+    if b == 0 or level_of(d, b) > level:
+        return b if value == 0 else np.int64(0)
+    start, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
+    i = _place(d.edges, start, stop, value)
+    return d.edges[i] & LOW if i < stop and d.edges[i] >> 32 == value else np.int64(0)
+
+
+@inlined
+def _make_room(d: Any, place: Any, n: Any) -> Any:
+    """Move what is on the stack from a place on, by so many places; return whether there is room for it."""
+    top = d.meta[TOP]
+    for _ in range(n):
+        push(d, 0)
+    if d.meta[TOP] < top + n:
+        return False
+    for i in range(top - 1, place - 1, -1):
+        d.scratch[i + n] = d.scratch[i]
+        d.stamps[i + n] = d.stamps[i]
+    return True
+
+
+@jit
+def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
+    """Set the child of a value among the sorted edges on the stack from `base` to `end`.
+
+    Where there are none, those of the saturated set `b` come first. What is above them on the stack stays there.
+
+    Returns
+    -------
+    Their end, and the place of the value.
+    """
+    scratch, stamps = d.scratch, d.stamps
+    if end == base and b:
+        skips, start = level_of(d, b) > level, d.nodes[b, 0]
+        n = np.int64(1) if skips else d.nodes[b, 1] & LOW
+        if not _make_room(d, base, n):
+            return end, base
+        for i in range(n):
+            e = b if skips else d.edges[start + i]
+            scratch[base + i] = e
+            stamps[base + i] = e & LOW
+        end = base + n
+    place = _place(scratch, base, end, value)
+    if place == end or scratch[place] >> 32 != value:
+        if not _make_room(d, place, np.int64(1)):
+            return end, place
+        stamps[place] = -1
+        end += 1
+    scratch[place] = value << 32 | child
+    return end, place
+
+
+@jit
+def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
+    """Return a set, or its successors, saturated, united with a set that is so already.
+
+    The successors are not made first and united then, but added to the other set edge by edge. Most of them are found
+    to be there, and no node is made for these. One function does all that calls itself in a circle.
+
+    In recursive calls numbers are `np.int64`: Numba would compile the function again for a literal one, and then fails
+    to load what is cached of a function that calls another version of itself.
 
     Parameters
     ----------
@@ -145,103 +171,84 @@ def saturate(d: Any, a: Any, r: Any, p: Any, mode: Any) -> Any:
     a
         The set.
     r
-        A relation, where `mode` needs one; for FIRE a level.
+        A relation: what it makes of the set, which is saturated, is added to `b`. 0: the set itself is saturated.
     p
-        The level from which on the result is to be saturated; for STEP and FIRE a value.
-    mode
-        WHOLE: the set is saturated. CHILDREN_DONE: the same, where what is below its level `p` is so already.
-        SUCCESSORS: the successors of a saturated set are. FIRE: those under one edge, with value `p` and child `a`, by
-        all events that begin at the level `r`. STEP: those by one relation are put on the stack, as edges.
+        The level from which on the result is to be saturated.
+    b
+        A set that is saturated from there on.
     """
     if a == 0:
-        return np.int64(0)
-    meta, before = d.meta, d.meta[INCOMPLETE]
-    if mode >= STEP:
-        key1, key2, level = a << 32 | p, np.int64(FIRED) << 32 | r, r
-        base, found = meta[TOP], np.int64(0)
-        if mode == STEP:
-            level = d.relation_nodes[r, 0]
-            push_edges(d, a, r, p)
-        else:
-            found = cached(d, key1, key2)
-            if found != UNKNOWN:
-                return found
-            learn(d, r, p, a)
-            group = d.first_event[r]
-            while group >= 0:
-                push_edges(d, a, d.event_root[group], p)
-                group = d.next_event[group]
-        middle = meta[TOP]
-        for i in range(base, middle):
-            k = d.scratch[i] >> 1
-            after = saturate(d, a, d.relation_edges[k, 1], level + 1, np.int64(SUCCESSORS))
-            target = d.relation_edges[k, 0]
-            if d.scratch[i] & 1 == 0:
-                target = applied(d, target, p, after)
-            if after and target >= 0:
-                push(d, target << 32 | after)
-        if mode == FIRE:
-            found = collect(d, r, middle)
-            meta[TOP] = base
-            remember(d, key1, key2, found, before)
-        else:
-            for i in range(middle, meta[TOP]):
-                d.scratch[base + i - middle] = d.scratch[i]
-            meta[TOP] = base + meta[TOP] - middle
-        return found
-    if mode == SUCCESSORS:
-        if r <= 1:
-            return a * r
-        q = min(level_of(d, a), d.relation_nodes[r, 0], d.next_top[p])
-        key1, key2 = a << 32 | r, np.int64(SATURATED_PRODUCT) << 32 | q
-        found = cached(d, key1, key2)
-        if found == UNKNOWN:
-            if _is_stopped(meta):
-                return np.int64(0)
-            base, start, n, skips = meta[TOP], d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
-            for i in range(1 if skips else n):
-                e = a if skips else d.edges[start + i]
-                if q == d.relation_nodes[r, 0]:
-                    saturate(d, e & LOW, r, e >> 32, np.int64(STEP))
-                elif lets_pass(d, e & LOW, r):
-                    after = saturate(d, e & LOW, r, q + 1, np.int64(SUCCESSORS))
-                    if after:
-                        push(d, e & ~LOW | after)
-            found = saturate(d, collect(d, q, base), np.int64(0), q, np.int64(CHILDREN_DONE))
-            remember(d, key1, key2, found, before)
-        if d.next_top[p] < q:
-            found = saturate(d, found, np.int64(0), p, np.int64(WHOLE))
-        return found
-    while True:
-        q = min(level_of(d, a), d.next_top[p])
-        if q == meta[LEVELS] or (mode == CHILDREN_DONE and q > p):
-            return a
-        key2 = np.int64(SATURATE) << 32 | q
-        found = cached(d, a << 32, key2)
-        if found == UNKNOWN:
-            if _is_stopped(meta):
-                return a
-            base, start, n, skips = meta[TOP], d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > q
-            for i in range(1 if skips else n):
-                e = a if skips else d.edges[start + i]
-                child = e & LOW if mode == CHILDREN_DONE else saturate(d, e & LOW, np.int64(0), q + 1, np.int64(WHOLE))
-                d.stamps[meta[TOP]] = -1
+        return b
+    if r == 1:
+        return union(d, a, b)
+    meta, scratch, stamps, table = d.meta, d.scratch, d.stamps, d.relation_edges
+    before, none = meta[INCOMPLETE], np.int64(0)
+    q = min(level_of(d, a), d.next_top[p])
+    if r:
+        q = min(q, d.relation_nodes[r, 0])
+    elif q == meta[LEVELS]:
+        return a
+    if b:
+        q = min(q, level_of(d, b))
+    key1, own = a << 32 | r, np.int64(SATURATED) << 24 | q
+    found = cached(d, key1, b << 32 | own)
+    if found == UNKNOWN:
+        if _is_stopped(meta):
+            return b if r else a
+        base, start, skips = meta[TOP], d.nodes[a, 0], level_of(d, a) > q
+        stop, end, i = start + (1 if skips else d.nodes[a, 1] & LOW), base, base
+        if r == 0:
+            for j in range(start, stop):
+                e = a if skips else d.edges[j]
+                child = saturate(d, e & LOW, r, q + 1, none)
+                stamps[meta[TOP]] = -1
                 push(d, e & ~LOW | child)
-            i, end = base, meta[TOP] if d.next_top[q] == q else base
-            while i < end and not meta[STOP]:
-                e = d.scratch[i]
-                more = np.int64(0)
-                if d.stamps[i] != e & LOW:
-                    d.stamps[i] = e & LOW
-                    more = saturate(d, e & LOW, q, e >> 32, np.int64(FIRE))
-                meta[LOWEST] = i + 1  # what leads on is complete first, as far as it goes
-                end = _take_in(d, base, end, q, more)
-                i = meta[LOWEST]
-            _is_stopped(meta)
-            found = finish(d, q, base)
-            remember(d, a << 32, key2, found, before)
-            remember(d, found << 32, key2, found, before)
-        a = found
-        if d.next_top[p] >= q or meta[STOP]:
-            return a
-        mode = WHOLE
+            start, end = stop, meta[TOP]
+        # The edges from `base` to `end` become the result. What may be done with one edge is put above them.
+        while not meta[STOP]:
+            if start < stop:
+                e = a if skips else d.edges[start]
+                start += 1
+                value, child = e >> 32, e & LOW
+                if q == d.relation_nodes[r, 0]:
+                    push_edges(d, child, r, value)
+                elif lets_pass(d, child, r):
+                    push(d, np.int64(-1))
+            elif i < end and d.next_top[q] == q:
+                value, child = scratch[i] >> 32, scratch[i] & LOW
+                if stamps[i] != child:
+                    stamps[i] = child
+                    learn(d, q, value, child)
+                    group = d.first_event[q]
+                    while group >= 0:
+                        push_edges(d, child, d.event_root[group], value)
+                        group = d.next_event[group]
+                i += 1
+            else:
+                break
+            while meta[TOP] > end:
+                meta[TOP] -= 1
+                k = scratch[meta[TOP]] >> 1
+                rest, target = r, value
+                if k >= 0:
+                    rest, target = table[k, 1], table[k, 0]
+                    if scratch[meta[TOP]] & 1 == 0:
+                        label = target
+                        target = known_lookup(d, label, value)
+                        if target == UNKNOWN:
+                            target = applied(d, label, value, saturate(d, child, rest, q + 1, none))
+                if target >= 0:
+                    old = _child(d, base, end, q, b, target)
+                    new = saturate(d, child, rest, q + 1, old)
+                    if new != old:
+                        end, place = _put(d, base, end, q, b, target, new)
+                        i = min(i, place)  # what leads on is complete first, as far as it goes
+        _is_stopped(meta)
+        found = b if end == base else finish(d, q, base)
+        remember(d, key1, b << 32 | own, found, before)
+        if found != b:
+            remember(d, key1, found << 32 | own, found, before)
+            remember(d, found << 32, own, found, before)
+    if d.next_top[p] < q and not meta[STOP]:
+        found = saturate(d, found, none, p, none)
+    return found
