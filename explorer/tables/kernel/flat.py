@@ -178,8 +178,10 @@ def within(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 
 
 @inlined
-def emit(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
-    """Write the successor of an outcome at place `n`; return the next place, or FULL.
+def emit(
+    t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
+) -> Any:
+    """Write the successor of an outcome, which changes columns by a delta, at `n`; return the next place, or FULL.
 
     `inbox` is what becomes of the actor's (-1: it stays).
     """
@@ -191,7 +193,7 @@ def emit(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcom
         succ[n, 2 + c] = states[at, c]
     for w in range(worker.words.shape[1]):
         worker.words[n, w] = worker.words[len(worker.words) - 1, w]
-    if not write_delta(t, packing, worker, serial, at, n, t.outcomes[outcome, codes.DELTA]):
+    if not write_delta(t, packing, worker, serial, at, n, delta):
         return n
     if inbox >= 0:
         change_inbox(t, packing, worker, n, slot, inbox)
@@ -249,7 +251,7 @@ def follow(
         last = first + t.nodes[leaf, codes.N]
     for outcome in range(first, last):
         left = inbox if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
-        n = emit(t, packing, worker, serial, at, n, outcome, slot, left)
+        n = emit(t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.DELTA], slot, left)
         if n == FULL:
             break
     return n
@@ -266,7 +268,8 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
             content = after(t, worker, serial, inbox, op)
             if content >= 0:
-                n = emit(t, packing, worker, serial, at, n, np.int64(t.network_steps[j, 0]), slot, content)
+                outcome, delta = np.int64(t.network_steps[j, 0]), t.network_steps[j, 1]
+                n = emit(t, packing, worker, serial, at, n, outcome, delta, slot, content)
             if n == FULL:
                 return n
     return n
