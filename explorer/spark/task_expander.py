@@ -12,8 +12,9 @@ from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
-from kraftcheck.explorer.tables.expander import BATCH, Expander
+from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.states.visited import VisitedSet
+from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states

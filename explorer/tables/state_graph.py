@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.expander import BATCH, Expander, Worker
+from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, number
@@ -19,6 +19,7 @@ from kraftcheck.explorer.tables.states.packing import Rows, by_owner
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.threads import SERIAL
+from kraftcheck.explorer.tables.worker import BATCH, Worker
 from kraftcheck.explorer.temporal.room import Room
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.property import Property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.explorer.tables.searches import bfs
+from kraftcheck.explorer.tables.searches import laying_out as constants
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from tests.explorer.test_tables import check_agreement
+from tests.support.explorer.agreement import check_agreement
 from tests.support.explorer.random_protocols import sample
 
 pytestmark = pytest.mark.kernel
@@ -22,8 +22,8 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         noted.append(flat)
         lay_out(search, flat=flat)
 
-    monkeypatch.setattr(bfs, "FLAT_FROM", 1)
-    monkeypatch.setattr(bfs, "FLAT_SHARE", -1.0)
+    monkeypatch.setattr(constants, "FLAT_FROM", 1)
+    monkeypatch.setattr(constants, "FLAT_SHARE", -1.0)
     monkeypatch.setattr(BreadthFirst, "_lay_out", noting)
     return noted
 

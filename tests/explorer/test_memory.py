@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from kraftcheck import Protocol, Record, State, Steps, become, internal
 from kraftcheck.explorer.result import Options, Search, Verdict
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.expander import BATCH
 from kraftcheck.explorer.tables.learning.size import Size, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.archive import Archive
@@ -24,6 +23,7 @@ from kraftcheck.explorer.tables.states.memory import LEAST_BATCH, Budget, availa
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, packing
 from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.states.visited import Partition
+from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.result import Options, Search
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, ordered
-from tests.support.explorer.random_protocols import Sample, sample
+from tests.support.explorer.agreement import check_agreement, compared
+from tests.support.explorer.random_protocols import sample
 from tests.support.explorer.voting import HOSTS, Node, Shared, Voting
 from tests.support.tlc import bound
 
@@ -35,38 +34,6 @@ WANTED = (
     "symmetry",
     "constraints",
 )
-
-
-def compared(result: Result) -> dict[str, object]:
-    """Return what all engines must agree on."""
-    return {
-        "verdict": result.verdict,
-        "distinct": result.distinct_states,
-        "generated": result.generated_states,
-        "actions": result.actions,
-        "violated": sorted((v.property) for v in result.violations),
-    }
-
-
-def check_agreement(found: Sample, workers: int) -> None:
-    """Compare the engines on one protocol: the set of states, the counts, the verdict, the shortest counterexamples."""
-    protocol = found.protocol
-    options = found.description.options(protocol)
-    reference = ReferenceSearch(protocol, options)
-    expected = reference.run()
-    search = BreadthFirst(protocol, options, workers)
-    result = search.run()
-    assert compared(result) == compared(expected), found.description
-    assert result.depth == expected.depth, found.description
-    shortest = {v.property: len(v.trace) for v in expected.violations}
-    assert {v.property: len(v.trace) for v in result.violations} == shortest, found.description
-    identity = identity_of(protocol, options.symmetry, options.view)
-    states = [search.expander.learner.decode_state(row) for level in search.levels for rows in level for row in rows]
-    ours = Counter(map(identity, states))
-    assert max(ours.values()) == 1, found.description
-    assert set(ours) == set(reference.parents), found.description
-    deep = explore(protocol, replace(options, search=Search.DFS))
-    assert compared(deep) == compared(expected), found.description
 
 
 @pytest.mark.parametrize("examples", [3, pytest.param(12, marks=pytest.mark.slow)])

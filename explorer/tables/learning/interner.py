@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, code_of
-from kraftcheck.explorer.tables.kernel.flat import intern_flat
+from kraftcheck.explorer.tables.kernel.flat.reading import intern_flat
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, intern_content
@@ -361,7 +361,7 @@ class Interner:
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""
         base = self.base
-        (control,), (contents,) = (part.tolist() for part in self.parts_of(row[None]))
+        (control,), (contents,) = (part.tolist() for part in self.parts_of(np.asarray(row)[None]))
         shared = self.shared_of(control)
         replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
         known = len(contents)  # a row from before a replica appeared is shorter

@@ -17,10 +17,11 @@ from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Tra
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
-from kraftcheck.explorer.tables.expander import BATCH, Event, Expander
+from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.labelled import labelled
 from kraftcheck.explorer.tables.learning.size import Size, text_of_size
 from kraftcheck.explorer.tables.least import LeastStates
+from kraftcheck.explorer.tables.searches import laying_out
 from kraftcheck.explorer.tables.state_graph import StateGraph
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Memory
@@ -29,17 +30,13 @@ from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import note_of, without_way_out
+from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.explorer.temporal.room import Room
 from kraftcheck.explorer.temporal.search import check_temporal, strict_bounds, without_symmetry
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.state import State
-
-FLAT_FROM = 1 << 15
-"""States from which control rows are given up where they do not repeat; before, too little is known of that."""
-FLAT_SHARE = 0.5
-"""They do not repeat where there are more control rows than so many times the states."""
 
 ANOTHER = (
     "of several shortest counterexamples this is the first that was found: another run, or another number of workers, "
@@ -92,7 +89,7 @@ class BreadthFirst:
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
-        self._asked_for = FLAT_FROM  # states from which it is asked again how they are best laid out
+        self._asked_for = laying_out.FLAT_FROM  # states from which it is asked again how they are best laid out
         self._over = False  # whether a state was found that ends the search, once what is under way is at its end
 
     def run(self) -> Result:
@@ -279,10 +276,9 @@ class BreadthFirst:
         self._between = True
         self.checker.stop_at_max_states()
         self._divide_memory()
-        if self.visited.count >= self._asked_for and self._may_be_flat():
+        if self.visited.count >= self._asked_for and laying_out.is_better_flat(self):
             self._asked_for = 2 * self.visited.count
-            if not self.expander.flat and self.expander.learner.counts()[0] > FLAT_SHARE * self.visited.count:
-                self._lay_out(flat=True)
+            self._lay_out(flat=True)
         left = levels.count(levels.depth - 1) - self._position
         self._look_around(left + levels.count(levels.depth) + self.visited.pending)
         self._between = False
@@ -315,14 +311,6 @@ class BreadthFirst:
             raise KeyboardInterrupt
 
     # How states are laid out
-
-    def _may_be_flat(self) -> bool:
-        """Whether nothing needs control rows."""
-        options, interner = self.options, self.expander.learner.interner
-        needs = self.checkpoint is not None or bool(options.over_behaviours) or options.check_actions
-        beyond = self.checker.python is not None and self.checker.python.constrains
-        apart = bool(interner.sets.elements) or interner.base + len(interner.slots) < 2
-        return not (needs or beyond or apart or self.visited.archive is not None)
 
     def _lay_out(self, *, flat: bool) -> None:
         """Make all states flat, or give them control rows again."""

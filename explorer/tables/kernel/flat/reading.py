@@ -1,0 +1,91 @@
+"""What flat states read; what is missing is noted, or made where one thread is at work alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.maps import find, find_near
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
+from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle
+from kraftcheck.explorer.tables.kernel.tries import walk
+
+
+@jit
+def intern_columns(t: Any, rows: Any, row: Any) -> Any:
+    """Return the id of the control row that stands in the first columns of a row."""
+    fresh = t.meta[codes.M_ROWS]
+    if fresh + 4 >= t.rows.shape[0]:
+        stop_to_grow(t, codes.GROW_ROWS)
+    known = t.meta[codes.M_SLOT_BASE] + t.meta[codes.M_ROW_SLOTS]
+    for c in range(t.rows.shape[1]):
+        t.rows[fresh, c] = rows[row, c] if c < known else 0
+    return intern_row(t, fresh)
+
+
+@jit
+def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
+    """Intern the control rows of flat states from number `first` on; return how far it came until the table is full."""
+    flat, ids = bare(flat), bare(ids)
+    for i in range(first, len(flat)):
+        if t.meta[codes.M_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.M_ROWS] + 4) * 2 > len(t.row_table):
+            return i
+        ids[i] = intern_columns(t, flat, np.int64(i))
+    return len(flat)
+
+
+@jit
+def ask_path(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
+    """Ask what a trie does not say; Python reads it of a control row."""
+    ask(t, codes.ASK_PATH, root, intern_columns(t, rows, row), me, peer, at)
+
+
+@inlined
+def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
+    """Follow a trie to its leaf; MISSING where there is none yet. `at`: the state whose inboxes are read, or -1."""
+    leaf = walk(t, rows, row, root, me, peer, worker.states, at)
+    if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+        worker.stats[codes.S_MISSED] = 1
+        leaf = MISSING
+        if serial:
+            ask_path(t, rows, row, root, me, peer, at)
+    return leaf
+
+
+@inlined
+def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
+    """Return the list of what a replica may do by itself, or MISSING."""
+    found = np.int64(t.own_roots[local])
+    if found < 0:
+        worker.stats[codes.S_MISSED] = 1
+        if serial:
+            ask_roots(t, local, np.int64(0))
+    return found
+
+
+@inlined
+def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
+    """Return the inbox content after an operation; REFUSED or MISSING."""
+    found = find_near(t.operated, inbox, op)
+    if found == MISSING:
+        worker.stats[codes.S_MISSED] = 1
+        if serial:
+            make_operated(t, inbox, op)
+    return found
+
+
+@inlined
+def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
+    """Return where the list of what a replica may do with its messages starts, and how long it is; or MISSING."""
+    found = find(t.bundles, (local << 32) | inbox)
+    if found < 0:
+        worker.stats[codes.S_MISSED] = 1
+        if serial:
+            build_bundle(t, local, inbox)
+    return found

@@ -1,0 +1,249 @@
+"""The successors of a flat state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
+from kraftcheck.explorer.tables.kernel.flat.properties import violated
+from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, leaf_of, roots_of
+from kraftcheck.explorer.tables.kernel.maps import find
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.packing import change_bits, pack
+from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
+
+
+@inlined
+def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later: Any) -> None:
+    """Give successor `n` another number in a column that is no inbox."""
+    before = np.int64(worker.succ[n, 2 + column])
+    worker.succ[n, 2 + column] = later
+    difference = np.int64(0) if t.hidden[column] else before ^ later
+    if column >= t.meta[codes.M_SLOT_BASE]:
+        difference = np.int64(t.local_codes[before] ^ t.local_codes[later])
+    change_bits(worker.words, n, packing.position[column], packing.width[column], np.uint64(difference))
+
+
+@inlined
+def change_inbox(t: Any, packing: Any, worker: Any, n: Any, slot: Any, later: Any) -> None:
+    """Give a replica of successor `n` another inbox."""
+    column = t.meta[codes.M_INBOXES] + slot
+    before = np.int64(worker.succ[n, 2 + column])
+    worker.succ[n, 2 + column] = later
+    difference = np.int64((t.inbox_codes[before] ^ t.inbox_codes[later]) & codes.CODE_MASK)
+    change_bits(worker.words, n, packing.position[column], packing.width[column], np.uint64(difference))
+
+
+@inlined
+def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
+    """Write the columns of successor `n` that a delta changes; return whether the step can be taken and is known."""
+    states, succ = worker.states, worker.succ
+    for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
+        column, amount = t.spendings[k, 0], t.spendings[k, 1]
+        if states[at, column] + max(amount, 1) > t.limits[column]:
+            return False
+        change_column(t, packing, worker, n, column, np.int64(succ[n, 2 + column] + amount))
+    known = True
+    for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
+        column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
+        before = np.int64(states[at, column])
+        if value < 0:
+            fields = ~value
+            value = find(t.changed_locals, (fields << 32) | before)
+            if value < 0:
+                known = False
+                worker.stats[codes.S_MISSED] = 1
+                if serial:
+                    make_local(t, before, fields)
+        if known:
+            change_column(t, packing, worker, n, column, value)
+    return known
+
+
+@jit
+def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
+    """Return the flags of the step to successor `n`; MISSING where a property of it is not known."""
+    states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
+    flags = np.int64(0)
+    missing = False
+    for s in range(t.meta[codes.M_ROW_SLOTS]):
+        before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
+        if before == later or before == 0 or later == 0:
+            continue
+        for p in range(t.meta[codes.M_STEP_PROPERTIES]):
+            root = np.int64(t.step_properties[p, 0])
+            leaf = leaf_of(t, worker, serial, states, at, root, before, later, np.int64(-1))
+            if leaf < 0:
+                missing = True
+            elif t.nodes[leaf, codes.A] == 0:
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else (codes.STEP_BAD | (np.int64(1) << (p + 2)))
+    return np.int64(MISSING) if missing else flags
+
+
+@inlined
+def within(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+    """Whether successor `n` is within the constraints, which are judged where the successor is found; or MISSING."""
+    for c in range(worker.scratch.shape[1]):
+        worker.scratch[0, c] = worker.succ[n, 2 + c]
+    broken = violated(t, worker, serial, worker.scratch, np.int64(0), 1)
+    return broken if broken < 0 else np.int64(broken == 0)
+
+
+@inlined
+def emit(
+    t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
+) -> Any:
+    """Write the successor of an outcome, which changes columns by a delta, at `n`; return the next place, or FULL.
+
+    `inbox` is what becomes of the actor's (-1: it stays).
+    """
+    states, succ = worker.states, worker.succ
+    if n >= len(succ) - 1:
+        return FULL
+    first_inbox = 2 + t.meta[codes.M_INBOXES]
+    for c in range(states.shape[1]):
+        succ[n, 2 + c] = states[at, c]
+    for w in range(worker.words.shape[1]):
+        worker.words[n, w] = worker.words[len(worker.words) - 1, w]
+    if not write_delta(t, packing, worker, serial, at, n, delta):
+        return n
+    if inbox >= 0:
+        change_inbox(t, packing, worker, n, slot, inbox)
+    first = t.outcomes[outcome, codes.FIRST]
+    for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
+        op = np.int64(t.outcome_operations[k])
+        place = np.int64(t.operations[op, 0])
+        content = after(t, worker, serial, np.int64(succ[n, first_inbox + place]), op)
+        if content < 0:
+            return n
+        change_inbox(t, packing, worker, n, place, content)
+    flags = np.int64(t.outcomes[outcome, codes.BROKEN])
+    if t.meta[codes.M_STEP_PROPERTIES]:
+        more = step_flags(t, worker, serial, at, n)
+        if more < 0:
+            return n
+        flags |= more
+    if t.meta[codes.M_CONSTRAINTS]:
+        inside = within(t, worker, serial, n)
+        if inside < 0:
+            return n
+        if inside == 0:
+            flags |= codes.STEP_PRUNED
+    if flags:
+        worker.stats[codes.S_NOTABLE] = 1
+    succ[n, 0] = t.outcomes[outcome, codes.ACTION]
+    succ[n, 1] = flags
+    return n + 1
+
+
+@jit
+def follow(
+    t: Any,
+    packing: Any,
+    worker: Any,
+    serial: Any,
+    at: Any,
+    n: Any,
+    root: Any,
+    local: Any,
+    slot: Any,
+    outcomes: Any,
+    inbox: Any,
+) -> Any:
+    """Write the successors of all outcomes that a trie leads to; `outcomes`, if any, is the one that is known.
+
+    `inbox` is that of the actor without the message that is consumed (-1: there is none).
+    """
+    first, last = outcomes, outcomes + 1
+    if outcomes < 0:
+        leaf = leaf_of(t, worker, serial, worker.states, at, root, local, np.int64(0), at)
+        if leaf < 0:
+            return n
+        first = np.int64(t.nodes[leaf, codes.A])
+        last = first + t.nodes[leaf, codes.N]
+    for outcome in range(first, last):
+        left = inbox if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
+        n = emit(t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.DELTA], slot, left)
+        if n == FULL:
+            break
+    return n
+
+
+@jit
+def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
+    """Write the network's own steps: what it may do with each message of an inbox."""
+    first = t.contents[inbox, codes.C_START]
+    for k in range(first, first + t.contents[inbox, codes.C_N]):
+        if t.content_items[k, 1] <= 0:
+            continue
+        for j in range(t.meta[codes.M_NETWORK_STEPS]):
+            op = np.int64(t.network_operations[j, t.content_items[k, 0]])
+            content = after(t, worker, serial, inbox, op)
+            if content >= 0:
+                outcome, delta = np.int64(t.network_steps[j, 0]), t.network_steps[j, 1]
+                n = emit(t, packing, worker, serial, at, n, outcome, delta, slot, content)
+            if n == FULL:
+                return n
+    return n
+
+
+@jit
+def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
+    """Write all successors of a flat state to `worker.succ`, as rows (action, flags, columns, inboxes ...).
+
+    Returns how many there are, MISSING where something is, or FULL where there is no room for them.
+    """
+    states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    worker.stats[codes.S_MISSED] = 0
+    worker.stats[codes.S_NOTABLE] = 0
+    pack(t, packing, states, at, 0, worker.words, len(worker.words) - 1)
+    n = np.int64(0)
+    for s in range(slots + 1):
+        local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
+        if s < slots and local == 0:
+            continue
+        roots = roots_of(t, worker, serial, local)
+        if roots < 0:
+            continue
+        for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
+            root = np.int64(t.list_nodes[k])
+            root = root if root >= 0 else ~root
+            n = follow(t, packing, worker, serial, at, n, root, local, s, np.int64(-1), np.int64(-1))
+            if n == FULL:
+                return n
+    for s in range(slots):
+        inbox = np.int64(states[at, t.meta[codes.M_INBOXES] + s])
+        if inbox == 0:
+            continue
+        local = np.int64(states[at, base + s])
+        bundle = max(bundle_of(t, worker, serial, local, inbox), 0) if local != 0 else np.int64(0)
+        first = bundle >> codes.BUNDLE_BITS
+        for k in range(first, first + (bundle & codes.BUNDLE_MASK)):
+            ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
+            outcome = np.int64(-1) if t.bundle_items[k, 1] else ref
+            n = follow(t, packing, worker, serial, at, n, ref, local, s, outcome, rest)
+            if n == FULL:
+                return n
+        if t.meta[codes.M_NETWORK_STEPS]:
+            n = expand_network(t, packing, worker, serial, at, n, s, inbox)
+            if n == FULL:
+                return n
+    return MISSING if worker.stats[codes.S_MISSED] else n
+
+
+@inlined
+def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+    """Judge the successors that will not be kept, which nobody sees again; return whether all is known."""
+    known = True
+    for k in range(n if worker.stats[codes.S_NOTABLE] else 0):
+        worker.broken[k] = 0
+        if worker.succ[k, 1] & codes.STEP_PRUNED:
+            for c in range(worker.scratch.shape[1]):
+                worker.scratch[0, c] = worker.succ[k, 2 + c]
+            bad = violated(t, worker, serial, worker.scratch, np.int64(0), 0)
+            worker.broken[k] = bad
+            known &= bad >= 0
+    return known

@@ -1,0 +1,82 @@
+"""One thread's buffers while states are expanded, as Python sees them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.flat.properties import SMALL
+from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.successors import Successors
+
+Indices = NDArray[np.int64]
+
+BATCH = 1 << 16  # states that one worker expands between two looks at the clock
+SUCCESSORS = 1 << 10  # of one state, at first
+
+
+class Worker(WorkerArrays):
+    """The buffers and counters of one thread.
+
+    Attributes
+    ----------
+    fired
+        How often each action fired.
+    successors
+        What it found.
+    """
+
+    def __init__(self, actions: int) -> None:
+        super().__init__()
+        self.fired = np.zeros(actions, np.int64)
+        self.stats = np.zeros(codes.STATS_SIZE, np.int64)
+        self.retry = np.zeros(BATCH, np.int64)
+        self.events = np.zeros((1 << 12, 3), np.int64)
+        self.misses = np.zeros((1 << 14, 5), np.int64)
+        self.blocked = np.zeros(SUCCESSORS, np.int64)
+        self.judged = np.zeros(SMALL * SMALL, np.uint8)
+        self.pruned = np.zeros((0, 0), np.int32)
+        self.succ = np.zeros((SUCCESSORS, 0), np.int32)
+        self.successors = Successors()
+
+    def begin(self, states: Rows, count: int = 0) -> None:
+        """Make ready for the kernel, which will expand some of these states, `count` of them at most at a time."""
+        self.states = np.ascontiguousarray(states)
+        if self.succ.shape[1] != states.shape[1] + 2:
+            self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
+            self.scratch = np.zeros((1, states.shape[1]), np.int32)
+        if len(self.broken) < len(self.succ):
+            self.broken = np.zeros(len(self.succ), np.int64)
+        more = states.shape[1] + 1 - self.pruned.shape[1]
+        if more > 0:
+            self.pruned = np.pad(self.pruned, ((0, 0), (0, more)))
+        elif more < 0:  # states are laid out otherwise; none is left of those before
+            self.pruned = np.zeros((len(self.pruned), states.shape[1] + 1), np.int32)
+        if len(self.retry) < count:
+            self.retry = np.zeros(count, np.int64)
+        self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
+
+    def make_room(self) -> None:
+        """Make room for a state with more successors than any before."""
+        self.succ = np.zeros((2 * len(self.succ), self.succ.shape[1]), np.int32)
+        self.blocked = np.zeros(len(self.succ), np.int64)
+        if len(self.pruned):
+            self.watch()
+
+    def watch(self) -> None:
+        """Keep the successors that constraints rule out; there is room for those of one state at least."""
+        more = max(len(self.succ), BATCH) - len(self.pruned)
+        self.pruned = np.pad(self.pruned, ((0, max(0, more)), (0, 0)))
+
+    def take_pruned(self) -> Rows:
+        """Return the successors that constraints rule out, each after the place of its state; there are none then."""
+        found: Rows = self.pruned[: int(self.stats[codes.S_PRUNED])].copy()
+        self.stats[codes.S_PRUNED] = 0
+        return found
+
+    def left_out(self) -> Indices:
+        """Return which states the kernel could not expand, for want of something that is noted."""
+        retry: Indices = self.retry[: int(self.stats[codes.S_RETRY])].copy()
+        return retry
