@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
-from kraftcheck.explorer.symbolic.learning import Taken
 from kraftcheck.explorer.symbolic.parts import Apart, PartStep, Unsplittable
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
+from kraftcheck.explorer.symbolic.taken import Taken
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.explorer.symbolic.watches import Dim, Unanswered
 from kraftcheck.explorer.tables.learning.reads import SharedReader

@@ -15,6 +15,7 @@ from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
 from kraftcheck.explorer.symbolic.parts import PartStep
 from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups, Source
 from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.taken import Taken
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.explorer.symbolic.watches import Dim, Unanswered, Watches
 from kraftcheck.explorer.tables.learning.reads import SharedReader
@@ -34,27 +35,6 @@ class Place(NamedTuple):
 
     replica: Value
     channel: int | None
-
-
-class Taken(NamedTuple):
-    """An event with what it is.
-
-    Attributes
-    ----------
-    action
-        The action's name.
-    event
-        The event.
-    pairs
-        Of replicas that it writes: the level, and the local states before (None: any) and after.
-    act
-        The acting replica, the delivered message or None, and the step.
-    """
-
-    action: str
-    event: Event
-    pairs: tuple[tuple[int, Any, Any], ...] = ()
-    act: tuple[Any, Any, Step] | None = None
 
 
 class Learning:

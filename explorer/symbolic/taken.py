@@ -1,0 +1,29 @@
+"""What is noted of an event besides the event."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.symbolic.relations import Event
+from kraftcheck.spec.language.step import Step
+
+
+class Taken(NamedTuple):
+    """An event with what it is.
+
+    Attributes
+    ----------
+    action
+        The action's name.
+    event
+        The event.
+    pairs
+        Of replicas that it writes: the level, and the local states before (None: any) and after.
+    act
+        The acting replica, the delivered message or None, and the step.
+    """
+
+    action: str
+    event: Event
+    pairs: tuple[tuple[int, Any, Any], ...] = ()
+    act: tuple[Any, Any, Step] | None = None
