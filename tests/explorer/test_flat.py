@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.explorer.tables.searches import laying_out as constants
+from kraftcheck.explorer.tables import laying_out as constants
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from tests.support.explorer.agreement import check_agreement
 from tests.support.explorer.random_protocols import sample

@@ -14,6 +14,7 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Trap
+from kraftcheck.explorer.tables import laying_out
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
@@ -21,7 +22,6 @@ from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.labelled import labelled
 from kraftcheck.explorer.tables.learning.size import Size, text_of_size
 from kraftcheck.explorer.tables.least import LeastStates
-from kraftcheck.explorer.tables.searches import laying_out
 from kraftcheck.explorer.tables.state_graph import StateGraph
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Memory
@@ -276,8 +276,10 @@ class BreadthFirst:
         self._between = True
         self.checker.stop_at_max_states()
         self._divide_memory()
-        if self.visited.count >= self._asked_for and laying_out.is_better_flat(self):
-            self._asked_for = 2 * self.visited.count
+        states, free = self.visited.count, self.visited.archive is None
+        free &= states >= self._asked_for and laying_out.may_be_flat(self.options, self.expander, self.checker.python)
+        if free and laying_out.are_better_flat(self.expander, states):
+            self._asked_for = 2 * states
             self._lay_out(flat=True)
         left = levels.count(levels.depth - 1) - self._position
         self._look_around(left + levels.count(levels.depth) + self.visited.pending)
