@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return _complain(message, _unwritten(json, before))
     except KeyboardInterrupt:
+        exec("")  # where one was interrupted, as in dataclasses, CPython ends by the signal, unless another follows
         print("interrupted", file=sys.stderr)
         return 130
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.explorer.tables import laying_out as constants
+from kraftcheck.explorer.tables import laying_out
+from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.states.packing import Packing
+from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from tests.support.explorer.agreement import check_agreement
 from tests.support.explorer.random_protocols import sample
 
@@ -22,8 +25,8 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         noted.append(flat)
         lay_out(search, flat=flat)
 
-    monkeypatch.setattr(constants, "FLAT_FROM", 1)
-    monkeypatch.setattr(constants, "FLAT_SHARE", -1.0)
+    monkeypatch.setattr(bfs, "FLAT_FROM", 1)
+    monkeypatch.setattr(laying_out, "FLAT_SHARE", -1.0)
     monkeypatch.setattr(BreadthFirst, "_lay_out", noting)
     return noted
 
@@ -33,3 +36,22 @@ def test_random_protocols_agree_where_states_are_flat(examples: int, laid_out: l
     for number, found in enumerate(sample(examples, seed=4_712, large=60, most=1_000)):
         check_agreement(found, 1 + number % 2)
     assert laid_out.count(True) >= examples // 2
+
+
+def test_states_on_disk_are_flat_and_have_control_rows_again(
+    laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some protocols learn what does not fit flat states, while states of theirs are on disk, in one worker of two."""
+    emptied: list[bool] = []
+    empty = SpillingSet.empty
+
+    def noting(visited: SpillingSet, packing: Packing, states: int) -> None:
+        emptied.append(visited.archive is not None)
+        empty(visited, packing, states)
+
+    monkeypatch.setattr(SpillingSet, "_is_full", lambda visited: visited.in_memory.count > 15)
+    monkeypatch.setattr(SpillingSet, "empty", noting)
+    for found in sample(2, seed=19, large=60, most=1_000):
+        check_agreement(found, 2)
+    assert len(emptied) == len(laid_out)
+    assert (False, True) in zip(laid_out, emptied, strict=True)

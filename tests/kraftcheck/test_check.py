@@ -326,6 +326,15 @@ def test_interrupted(tmp_path, engine, seconds) -> None:
     assert content["distinct_states"] > 0 or seconds < 1
 
 
+def test_interrupted_while_a_class_is_made(tmp_path) -> None:
+    """Such as a data class, whose methods are executed from text: CPython would end by the signal, not by the code."""
+    path = tmp_path / "protocol.py"
+    path.write_text('exec("raise KeyboardInterrupt")\n')
+    process = start("check", f"{path}:Protocol")
+    assert process.communicate(timeout=60) == ("", "interrupted\n")
+    assert process.returncode == 130
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from kraftcheck.cli import main\n"

@@ -14,12 +14,12 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Trap
-from kraftcheck.explorer.tables import laying_out
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.labelled import labelled
+from kraftcheck.explorer.tables.laying_out import FLAT_FROM, are_better_flat
 from kraftcheck.explorer.tables.learning.size import Size, text_of_size
 from kraftcheck.explorer.tables.least import LeastStates
 from kraftcheck.explorer.tables.state_graph import StateGraph
@@ -89,7 +89,7 @@ class BreadthFirst:
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
-        self._asked_for = laying_out.FLAT_FROM  # states from which it is asked again how they are best laid out
+        self._asked_for = FLAT_FROM  # states from which it is asked again how they are best laid out
         self._over = False  # whether a state was found that ends the search, once what is under way is at its end
 
     def run(self) -> Result:
@@ -196,7 +196,7 @@ class BreadthFirst:
             self._take(self.visited.add(expander.found()))
             if expander.is_outgrown:
                 rows = expander.unflattened(rows)
-                pruned = [np.hstack((found[:, :1], expander.unflattened(found[:, 1:]))) for found in pruned]
+                pruned = [np.hstack((one[:, :1], expander.unflattened(one[:, 1:]))) for one in pruned if len(one)]
                 self._lay_out(flat=False)
                 events = self._least.events_out_of(rows, self.books.violated)
             self._note(events, partial(self._trace_to, rows))
@@ -257,7 +257,7 @@ class BreadthFirst:
                 except Stop:
                     self._over = True
             self.levels.append(kept)
-        for rows in found if self.expander.flat and not self.expander.is_outgrown else ():
+        for rows in found if self.expander.flat else ():
             self._note(self.expander.judge(rows), partial(self._trace_before, rows))
 
     def _settle(self) -> None:
@@ -276,9 +276,8 @@ class BreadthFirst:
         self._between = True
         self.checker.stop_at_max_states()
         self._divide_memory()
-        states, free = self.visited.count, self.visited.archive is None
-        free &= states >= self._asked_for and laying_out.may_be_flat(self.options, self.expander, self.checker.python)
-        if free and laying_out.are_better_flat(self.expander, states):
+        states, python = self.visited.count, self.checker.python
+        if states >= self._asked_for and are_better_flat(self.options, self.expander, python, self.visited):
             self._asked_for = 2 * states
             self._lay_out(flat=True)
         left = levels.count(levels.depth - 1) - self._position
@@ -317,6 +316,7 @@ class BreadthFirst:
     def _lay_out(self, *, flat: bool) -> None:
         """Make all states flat, or give them control rows again."""
         expander = self.expander
+        self._take(self.visited.settle())
         self.levels.rewrite(expander.flattened if flat else expander.unflattened, self.batch)
         expander.lay_out(flat=flat)
         self._least = LeastStates(expander, self.levels, self.batch)

@@ -155,7 +155,11 @@ class SpillingSet:
     # Going on from a checkpoint, or with states that are packed otherwise
 
     def empty(self, packing: Packing, states: int) -> None:
-        """Take every state out, and make room for so many that are packed otherwise; none may be on disk."""
+        """Take every state out, and make room for so many that are packed otherwise; no candidate may be left."""
+        if self.archive is not None:
+            self.archive.close()
+            self.archive = None
+            self.candidates.clear()
         self.in_memory = VisitedSet(self._threads, self._budget.small)
         self.reserve(states, packing)
 
