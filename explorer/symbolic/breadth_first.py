@@ -70,6 +70,8 @@ class BreadthFirst:
         if space.kept():
             new, pruned, reached, known, expanded, *self._levels = space.kept().values()
             space.learn(expanded)
+            space.successors(expanded)  # so that the steps out of the levels before can be counted
+            space.pruned(expanded)
         while new != EMPTY or pruned != EMPTY:
             names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
             sets = (new, pruned, reached, known, expanded, *self._levels)

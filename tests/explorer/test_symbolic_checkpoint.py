@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Options, Result, Verdict
 from kraftcheck.explorer.symbolic import engine
+from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.errors import InputError
@@ -43,6 +46,27 @@ def test_a_search_that_is_stopped_goes_on_to_the_same_end(order: str, tmp_path: 
     assert found.distinct_states == expected()["two-voters"]["distinct_states"]
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("order", SEARCHES)
+def test_every_checkpoint_leads_to_the_same_end(order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps out of what was expanded before are counted too."""
+    protocol, asked, folders = bound("counts/two-voters").protocol, Options(search=order, deadlock=False), []
+    save = SetsCheckpoint.save
+
+    def keep(checkpoint: SetsCheckpoint, *found: Any, finished: bool = False) -> None:
+        save(checkpoint, *found, finished=finished)
+        folders.append(shutil.copytree(tmp_path / "all", tmp_path / str(len(folders))))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SetsCheckpoint, "is_due", lambda *_: True)
+        patch.setattr(SetsCheckpoint, "save", keep)
+        whole = told(explore(protocol, replace(asked, checkpoint=tmp_path / "all")))
+    assert whole == told(explore(protocol, asked))
+    assert len(folders) >= 3
+    for folder in folders:
+        assert told(explore(protocol, replace(asked, resume=folder))) == whole
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("order", SEARCHES)
 def test_ctrl_c_in_the_middle(order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +91,7 @@ def test_ctrl_c_in_the_middle(order: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(search.found_before.nodes) > 50
     found = search.run()
     assert (found.verdict, found.distinct_states) == (Verdict.OK, expected()[NAME]["distinct_states"])
+    assert told(found) == told(explore(protocol, replace(asked, checkpoint=None)))
 
 
 @pytest.mark.slow
