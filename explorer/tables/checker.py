@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
+from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -128,6 +131,16 @@ class Checker:
 
     # What raises
 
+    def traced_in_level(
+        self, error: RaisedError, levels: Levels, position: int, trace_to: Callable[[Rows, int], Behaviour]
+    ) -> RaisedError:
+        """Do what `traced` does for a state of the level that is being expanded: from a position on, or any of it."""
+        level = levels.depth - 1
+        if level > 0:
+            for rows in chain([levels.read(level, position, BATCH)], levels.chunks(level)):
+                error = self.traced(error, rows, partial(trace_to, rows))
+        return error
+
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
         """Return an error with the behaviour that leads there: the tables know of a call only what it read.
 
@@ -141,10 +154,11 @@ class Checker:
             Returns a behaviour to one of these, given by its place among them.
         """
         me = getattr(error, "me", None)
+        judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
         for index, row in enumerate(rows if error.trace is None else ()):
             state = self._learner.decode_state(row)
             if me is None or me in state.replicas.values():
-                found = raised_from(self.semantics, self._options.properties, state)
+                found = raised_from(self.semantics, judged, state)
                 if found is not None:
                     assert found.trace is not None
                     found.trace = (*trace_to(index), *found.trace)

@@ -210,12 +210,13 @@ class Expander:
             self.threads.run(partial(self._run_kernel, parts), len(parts))
             for worker, part in zip(workers, parts, strict=True):
                 left = part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0]
-                if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
-                    worker.make_room()
                 if len(left):
                     rest.append(left)
             which = np.concatenate([worker.left_out() for worker in workers])
             self.learner.resolve(workers, partial(resolve_flat, self.packing) if self.flat else resolve)
+            for worker in workers:
+                if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
+                    worker.make_room()
         return rows, np.concatenate([which, *rest])
 
     def _run_kernel(self, parts: list[Indices], number: int) -> None:
@@ -244,6 +245,7 @@ class Expander:
         slots = interner.tables.permuted_slots[: self.learner.permutations, : self._slots]
         for worker in self.pool:
             worker.sources = np.argsort(slots, axis=1).astype(np.int32)
+            worker.judged = np.zeros_like(worker.judged)  # it does not cover a new replica
         self.packing = packing([1])
         self.fit_packing()
 

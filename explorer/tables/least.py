@@ -48,6 +48,10 @@ class LeastStates:
         self._fingerprints: Fingerprints | None = None
         self._until = float("inf")
 
+    def forget(self) -> None:
+        """Forget what is known of states: they are laid out otherwise from now on."""
+        self._fingerprints = None
+
     def allow(self, seconds: float) -> None:
         """Allow a search of so many seconds to look for as long again, and for `PATIENCE` in any case."""
         self._until = time.monotonic() + max(PATIENCE, seconds)
@@ -142,13 +146,14 @@ class LeastStates:
         expander.events()
         expander.ignore(violated)
         which = np.arange(len(rows), dtype=np.int64)
-        while len(which):
-            rows, which = expander.expand(rows, which)
-            for worker in expander.pool:
-                worker.take_pruned()
-                worker.successors.clear()
-        events = expander.events()
-        for worker, before in zip(expander.pool, fired, strict=True):
-            worker.fired[:] = before
-        expander.ignore(violated)
-        return events
+        try:
+            while len(which):
+                rows, which = expander.expand(rows, which)
+                for worker in expander.pool:
+                    worker.take_pruned()
+                    worker.successors.clear()
+            return expander.events()
+        finally:
+            for worker, before in zip(expander.pool, fired, strict=True):
+                worker.fired[:] = before
+            expander.ignore(violated)

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
-from kraftcheck.explorer.tables import laying_out
-from kraftcheck.explorer.tables.searches import bfs
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.tables import expander as expanding
+from kraftcheck.explorer.tables import worker as working
+from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.states import visited as visiting
 from kraftcheck.explorer.tables.states.packing import Packing
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
+from kraftcheck.explorer.tables.worker import Worker
 from tests.support.explorer.agreement import check_agreement
 from tests.support.explorer.random_protocols import sample
 
 pytestmark = pytest.mark.kernel
-
-
-@pytest.fixture
-def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Make states flat as soon as may be; note how they were laid out."""
-    noted: list[bool] = []
-    lay_out = BreadthFirst._lay_out
-
-    def noting(search: BreadthFirst, *, flat: bool) -> None:
-        noted.append(flat)
-        lay_out(search, flat=flat)
-
-    monkeypatch.setattr(bfs, "FLAT_FROM", 1)
-    monkeypatch.setattr(laying_out, "FLAT_SHARE", -1.0)
-    monkeypatch.setattr(BreadthFirst, "_lay_out", noting)
-    return noted
 
 
 @pytest.mark.parametrize("examples", [5, pytest.param(20, marks=pytest.mark.slow)])
@@ -55,3 +46,35 @@ def test_states_on_disk_are_flat_and_have_control_rows_again(
         check_agreement(found, 2)
     assert len(emptied) == len(laid_out)
     assert (False, True) in zip(laid_out, emptied, strict=True)
+
+
+def test_no_state_is_there_twice_under_a_view(laid_out: list[bool]) -> None:
+    """What a control row looks like is known as soon as states have control rows again."""
+    *_, found = sample(3, seed=1_101, large=60, most=1_000)
+    options = replace(found.description.options(found.protocol), view="patient", symmetry=None)
+    search = BreadthFirst(found.protocol, options, 1, batch=7)
+    search.run()
+    identity, decode = identity_of(found.protocol, None, "patient"), search.expander.learner.decode_state
+    seen = Counter(identity(decode(row)) for level in search.levels for rows in level for row in rows)
+    assert max(seen.values()) == 1
+    assert False in laid_out
+
+
+def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state with many successors makes a worker's buffers larger, but only after others of its batch were served."""
+    full: list[bool] = []
+
+    def fitting(packing: Packing, tables: object, worker: Worker) -> None:
+        full.append(worker.stats[expanding.codes.S_CODE] == expanding.codes.MANY_SUCCESSORS)
+        assert len(worker.words) == len(worker.succ) + 1
+        assert len(worker.broken) >= len(worker.succ)
+        resolve_flat(packing, tables, worker)
+
+    monkeypatch.setattr(expanding, "resolve_flat", fitting)
+    monkeypatch.setattr(working, "SUCCESSORS", 4)
+    monkeypatch.setattr(expanding, "SERIAL", 2)
+    monkeypatch.setattr(visiting, "SERIAL", 2)
+    for found in sample(4, seed=4_712, large=60, most=1_000):
+        check_agreement(found, 2)
+    assert True in laid_out
+    assert True in full

@@ -292,6 +292,10 @@ class Learner:
         """Forget what was learned of all replicas: it does not cover a new one."""
         for node in self._reads_replicas:
             self._tries.forget(node)
+        if self._reads_replicas:  # a bundle has what the root of a trie led to, where that was a leaf
+            tables = self.interner.tables
+            tables.bundles[:] = -1
+            tables.meta[codes.M_BUNDLES] = 0
 
     def _forget_awaiting(self, field: int, element: Value) -> None:
         """Forget what was learned of all elements of a shared set, unless they would have passed over a new one."""

@@ -125,6 +125,8 @@ class BreadthFirst:
             if self._between:
                 self._settle_up()
             raise
+        except RaisedError as error:
+            raise self.checker.traced_in_level(error, self.levels, self._position, self._trace_to) from None
         else:
             self._settle_up()
         finally:
@@ -183,15 +185,12 @@ class BreadthFirst:
         """Expand a piece of the last level but one."""
         expander, workers = self.expander, self.expander.workers
         most = workers * self.memory.budget.batch(self.batch, expander.width, workers)
-        size = min(most, self.checker.batch_size(BATCH * workers))
+        size = min(most, self.checker.batch_size(BATCH * max(1, workers // 2)))
         rows = self.expander.ordered(self.levels.read(self.levels.depth - 1, self._position, size))
         count = len(rows)
         which = np.arange(count, dtype=np.int64)
         while len(which):
-            try:
-                rows, which = expander.expand(rows, which)
-            except RaisedError as error:
-                raise self.checker.traced(error, rows, partial(self._trace_to, rows)) from None
+            rows, which = expander.expand(rows, which)
             pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
             self._take(self.visited.add(expander.found()))
             if expander.is_outgrown:
@@ -257,7 +256,8 @@ class BreadthFirst:
                 except Stop:
                     self._over = True
             self.levels.append(kept)
-        for rows in found if self.expander.flat else ():
+        judged = self.expander.flat and (self.options.keep_going or not self.books.violated)
+        for rows in found if judged else ():
             self._note(self.expander.judge(rows), partial(self._trace_before, rows))
 
     def _settle(self) -> None:
@@ -319,7 +319,7 @@ class BreadthFirst:
         self._take(self.visited.settle())
         self.levels.rewrite(expander.flattened if flat else expander.unflattened, self.batch)
         expander.lay_out(flat=flat)
-        self._least = LeastStates(expander, self.levels, self.batch)
+        self._least.forget()
         self.visited.empty(expander.packing, sum(self.levels.counts))
         for level in range(1, self.levels.depth + 1):
             for rows in self.levels.chunks(level, self.batch):

@@ -11,7 +11,7 @@ from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import find, find_near
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
 from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle
 from kraftcheck.explorer.tables.kernel.tries import walk
@@ -37,6 +37,7 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
         if t.meta[codes.M_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.M_ROWS] + 4) * 2 > len(t.row_table):
             return i
         ids[i] = intern_columns(t, flat, np.int64(i))
+        set_identity(t, np.int64(ids[i]))
     return len(flat)
 
 
