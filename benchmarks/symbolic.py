@@ -64,7 +64,7 @@ class SharedFirst(SymbolicSearch):
     """A search that takes the order with shared fields first, whatever a smaller search says of it."""
 
     def _look_for_order(self, space: Space) -> None:
-        self._is_ordered = True
+        self._looks.clear()
         space.variables.layout.order = shared_first(tuple(space.variables.keys))
         raise Rearranged
 

@@ -18,7 +18,7 @@ from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
-from kraftcheck.explorer.symbolic.orders import TRIED_NODES, Order, cheapest_order, closer_order, shared_first
+from kraftcheck.explorer.symbolic.orders import LOOKS, Order, cheapest_order, closer_order, shared_first
 from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
@@ -117,7 +117,7 @@ class SymbolicSearch:
         self.sizes: list[int] = []
         self.space: Space | None = None
         self._may_save = False
-        self._is_ordered = False
+        self._looks = list(LOOKS)  # for another order of variables
         self._checkpoint: SetsCheckpoint | None = None
         if folder_of(options) is not None:
             self._checkpoint = SetsCheckpoint(protocol, options, self.starts)
@@ -160,7 +160,7 @@ class SymbolicSearch:
         layout, options, found = self._layout(), self.options, self.found_before
         if found is not None:
             found.arrange(layout)
-            self._is_ordered = True
+            self._looks.clear()
             self.sizes = list(found.sizes)
         while True:
             try:
@@ -209,11 +209,12 @@ class SymbolicSearch:
 
     def _look_for_order(self, space: Space) -> None:
         """Begin again where another order of variables makes fewer nodes."""
-        self._is_ordered = True
+        _, most = self._looks.pop(0)
         keys = tuple(space.variables.keys)
         closer = closer_order(keys, (taken.event for taken in space.learning.taken))
         orders = [keys if closer is None else closer, shared_first(keys)]
-        best = cheapest_order(orders, self.protocol.bounds, partial(self._nodes_made, space.variables.layout))
+        made = partial(self._nodes_made, space.variables.layout)
+        best = cheapest_order(orders, self.protocol.bounds, made, most)
         if best != keys:
             space.variables.layout.order = best
             raise Rearranged
@@ -392,7 +393,7 @@ class SymbolicSearch:
         if self._interruption.asked:
             raise KeyboardInterrupt
         self._books.look_at_the_clock(self.space.store.nodes)
-        if self._may_save and not self._is_ordered and self.space.store.nodes_made > TRIED_NODES:
+        if self._may_save and self._looks and self.space.store.nodes_made > self._looks[0][0]:
             self._look_for_order(self.space)
         if self._may_save and self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2):
             raise Due  # saturation begins again, with what it has: so ever more time is between two

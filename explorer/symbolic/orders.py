@@ -15,11 +15,11 @@ from kraftcheck.explorer.symbolic.variables import SHARED, Key
 
 Order = tuple[Key, ...]
 
-TRIED_NODES = 1 << 15  # made in the first order, before another is looked for
+LOOKS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
+"""When another order is looked for: nodes made by then, and the most of the smaller searches that compare orders."""
 MOVES = 3_000  # of one variable
 WARMTH = 0.02  # how much worse a move may be at first, as a part of the whole
 CLEARLY = 0.9  # of the nodes of one order are clearly fewer
-SMALL_NODES = 1 << 13  # made at most by a smaller search, by which orders are compared
 LEAST = 2  # how many times closer together another order must bring what events are about
 
 
@@ -77,7 +77,10 @@ def shared_first(keys: Sequence[Key]) -> Order:
 
 
 def cheapest_order(
-    orders: Sequence[Order], bounds: Mapping[str, int], made: Callable[[Order, Mapping[str, int], int], int | None]
+    orders: Sequence[Order],
+    bounds: Mapping[str, int],
+    made: Callable[[Order, Mapping[str, int], int], int | None],
+    most: int,
 ) -> Order:
     """Return the order in which a smaller search makes clearly fewest nodes, else the first.
 
@@ -92,13 +95,15 @@ def cheapest_order(
     made
         Takes an order, limits of bounds and a number; searches, and returns how many nodes were made for it, or None
         where it is more than the number.
+    most
+        Nodes that it may make in the first order.
     """
-    limits, fewest = dict.fromkeys(bounds, 0), made(orders[0], dict.fromkeys(bounds, 0), SMALL_NODES)
+    limits, fewest = dict.fromkeys(bounds, 0), made(orders[0], dict.fromkeys(bounds, 0), most)
     while fewest is not None and limits != bounds:
         open_bounds = [name for name in bounds if limits[name] < bounds[name]]
         name = min(open_bounds, key=lambda name: limits[name] / bounds[name])
         more = limits | {name: limits[name] + 1}
-        found = made(orders[0], more, SMALL_NODES)
+        found = made(orders[0], more, most)
         if found is None:
             break
         limits, fewest = more, found

@@ -24,7 +24,8 @@ NAME = "two-voters"
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for another order early, and take it whatever it is."""
-    for module, name, value in ((engine, "TRIED_NODES", 30), (engine, "LOOK_EVERY", 0.0), (orders, "LEAST", 0)):
+    looks = (30, 1 << 13), (60, 1 << 14)
+    for module, name, value in ((engine, "LOOKS", looks), (engine, "LOOK_EVERY", 0.0), (orders, "LEAST", 0)):
         monkeypatch.setattr(module, name, value)
 
 
@@ -51,7 +52,7 @@ def test_the_order_that_makes_clearly_fewer_nodes_is_taken() -> None:
         return nodes if nodes <= most else None
 
     for times, best in ((2, first), (1, keys)):
-        assert cheapest_order([keys, first], {"b": 10, "d": 2}, partial(made, times=times)) == best
+        assert cheapest_order([keys, first], {"b": 10, "d": 2}, partial(made, times=times), 1 << 13) == best
     assert max(tried) == (4, 10_000)
     assert tried[-1] == (3, 7_500)
 
