@@ -139,21 +139,23 @@ class Bookkeeping:
         """Seconds that the search has taken, with those before it was resumed."""
         return self.earlier + CLOCK.now() - self._began
 
-    def report(self, frontier: int) -> None:
-        """Report the progress; `frontier` states are found and not yet expanded."""
+    def report(self, frontier: int, nodes: int | None = None) -> None:
+        """Report the progress; `frontier` states are found and not yet expanded, or there are so many nodes of sets."""
         self.tally()
         result = self.result
         if self.options.report is not None:
             self.options.report(
-                Progress(result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds)
+                Progress(
+                    result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds, nodes
+                )
             )
 
-    def look_at_the_clock(self, frontier: int) -> None:
+    def look_at_the_clock(self, frontier: int, nodes: int | None = None) -> None:
         """End the search at the time limit; else report its progress."""
         limit = self.options.time_limit
         if limit is not None and CLOCK.now() - self._began > limit:
             self.stop_at("time_limit")
-        self.report(frontier)
+        self.report(frontier, nodes)
 
     def violation(
         self, name: str, trace: tuple[TraceStep, ...], trap: Trap | None = None, loop: Loop | None = None

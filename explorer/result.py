@@ -52,6 +52,9 @@ class Progress:
         States found and not yet expanded.
     seconds
         Time since the search began.
+    nodes
+        Nodes of the decision diagrams, where states are found as sets: those of whole levels count above, of
+        saturation none before its end. Else None.
     """
 
     distinct_states: int
@@ -59,6 +62,7 @@ class Progress:
     depth: int
     frontier: int
     seconds: float
+    nodes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class SymbolicSearch:
         def tick() -> None:
             if self._interruption.asked:
                 raise KeyboardInterrupt
-            self._books.look_at_the_clock(0)
+            self._books.look_at_the_clock(0, 0 if small is None else small.store.nodes)
             if small is not None and small.store.nodes_made > most:
                 raise Enough
 
@@ -388,11 +388,11 @@ class SymbolicSearch:
             limit = self.options.time_limit
             if self._interruption.asked or now > self._deadline or (limit and self._books.seconds > limit):
                 raise GaveUp
-            self._books.report(self.space.store.nodes)
+            self._books.report(0, self.space.store.nodes)
             return
         if self._interruption.asked:
             raise KeyboardInterrupt
-        self._books.look_at_the_clock(self.space.store.nodes)
+        self._books.look_at_the_clock(0, self.space.store.nodes)
         if self._may_save and self._looks and self.space.store.nodes_made > self._looks[0][0]:
             self._look_for_order(self.space)
         if self._may_save and self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2):

@@ -61,11 +61,23 @@ class Meter:
 
     def show(self, progress: Progress) -> None:
         """Show how far a search is."""
+        if progress.nodes is not None:
+            self._show_nodes(progress, progress.nodes)
+            return
         more = f"depth {progress.depth}, {self._waiting} {progress.frontier:,}"
         if self._bar is not None:
             self._bar.set_postfix_str(more, refresh=False)
         rate = progress.distinct_states / progress.seconds if progress.seconds else 0
         self._reach(progress.distinct_states, progress.seconds, f", {rate:,.0f} states/s, {more}")
+
+    def _show_nodes(self, progress: Progress, nodes: int) -> None:
+        """Show how far a search is that finds states as sets."""
+        more = f", depth {progress.depth}, {progress.distinct_states:,} distinct states" if progress.depth else ""
+        if self._bar is not None:
+            self._bar.bar_format = str(self._bar.bar_format).replace(self._what, "nodes of diagrams")
+            self._bar.set_postfix_str(more.removeprefix(", "), refresh=False)
+        self._what = "nodes of diagrams"
+        self._reach(nodes, progress.seconds, more)
 
     def add(self) -> None:
         """Count one more."""

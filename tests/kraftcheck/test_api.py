@@ -136,6 +136,18 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     ]
 
 
+def test_progress_of_a_search_by_sets_counts_nodes() -> None:
+    """Saturation knows no states before its end; level by level those of whole levels are known."""
+    written: list[str] = []
+    meter = Meter(write=written.append)
+    meter.show(Progress(1, 0, 0, 0, 31.0, 1_234_567))
+    meter.show(Progress(12_345, 0, 7, 0, 62.0, 2_000))
+    assert written == [
+        "31 s: 1,234,567 nodes of diagrams\n",
+        "62 s: 2,000 nodes of diagrams, depth 7, 12,345 distinct states\n",
+    ]
+
+
 def test_a_class_is_no_protocol_with_its_constants() -> None:
     with pytest.raises(InputError, match=r"expected a protocol with its constants, TwoPhaseCommit\(\.\.\.\), found"):
         check(TwoPhaseCommit)  # type: ignore[arg-type]
