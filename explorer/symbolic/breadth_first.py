@@ -33,6 +33,9 @@ class Books(Protocol):
     def deeper(self, depth: int, states: int) -> None:
         """Note a level and its size."""
 
+    def resumed(self, depth: int) -> None:
+        """Note how deep the search was that is gone on with."""
+
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""
 
@@ -69,6 +72,7 @@ class BreadthFirst:
         new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
         if space.kept():
             new, pruned, reached, known, expanded, *self._levels = space.kept().values()
+            self._books.resumed(len(self._levels))
             space.learn(expanded)
             space.successors(expanded)  # so that the steps out of the levels before can be counted
             space.pruned(expanded)

@@ -15,11 +15,12 @@ from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.explorer.symbolic.taken import Taken
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key, Variables
+from kraftcheck.explorer.symbolic.views import SeenSpent
 from kraftcheck.explorer.symbolic.watches import Dim, Unanswered
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.calling import act_of, evaluate_property
-from kraftcheck.spec.language.property import SPENT, Property
+from kraftcheck.spec.language.property import REACHABLE, SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Map, field_names
@@ -74,6 +75,8 @@ class StateChecks:
 
     def _one_by_one(self, prop: Property, states: int) -> int:
         store, variables = self._space.store, self._space.variables
+        if prop.kind == REACHABLE and self._space.view.hidden:
+            raise InputError(f"{prop.name} reads whole states, of which the VIEW leaves out bounds: not `state`")
         number = store.count(states)
         if number > MOST_WHOLE_STATES:
             raise InputError(
@@ -165,7 +168,8 @@ class StateChecks:
             if held is None or not isinstance(held, prop.kinds(name)):
                 return True
             given[name] = held if name == "message" else self._apart(held, ask)
-        given[SPENT] = Map((name, labels.meaning(*dim, found[dim])) for name, dim in self._spent(prop).items())
+        spent = {name: labels.meaning(*dim, found[dim]) for name, dim in self._spent(prop).items()}
+        given[SPENT] = SeenSpent(spent, self._space.view.hidden) if prop.kind == REACHABLE else Map(spent)
         for read in prop.reads:
             if read.name in prop.asks:
                 replicas = self._space.variables.layout.replicas
@@ -206,14 +210,14 @@ class StepChecks:
         self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}
         self._cores: dict[int, Step] = {}  # by the identity of a step that was learned, which stays
-        self._states = EMPTY
+        self._states = EMPTY, 0  # a set, and the collection of garbage after which it has its number
         self._numbers: dict[tuple[int, ...], int] = {}
         self._found: dict[tuple[int, ...], dict[tuple[int, ...], list[int]]] = {}
 
     def violating(self, prop: Property, states: int) -> int:
         """Return the states of a set out of which a step leads for which a property does not hold."""
-        if states != self._states:
-            self._states, self._found = states, {}
+        if (states, self._space.store.collections) != self._states:
+            self._states, self._found = (states, self._space.store.collections), {}
         events = [event for taken in self._space.learning.taken for event in self._bad(prop, taken)]
         found, store = EMPTY, self._space.store
         for relation in self._space.groups.nodes.relations(events):
@@ -301,7 +305,7 @@ class StepChecks:
                 dims = [(level, IDENTITY) for level in order]
                 self._numbers[levels] = self._space.learning.watches.projection(dims)
             found = self._found[levels] = defaultdict(list)
-            for vector in store.vectors(store.project(self._states, self._numbers[levels]), order):
+            for vector in store.vectors(store.project(self._states[0], self._numbers[levels]), order):
                 *others, last = (vector[order.index(level)] for level in levels)
                 found[tuple(others)].append(last)
         return found

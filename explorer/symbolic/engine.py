@@ -23,7 +23,7 @@ from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.search import Space
-from kraftcheck.explorer.symbolic.store import EMPTY, NoRoom
+from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
 from kraftcheck.explorer.symbolic.traps import without_way_out
 from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of
 from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
@@ -180,7 +180,8 @@ class SymbolicSearch:
                 self.sizes, self._counted, found = [], 0, None
             except NoRoom:
                 most = self.space.store.most_nodes if self.space is not None else 0
-                self._books.stop_at("max_nodes" if most == options.max_nodes else MEMORY)
+                asked = options.max_nodes and max(options.max_nodes, FEWEST)
+                self._books.stop_at("max_nodes" if most == asked else MEMORY)
 
     def _search_space(self, space: Space) -> None:
         """Search with the variables that are known."""
@@ -229,9 +230,9 @@ class SymbolicSearch:
             if small is not None and small.store.nodes_made > most:
                 raise Enough
 
-        small = None
+        small, constraints = None, self.options.action_constraints
         try:
-            small = Space(self.calls, layout.arranged(order, limits), self.starts, SMALL_MEMORY, tick)
+            small = Space(self.calls, layout.arranged(order, limits), self.starts, SMALL_MEMORY, tick, constraints)
             small.saturated(small.start)
             return small.store.nodes_made
         except (Enough, NoRoom, Rearranged):
@@ -335,7 +336,8 @@ class SymbolicSearch:
 
     def _layout(self) -> Layout:
         reads = [action.reads for action in self.protocol.actions.values()]
-        reads += [prop.reads for prop in (*self.options.properties, *self.options.constraints)]
+        asked = (*self.options.properties, *self.options.constraints, *self.options.reachable)
+        reads += [prop.reads for prop in asked]
         whole = any(read.of_inbox for some in reads for read in some)
         return layout_of(self.protocol, self.starts, whole_inboxes=whole)
 
@@ -349,16 +351,23 @@ class SymbolicSearch:
 
     def found(self, name: str, trace: Behaviour) -> None:
         """Note that a property is violated."""
+        self.is_known(name)
         self._books.violation(name, trace, self._traps.get(name))
 
     def is_known(self, name: str) -> bool:
-        """Whether a property is known to be violated."""
+        """Whether a property is known to be violated; where the search ended with that before, it does again."""
+        if name in self._books.violated and not self.options.keep_going:
+            raise Stop
         return name in self._books.violated
 
     def deeper(self, depth: int, states: int) -> None:
         """Note a level and its size."""
         self._books.result.depth = depth
         self.sizes.append(states)
+
+    def resumed(self, depth: int) -> None:
+        """Note how deep the search was that is gone on with."""
+        self._books.result.depth = depth
 
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""

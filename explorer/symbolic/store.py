@@ -58,6 +58,8 @@ class Store:
         Sets by name, which garbage collection keeps and renumbers.
     partial
         What the last operation that an exception ended had found: a part of its result.
+    collections
+        How often garbage was collected: sets have other numbers since.
     """
 
     def __init__(self, levels: int, memory: int, answer: Answer, most: int | None = None) -> None:
@@ -68,7 +70,7 @@ class Store:
         self.guarded: set[int] = set()  # labels that refuse values of other classes
         self.roots: dict[str, int] = {}
         self.partial = EMPTY
-        self._collected = self._most = 0
+        self.collections = self._collected = self._most = 0
         least = codes.BYTES_A_NODE + EDGES_A_NODE * codes.BYTES_AN_EDGE
         nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
         size = max(1 << (nodes - 1).bit_length(), FIRST)
@@ -336,6 +338,7 @@ class Store:
         self.roots = dict(zip(self.roots, kept[len(roots) : named].tolist(), strict=True))
         d.watch_known[known] = kept[named:]
         d.meta[codes.STOP] = 0
+        self.collections += 1
         self._collected += before - self.nodes
         self._most = max(self._most, before)
         return [int(node) for node in kept[: len(roots)]]

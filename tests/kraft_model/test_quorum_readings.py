@@ -54,6 +54,7 @@ FINDINGS = {  # configuration: the property, states of the counterexample
     "finding.fails-removed-candidate": ("NobodyFails", 5),
     "finding.fails-acknowledged": ("NobodyFails", 3),
     "finding.fails-resigned": ("NobodyFails", 4),
+    "finding.fails-removed-leader": ("NobodyFails", 10),
     "finding.fails-lost-disk": ("NobodyFails", 5),
     "finding.fails-restarted-observer": ("NobodyFails", 8),
     "finding.standalone-twice": ("ElectionSafety", 3),

@@ -1,0 +1,241 @@
+"""Small protocols on which searches by sets once said something else than the reference engine, or ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftcheck.explorer.reference import ReferenceSearch
+from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.symbolic import engine
+from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
+from kraftcheck.explorer.symbolic.engine import explore
+from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.spec import (
+    Bag,
+    Map,
+    Protocol,
+    Record,
+    State,
+    Steps,
+    action_constraint,
+    become,
+    bound,
+    constraint,
+    consume,
+    hide,
+    internal,
+    invariant,
+    on,
+    projection,
+    reachable,
+)
+from kraftcheck.spec.errors import InputError
+from tests.support.tlc import bound as configured
+
+pytestmark = pytest.mark.kernel
+ORDERS = ("bfs", "saturation", "chaining")
+
+
+class Node(Record):
+    """A replica that counts."""
+
+    id: int
+    count: int = 0
+
+
+class Nothing(Record):
+    """No shared state."""
+
+
+class Ping(Record):
+    """A message that says nothing."""
+
+    dest: int
+
+
+class Two(Protocol):
+    """Two nodes that count to six."""
+
+    network = Bag()
+    most = 6
+
+    def initial(self) -> Iterator[State]:
+        """Both at 0."""
+        yield self.start([Node(1), Node(2)], Nothing())
+
+    @internal
+    def up(self, me: Node) -> Steps:
+        """Count."""
+        if me.count < self.most:
+            yield become(me.but(count=me.count + 1))
+
+
+class Boxes(Two):
+    """Only what should stay reachable reads inboxes."""
+
+    most = 0
+
+    @projection
+    def waiting(self, messages: tuple[Ping, ...]) -> int:
+        """Messages under way."""
+        return len(messages)
+
+    @internal
+    def send(self, me: Node) -> Steps:
+        """Send one."""
+        if me.count < 2:
+            yield become(me.but(count=me.count + 1)).send(Ping(3 - me.id))
+
+    @on(Ping)
+    def take(self, me: Node, ping: Ping) -> Steps:
+        """Take one."""
+        yield consume(me)
+
+    @reachable(reads=waiting)
+    def full(self, waiting: Map[int, int]) -> bool:
+        """Somebody has two messages."""
+        return max(waiting.values()) == 2
+
+
+class Constrained(Two):
+    """All that is new at last is beyond a constraint."""
+
+    @constraint
+    def few(self, me: Node) -> bool:
+        """No more than two."""
+        return me.count < 3
+
+
+class Raising(Two):
+    """An action that raises beyond an action constraint."""
+
+    most = 60
+
+    @internal
+    def up(self, me: Node) -> Steps:
+        """Count, but never from 50."""
+        if me.count == 50:
+            raise ValueError
+        yield become(me.but(count=me.count + 1))
+
+    @action_constraint
+    def few(self, before: Node, after: Node) -> bool:
+        """No more than 49."""
+        return after.count < 50
+
+
+class Low(Two):
+    """An invariant that is violated, and a deadlock far beyond."""
+
+    @invariant
+    def low(self, me: Node) -> bool:
+        """No more than two."""
+        return me.count < 3
+
+
+class Seen(Protocol):
+    """A VIEW that leaves out what a property reads."""
+
+    views = {"unspent": hide("ticks")}
+    ticks: int = bound("Ticks")
+
+    def initial(self) -> Iterator[State]:
+        """One node."""
+        yield self.start([Node(1)], Nothing())
+
+    @internal
+    def up(self, me: Node) -> Steps:
+        """Count once, for a tick."""
+        if me.count < 1:
+            yield become(me.but(count=1)).spend("ticks")
+
+    @reachable
+    def spends(self, spent: Map[str, int]) -> bool:
+        """A tick is spent."""
+        return spent["ticks"] >= 1
+
+
+def options_of(protocol: Protocol, **more: Any) -> Options:
+    given: dict[str, tuple[Any, ...]] = dict.fromkeys(("invariant", "constraint", "action_constraint", "reachable"), ())
+    for prop in protocol.properties.values():
+        given[prop.kind] += (prop,)
+    kinds = {"properties": "invariant", "constraints": "constraint", "action_constraints": "action_constraint"}
+    found = {name: given[kind] for name, kind in kinds.items()} | {"reachable": given["reachable"], "deadlock": False}
+    return Options(**{**found, **more})
+
+
+def told(result: Result) -> tuple[object, ...]:
+    lengths = {violation.property: (len(violation.trace), violation.trap) for violation in result.violations}
+    return result.verdict, result.distinct_states, result.generated_states, result.actions, lengths
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_only_what_should_stay_reachable_reads_inboxes(order: str) -> None:
+    protocol = Boxes()
+    expected = ReferenceSearch(protocol, options_of(protocol)).run()
+    assert expected.violations
+    assert told(explore(protocol, options_of(protocol, search=order))) == told(expected)
+
+
+def test_the_depth_after_a_resume_where_all_that_is_new_is_beyond_a_constraint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protocol = Constrained()
+    options = options_of(protocol, search="bfs")
+    monkeypatch.setattr(SetsCheckpoint, "is_due", lambda *_: True)
+    expected = explore(protocol, replace(options, checkpoint=tmp_path))
+    found = explore(protocol, replace(options, resume=tmp_path))
+    assert (found.depth, *told(found)) == (expected.depth, *told(expected))
+    assert expected.depth == 5
+
+
+def test_orders_are_compared_within_action_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    made = engine.SymbolicSearch._nodes_made
+
+    def counted(search: engine.SymbolicSearch, *given: Any) -> int | None:
+        looks.append(given)
+        return made(search, *given)
+
+    monkeypatch.setattr(engine.SymbolicSearch, "_nodes_made", counted)
+    monkeypatch.setattr(engine, "LOOKS", ((4, 5_000),))
+    monkeypatch.setattr(engine, "LOOK_EVERY", 0.0)
+    protocol = Raising()
+    found = explore(protocol, options_of(protocol, search="saturation"))
+    assert (found.verdict, found.distinct_states) == (Verdict.OK, 2_500)
+    assert looks
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_search_that_ended_with_a_violation_ends_with_it_again(order: str, tmp_path: Path) -> None:
+    protocol = Low()
+    options = options_of(protocol, search=order, deadlock=True)
+    first = explore(protocol, replace(options, checkpoint=tmp_path))
+    assert [violation.property for violation in first.violations] == ["Low"]
+    assert told(explore(protocol, replace(options, resume=tmp_path))) == told(first)
+
+
+def test_a_limit_of_few_nodes_is_called_so() -> None:
+    protocol = configured("counts/two-voters-two-elections").protocol
+    found = explore(protocol, Options(search="bfs", deadlock=False, max_nodes=500))
+    assert found.limit == "max_nodes"
+
+
+def test_what_a_view_leaves_out_is_not_read_as_nothing() -> None:
+    protocol = Seen(ticks=4)
+    assert ReferenceSearch(protocol, options_of(protocol)).run().verdict is Verdict.OK
+    with pytest.raises(InputError, match=r"spent\['ticks'\]: the VIEW leaves it out"):
+        explore(protocol, options_of(protocol, search="bfs", view="unspent"))
+
+
+def test_a_collection_of_garbage_is_told() -> None:
+    """What is kept by the numbers of sets is forgotten then."""
+    store = Store(2, 1 << 22, lambda *_: 0)
+    before = store.collections
+    store.collect_garbage([])
+    assert store.collections == before + 1
