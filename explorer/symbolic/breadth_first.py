@@ -30,11 +30,8 @@ class Books(Protocol):
     def is_known(self, name: str) -> bool:
         """Whether a property is known to be violated."""
 
-    def deeper(self, depth: int, states: int) -> None:
-        """Note a level and its size."""
-
-    def resumed(self, depth: int) -> None:
-        """Note how deep the search was that is gone on with."""
+    def deeper(self, depth: int, *sizes: int) -> None:
+        """Note how deep the search is, and the sizes of levels that are new."""
 
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""
@@ -72,7 +69,7 @@ class BreadthFirst:
         new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
         if space.kept():
             new, pruned, reached, known, expanded, *self._levels = space.kept().values()
-            self._books.resumed(len(self._levels))
+            self._books.deeper(len(self._levels))
             space.learn(expanded)
             space.successors(expanded)  # so that the steps out of the levels before can be counted
             space.pruned(expanded)

@@ -360,14 +360,10 @@ class SymbolicSearch:
             raise Stop
         return name in self._books.violated
 
-    def deeper(self, depth: int, states: int) -> None:
-        """Note a level and its size."""
+    def deeper(self, depth: int, *sizes: int) -> None:
+        """Note how deep the search is, and the sizes of levels that are new."""
         self._books.result.depth = depth
-        self.sizes.append(states)
-
-    def resumed(self, depth: int) -> None:
-        """Note how deep the search was that is gone on with."""
-        self._books.result.depth = depth
+        self.sizes += sizes
 
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""
