@@ -1,4 +1,4 @@
-"""Each known difference has a walk that must still show it. These need Java, and Maven, which fetches Kafka."""
+"""Each known difference and each finding has a walk that must show it. They need Java, and Maven for Kafka."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from kraftcheck.traces.kafka.walks import GivenWalk, WalkFile, read_walk
 ROOT = Path(__file__).parents[2]
 KNOWN = ROOT / "tests" / "data" / "kafka" / "known"
 FILES = sorted(KNOWN.glob("*.walk"))
+FINDINGS = sorted(KNOWN.parent.glob("*.walk"))
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +31,32 @@ def driver() -> Iterator[Driver]:
         yield running
 
 
-def found(driver: Driver, walk: WalkFile, without: tuple[str, ...]) -> list[Finding]:
+def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> list[Finding]:
     config = everything(find_model("quorum").protocol)
     config = override(config, [parse_setting(text, config) for text in walk.settings])
     protocol = bind(as_kafka(Quorum, without=without), config).protocol
     assert isinstance(protocol, Quorum)
-    taken, findings = Lockstep(driver, protocol).walk(GivenWalk(walk.steps), len(walk.steps))
+    lockstep = Lockstep(driver, protocol, go_on=walk.go_on, ignored=walk.ignored)
+    taken, findings = lockstep.walk(GivenWalk(walk.steps), len(walk.steps))
     assert len(taken) == len(walk.steps)
+    return findings
+
+
+def found(driver: Driver, walk: WalkFile, without: tuple[str, ...]) -> list[Finding]:
+    findings = walked(driver, walk, without)
     return [one for one in findings if (one.differences or one.problem) and one.violated != ("NobodyFails",)]
+
+
+def told(name: str) -> set[str]:
+    """Return the properties that this walk breaks on 4.3.1, by the table in the docs."""
+    _, _, text = (ROOT / "docs" / "kafka.md").read_text().partition("## Versions")
+    head = next(line for line in text.splitlines() if line.startswith("| ") and "4.3.1" in line)
+    row = next(line for line in text.splitlines() if line.startswith(f"| {name} "))
+    column = [cell.strip() for cell in head.split("|")].index("4.3.1")
+    note = re.fullmatch(r"violates \((\d+)\)", row.split("|")[column].strip())
+    assert note is not None
+    (properties,) = re.findall(rf"^{note[1]}\. (.*)$", text, re.MULTILINE)
+    return set(properties.split(", "))
 
 
 @pytest.mark.kafka
@@ -49,6 +68,16 @@ def test_a_known_difference_still_shows(path: Path, driver: Driver) -> None:
     (finding,) = found(driver, walk, walk.without)
     assert finding.step == len(walk.steps)
     assert not found(driver, walk, ())
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
+def test_a_finding_still_shows(path: Path, driver: Driver) -> None:
+    walk = read_walk(path)
+    findings = walked(driver, walk)
+    assert {name for one in findings for name in one.violated} == told(path.stem)
+    assert findings[-1].step == len(walk.steps)
 
 
 def test_known_differences_have_walks_and_are_told() -> None:
