@@ -205,6 +205,7 @@ def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
     known = replace(options, search="bfs", time_limit=WAY_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
     if found.violations and found.violations[0].failed:
+        found.notes.append("the way to the error was looked for by the engine tables: counts are of that search")
         return found
     raise error
 
