@@ -11,11 +11,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, SharedSet
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
+from kraftcheck.spec.language.property import Property
 
 AMONG = "__among__"
 _SIMPLE = (
@@ -41,6 +43,12 @@ def filtering(function: Callable[..., Any]) -> Callable[..., Any]:
     loops.visit(copied)
     copied.decorator_list = []
     return recompiled(function, copied, {AMONG: among}) if loops.found else function
+
+
+@cache
+def filtered(prop: Property) -> Property:
+    """Return a property that filters first; by its name no probe takes note of it."""
+    return replace(prop, name=f"{prop.name} ", function=filtering(prop.function))
 
 
 class _Loops(ast.NodeTransformer):

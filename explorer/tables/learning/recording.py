@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUESTION, LOCAL_QUESTION, ME, PEER, SHARED, SHARED_QUESTION
-from kraftcheck.explorer.tables.learning.filters import filtering
+from kraftcheck.explorer.tables.learning.filters import filtered
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, InboxQuestions, Key
 from kraftcheck.explorer.tables.learning.reads import ABSENT, LocalReader, MapReader, PeerReader, SharedReader
@@ -199,9 +198,7 @@ class Recording:
         protocol = self._interner.protocol
         if not self.by_field or not self._interner.sets.elements:
             return evaluate_property(protocol, prop, given)
-        holds = evaluate_property(
-            protocol, replace(prop, name=f"{prop.name} ", function=filtering(prop.function)), given
-        )
+        holds = evaluate_property(protocol, filtered(prop), given)
         if prop.name in protocol.probes:  # who looks at how a property is evaluated sees it without stand-ins
             evaluate_property(protocol, prop, self._plain(prop, me, peer))
         return holds
