@@ -14,6 +14,7 @@ from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Options, Result, Search, Trap
+from kraftcheck.explorer.symbolic import told
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
@@ -40,9 +41,6 @@ SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 
 SELDOM = 1_000_000  # objects that Python makes, before it looks for some that nothing refers to
 LOOK_EVERY = 0.1  # seconds between two looks at the clock
-SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
-"""What the table engine takes for a search at most, more or less: seconds to learn, and states a second."""
-MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, where the first has so many nodes
 SMALL_MEMORY = 1 << 28  # bytes, for searches by which orders are compared
 MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
 
@@ -171,12 +169,11 @@ class SymbolicSearch:
                 self._books.result.depth = 0
                 self._search_space(self.space)
                 return
-            except Rearranged:
+            except (Rearranged, Unsplittable) as again:
+                if isinstance(again, Unsplittable):
+                    layout.keep_whole(again.field)
                 self.space = None
                 gc.collect()  # what was learned refers to itself
-                self.sizes, self._counted, found = [], 0, None
-            except Unsplittable as refused:
-                layout.keep_whole(refused.field)
                 self.sizes, self._counted, found = [], 0, None
             except NoRoom:
                 most = self.space.store.most_nodes if self.space is not None else 0
@@ -437,13 +434,7 @@ class SymbolicSearch:
     def _notes(self) -> list[str]:
         if self.space is None:
             return []
-        variables, made = len(self.space.variables.keys), self.space.store.nodes_made
-        notes = [f"a diagram of {self.nodes:,} nodes over {variables:,} variables; {made:,} nodes were made for it"]
-        levels = self.space.store.sizes(self.space.store.roots.get("reached", EMPTY)).most_common(MOST_NAMED)
-        if levels and levels[0][1] >= FEWEST_NAMED:
-            names = [f"{self.space.variables.name(level)} ({nodes:,})" for level, nodes in levels]
-            notes.append(f"most nodes are of {', '.join(names)}")
-        states, seconds = self._counted, self._books.seconds
-        if self._books.result.limit is None and seconds > SLOW_SECONDS + states / TABLES_RATE:
-            notes.append(f"{states:,} states are few for so long a search: --engine tables may be faster")
+        notes = [*told.about_diagram(self.space), *told.about_violations(self.space, self._traps)]
+        if self._books.result.limit is None:
+            notes += told.about_time(self._counted, self._books.seconds)
         return notes

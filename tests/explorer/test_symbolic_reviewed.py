@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, Verdict
 from kraftcheck.explorer.symbolic import engine
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
@@ -33,6 +33,7 @@ from kraftcheck.spec import (
     on,
     projection,
     reachable,
+    step_invariant,
 )
 from kraftcheck.spec.errors import InputError
 from tests.support.tlc import bound as configured
@@ -102,6 +103,20 @@ class Boxes(Two):
         return max(waiting.values()) == 2
 
 
+class TooFar(Two):
+    """Violates an invariant and a property of steps, and ends."""
+
+    @invariant
+    def few(self, me: Node, peer: Node) -> bool:
+        """No more than ten together."""
+        return me.count + peer.count < 11
+
+    @step_invariant
+    def short(self, before: Node, after: Node) -> bool:
+        """Nobody comes to six."""
+        return after.count < 6
+
+
 class Constrained(Two):
     """All that is new at last is beyond a constraint."""
 
@@ -163,7 +178,7 @@ class Seen(Protocol):
 def options_of(protocol: Protocol, **more: Any) -> Options:
     given: dict[str, tuple[Any, ...]] = dict.fromkeys(("invariant", "constraint", "action_constraint", "reachable"), ())
     for prop in protocol.properties.values():
-        given[prop.kind] += (prop,)
+        given[{"step_invariant": "invariant"}.get(prop.kind, prop.kind)] += (prop,)
     kinds = {"properties": "invariant", "constraints": "constraint", "action_constraints": "action_constraint"}
     found = {name: given[kind] for name, kind in kinds.items()} | {"reachable": given["reachable"], "deadlock": False}
     return Options(**{**found, **more})
@@ -239,3 +254,16 @@ def test_a_collection_of_garbage_is_told() -> None:
     before = store.collections
     store.collect_garbage([])
     assert store.collections == before + 1
+
+
+@pytest.mark.parametrize("order", ["saturation", "chaining"])
+def test_how_many_states_are_wrong_is_told(order: str) -> None:
+    protocol = TooFar()
+    result = explore(protocol, options_of(protocol, search=order, deadlock=True, keep_going=True))
+    assert {violation.property for violation in result.violations} == {"Few", "Short", DEADLOCK}
+    assert result.distinct_states == 49
+    assert result.notes[1:] == [
+        "3 states have Few violated",
+        "13 states have Short violated",
+        "1 states have no next state",
+    ]
