@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.graph_svg import told_step
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
@@ -78,13 +79,14 @@ def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Grap
         graph.add_node(number, initial=reached_by is None, **text)
     constraints = search.options.action_constraints
     for number, state in enumerate(states, start=1):
-        for transition in search.semantics.transitions(state):
-            target = numbers.get(search.identity(transition.target))
-            if target is None:  # beyond a constraint or a limit
-                continue
-            if all(search.semantics.holds_over(c, state, transition.target) for c in constraints):
-                actor = {} if transition.actor is None else {"actor": str(transition.actor)}
-                graph.add_edge(number, target, action=transition.action, **actor)
+        with suppress(RaisedError):  # the search ended there, and its result says so
+            for transition in search.semantics.transitions(state):
+                target = numbers.get(search.identity(transition.target))
+                if target is None:  # beyond a constraint or a limit
+                    continue
+                if all(search.semantics.holds_over(c, state, transition.target) for c in constraints):
+                    actor = {} if transition.actor is None else {"actor": str(transition.actor)}
+                    graph.add_edge(number, target, action=transition.action, **actor)
     return graph
 
 

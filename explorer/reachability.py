@@ -7,15 +7,16 @@ not in the state graph is no way out: what lies beyond a constraint, and a step 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kraftcheck.explorer.result import Options, Search
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.property import SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Map
 
 
 def require_able(protocol: Protocol, options: Options) -> None:
@@ -52,6 +53,43 @@ def require_able(protocol: Protocol, options: Options) -> None:
         )
 
 
+class SeenSpent(Map[str, int]):
+    """What is spent of bounds in a state as it is seen: what the VIEW leaves out cannot be read.
+
+    Parameters
+    ----------
+    spent
+        By bound.
+    hidden
+        Bounds that are left out.
+    """
+
+    __slots__ = ("_hidden",)
+
+    def __init__(self, spent: Mapping[str, int], hidden: frozenset[str]) -> None:
+        super().__init__({name: used for name, used in spent.items() if name not in hidden})
+        self._hidden = hidden
+
+    def __getitem__(self, key: str) -> int:
+        if key in self._hidden:
+            raise self._refusal(f"spent[{key!r}]")
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        if key in self._hidden:
+            raise self._refusal(f"{key!r} in spent")
+        return super().__contains__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        if self._hidden:
+            raise self._refusal("all of spent")
+        return super().__iter__()
+
+    def _refusal(self, what: str) -> InputError:
+        names = ", ".join(sorted(self._hidden))
+        return InputError(f"{what} is read: the VIEW leaves out {names}, and states are judged as they are seen")
+
+
 class Goals:
     """Judges states by what should stay reachable.
 
@@ -61,14 +99,24 @@ class Goals:
         The meaning of the protocol.
     options
         What is checked, in which view.
+    most_spent
+        The most that a step which is known spends of a bound, where that is more than one; it may grow.
+
+    Attributes
+    ----------
+    judged
+        The last state that was judged.
     """
 
-    def __init__(self, semantics: Semantics, options: Options) -> None:
+    def __init__(self, semantics: Semantics, options: Options, most_spent: Mapping[str, int]) -> None:
         self._semantics = semantics
+        self._most_spent = most_spent
+        self._used: dict[str, int] = {}
+        self.judged: State | None = None
         self._view = options.view
-        hidden = semantics.protocol.hidden(options.view).bounds if options.view else frozenset()
+        self._hidden = semantics.protocol.hidden(options.view).bounds if options.view else frozenset()
         limits = semantics.protocol.bounds
-        self._limits = {name: limits[name] for name in hidden if limits[name]}
+        self._limits = {name: limits[name] for name in sorted(self._hidden) if limits[name]}
 
     def holds(self, prop: Property, state: State) -> bool:
         """Return whether what a property wants is there in a state.
@@ -76,17 +124,54 @@ class Goals:
         Raises
         ------
         InputError
-            Where the VIEW leaves out a bound that is used up: then other states that look the same may go on.
+            Where the VIEW leaves out a bound that is used up: then other states that look the same may go on. Or one
+            that the property reads: it may be true of one of two states that look the same.
         """
-        for name, limit in self._limits.items():
-            if state.spent[name] >= limit:
-                constants = self._semantics.protocol.constants.values()
-                known = next(constant.name for constant in constants if constant.attribute == name)
+        self.judged = state
+        for name in self._limits:
+            self._used[name] = max(self._used.get(name, 0), state.spent[name])
+        self.require_room(prop.name)
+        if self._hidden and {SPENT, "state"} & set(prop.asks):
+            state = state.but(spent=SeenSpent(state.spent, self._hidden))
+        return self._semantics.holds(prop, state)
+
+    def require_room(self, name: str) -> None:
+        """Raise where, of a bound that the VIEW leaves out, less is left in a state than a step may spend.
+
+        Parameters
+        ----------
+        name
+            What is evaluated.
+
+        Raises
+        ------
+        InputError
+            Where that is so, of the states that were judged and the steps that are known.
+        """
+        for bound, used in self._used.items():
+            limit, most = self._limits[bound], self._most_spent.get(bound, 1)
+            if used + most > limit:
+                known, left = self._constant(bound), "nothing" if used >= limit else f"less than a step spends ({most})"
                 raise InputError(
-                    f"{prop.name}: VIEW {self._view} leaves out {known}, of which nothing is left in a state, so that"
+                    f"{name}: VIEW {self._view} leaves out {known}, of which {left} is left in a state, so that"
                     f" it is not known what can be reached; expected more than {known} = {limit}"
                 )
-        return self._semantics.holds(prop, state)
+
+    def spends_too_much(self, name: str) -> InputError:
+        """Return what to say of a behaviour that breaks a property and spends more than there is.
+
+        The states of the graph each have something left of what the VIEW leaves out. A behaviour through them may
+        spend more than any of the ways by which they were found.
+        """
+        bounds = ", ".join(f"{self._constant(bound)} = {limit}" for bound, limit in self._limits.items())
+        return InputError(
+            f"{name} is violated, by a behaviour that spends more than there is of what VIEW {self._view} leaves out;"
+            f" expected more than {bounds}, to tell it"
+        )
+
+    def _constant(self, bound: str) -> str:
+        constants = self._semantics.protocol.constants.values()
+        return next(constant.name for constant in constants if constant.attribute == bound)
 
 
 class Edge(NamedTuple):

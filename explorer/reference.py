@@ -81,6 +81,7 @@ class ReferenceSearch:
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # what is looked at
+        self._goals = Goals(self.semantics, options, self.semantics.most_spent)
         self._books = Bookkeeping(options, self._totals)
         self.result.notes += notes
 
@@ -111,7 +112,8 @@ class ReferenceSearch:
                 self._check_temporal()
             self._books.report(0)
         except RaisedError as error:
-            error.trace = self._trace(*self._at) if self._at else None
+            judged = self._goals.judged
+            error.trace = self.path_to(judged) if judged else self._trace(*self._at) if self._at else None
             raise
         finally:
             if not breadth_first:
@@ -198,7 +200,7 @@ class ReferenceSearch:
 
     def _find_traps(self) -> None:
         """Check what should stay reachable, once every state is visited."""
-        goals, states = Goals(self.semantics, self.options), list(self.states())
+        goals, states = self._goals, list(self.states())
         numbers = {identity: number for number, identity in enumerate(self.parents)}
         for prop in self.options.reachable:
             wanted = {number for number, state in enumerate(states) if goals.holds(prop, state)}
@@ -226,10 +228,10 @@ class ReferenceSearch:
     def _check_temporal(self) -> None:
         """Check the temporal properties, once every state is visited."""
         if self.options.temporal:
-            states, goals = list(self.states()), Goals(self.semantics, self.options)
+            states = list(self.states())
             numbers = {identity: number for number, identity in enumerate(self.parents)}
             graph = labelled(
-                self.semantics, self.options, states, lambda state: numbers.get(self.identity(state)), goals
+                self.semantics, self.options, states, lambda state: numbers.get(self.identity(state)), self._goals
             )
             check_temporal(graph, self.semantics, self.options, self._books, states.__getitem__)
 

@@ -99,7 +99,7 @@ class RaisedError(ProtocolError):
         told += f"\n  line {self.place[1]}: {source}" if source else ""
         super().__init__(f"{self.place[0]}:{self.place[1]}: {what} {problem}{told}")
         self.protocol = protocol
-        self.name = what.split()[1]
+        self.name = what.removeprefix("property ") if what.startswith("property ") else what.split()[1]
         self.given = {name: value for name, value in given.items() if value is not None}
         self.cause = cause
         self.trace: tuple[Any, ...] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.reachability import SeenSpent
 from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
 from kraftcheck.explorer.symbolic.parts import Apart, PartStep, Unsplittable
@@ -15,7 +16,6 @@ from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.explorer.symbolic.taken import Taken
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key, Variables
-from kraftcheck.explorer.symbolic.views import SeenSpent
 from kraftcheck.explorer.symbolic.watches import Dim, Unanswered
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.errors import InputError, ProtocolError

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
 from kraftcheck.explorer.symbolic.learning import Learning
 from kraftcheck.explorer.symbolic.relations import GENERAL, Change, Event, Groups
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import BOUND, Key, Variables
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map
-
-
-class SeenSpent(Map[str, int]):
-    """What is spent of bounds in a state as it is seen, in which what the VIEW leaves out has no value.
-
-    Parameters
-    ----------
-    spent
-        By bound.
-    hidden
-        Bounds that are left out.
-    """
-
-    __slots__ = ("_hidden",)
-
-    def __init__(self, spent: Mapping[str, int], hidden: frozenset[str]) -> None:
-        super().__init__(spent)
-        self._hidden = hidden
-
-    def __getitem__(self, key: str) -> int:
-        if key in self._hidden:
-            raise InputError(f"spent[{key!r}]: the VIEW leaves it out, and the engine symbolic looks at states as seen")
-        return super().__getitem__(key)
 
 
 class View:

@@ -136,7 +136,7 @@ class Checker:
     ) -> RaisedError:
         """Do what `traced` does for a state of the level that is being expanded: from a position on, or any of it."""
         level = levels.depth - 1
-        if level > 0:
+        if level > 0 and error.trace is None:
             for rows in chain([levels.read(level, position, BATCH)], levels.chunks(level)):
                 error = self.traced(error, rows, partial(trace_to, rows))
         return error

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
@@ -21,7 +22,7 @@ from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.threads import SERIAL
 from kraftcheck.explorer.tables.worker import BATCH, Worker
 from kraftcheck.explorer.temporal.room import Room
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.state import State
 
@@ -76,6 +77,8 @@ class StateGraph:
         Where large arrays are.
     pause
         Called between two batches; it may raise what ends the search.
+    path_to
+        Returns a behaviour to a state of a level, given its row and the level.
 
     Raises
     ------
@@ -99,6 +102,7 @@ class StateGraph:
         levels: Levels,
         room: Room,
         pause: Callable[[], None],
+        path_to: Callable[[Any, int], Behaviour],
     ) -> None:
         self.count = sum(levels.counts)
         if self.count > MOST_STATES:
@@ -106,7 +110,7 @@ class StateGraph:
         self.expander, self.room = expander, room
         self.depth, self.starts = levels.depth, levels.counts[0] if levels.counts else 0
         self._visited, self._levels = visited, levels
-        self._pause = pause
+        self._pause, self._path_to = pause, path_to
         self._edges = [Edges() for _ in expander.pool]
         self._numbers = [room.array(len(partition.places), np.int32, -1) for partition in visited.partitions]
         self._number_states()
@@ -156,20 +160,34 @@ class StateGraph:
             A property of states.
         holds
             Says whether it is true of a state.
+
+        Raises
+        ------
+        RaisedError
+            Where its method raises, with the behaviour that leads there.
         """
         decode = self.expander.learner.decode_state
+
+        def judged(row: Any, number: int) -> bool:
+            try:
+                return holds(prop, decode(row))
+            except RaisedError as error:
+                level, found = self.level_of(number)
+                error.trace = self._path_to(found, level)
+                raise
+
         marked = np.zeros(self.count, np.uint8)
         local = reason(prop) is None
         known: dict[int, bool] = {}
         for first, rows in self.chunks(range(1, self.depth + 1)):
             self._pause()
             if not local:
-                marked[first : first + len(rows)] = [holds(prop, decode(row)) for row in rows]
+                marked[first : first + len(rows)] = [judged(row, n) for n, row in enumerate(rows, start=first)]
                 continue
-            controls, where = np.unique(rows[:, 0], return_inverse=True)
-            for control in controls.tolist():
+            controls, places, where = np.unique(rows[:, 0], return_index=True, return_inverse=True)
+            for control, place in zip(controls.tolist(), places.tolist(), strict=True):
                 if control not in known:
-                    known[control] = holds(prop, decode([control] + [0] * (rows.shape[1] - 1)))
+                    known[control] = judged([control] + [0] * (rows.shape[1] - 1), first + place)
             marked[first : first + len(rows)] = np.array([known[control] for control in controls.tolist()])[where]
         return marked
 

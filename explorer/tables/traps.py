@@ -43,6 +43,7 @@ def without_way_out(graph: StateGraph, prop: Property, goals: Goals) -> NDArray[
             open_ = there & (marked[sources] == 0)
             kept[0].append(sources[open_])
             kept[1].append(targets[open_])
+    goals.require_room(prop.name)  # now that all steps are known
     begins, waiting = graph.room.array(graph.count + 1, np.int64), graph.room.array(graph.count, np.int32)
     before = graph.room.array(kept[0].count, np.int32)
     mark_back(kept[0].all, kept[1].all, marked, begins, before, waiting)

@@ -93,8 +93,8 @@ def check(
     graph
         The states and steps.
     strict_bounds
-        Whether an action for which a bound has nothing left is not enabled. Else a behaviour that passes a state again
-        and again in which a bound alone keeps a fair action from being taken breaks nothing.
+        Whether an action for which a bound has nothing left is not enabled. Else it is enabled where a bound alone
+        keeps it from being taken, as it is without bounds.
 
     Raises
     ------
@@ -109,12 +109,11 @@ def check(
     if not possible:
         return Finding(None, (f"{name}: no behaviour of any protocol could violate it",))
     conditions = conditions_of(fairness, graph.labels_in_use())
-    product = Product(graph, automaton, conditions)
+    product = Product(graph, automaton, conditions, strict_bounds)
     reached = product.reach()
     alive = np.zeros(automaton.states, bool)
     alive[list(possible)] = True
-    blocked = np.zeros(graph.count, bool) if strict_bounds else product.blocked()
-    kernel.begin_marks(product.arrays, alive, blocked)
+    kernel.begin_marks(product.arrays, alive)
     lasso = product.lasso(reached) if product.find_fair() else None
     product.close()
     return Finding(lasso, tuple(product.idle_atoms(name)) if lasso is None else ())
@@ -153,10 +152,15 @@ class Product:
         What is looked for.
     conditions
         What is fair.
+    strict_bounds
+        Whether an action that a bound alone keeps from being taken is not enabled.
     """
 
-    def __init__(self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition]) -> None:
+    def __init__(
+        self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition], strict_bounds: bool
+    ) -> None:
         self._graph, self._automaton, self._conditions = graph, automaton, conditions
+        self._strict = strict_bounds
         self._acceptance = np.uint64(automaton.acceptance)
         self._weak, self._strong = (
             np.uint64(sum(1 << bit for bit, one in enumerate(conditions) if one.fairness.kind == kind))
@@ -192,7 +196,9 @@ class Product:
         arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
         for first in range(0, graph.count, CHUNK):
             count = min(CHUNK, graph.count - first)
-            true, ready = (graph.enabled(bits, first, count) for bits in (of_labels, arrays.label_taken))
+            true, ready = (
+                graph.enabled(bits, first, count, self._strict) for bits in (of_labels, arrays.label_taken)
+            )
             for bit, where in held.items():
                 true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
             done, known = kernel.classify(true, ready, first, arrays, slots, known)
@@ -209,10 +215,6 @@ class Product:
     def reach(self) -> int:
         """Visit what can be reached; return how many nodes that is."""
         return int(kernel.reach(self.arrays, np.arange(self._graph.starts, dtype=np.int64) * self._automaton.states))
-
-    def blocked(self) -> NDArray[np.bool_]:
-        """Return the states in which a bound alone keeps a fair action from being taken."""
-        return self._graph.blocked_by(self.arrays.label_taken)
 
     def find_fair(self) -> bool:
         """Mark the nodes of fair components; return whether there is one."""

@@ -173,17 +173,23 @@ class LabelledGraph:
         used |= set(np.unique(np.concatenate([self.beyond.labels, self.blocked.labels])).tolist())
         return [label for number, label in enumerate(self.book.labels) if number in used]
 
-    def enabled(self, bits: Masks, first: int, count: int) -> Masks:
-        """Return for some states, from `first` on, the bits of the labels of steps that are enabled and change them."""
+    def enabled(self, bits: Masks, first: int, count: int, strict_bounds: bool) -> Masks:
+        """Return for some states, from `first` on, the bits of the labels of steps that are enabled and change them.
+
+        Parameters
+        ----------
+        bits
+            The bits of each label.
+        first, count
+            The first of these states, and how many.
+        strict_bounds
+            Whether steps that a bound alone keeps from being taken are not enabled.
+        """
         found = np.zeros(count, np.uint64)
         self.beyond.add(bits, first, found)
+        if not strict_bounds:
+            self.blocked.add(bits, first, found)
         gather(self.first, self.label, bits, first, found)
-        return found
-
-    def blocked_by(self, bits: Masks) -> NDArray[np.bool_]:
-        """Return for each state whether a bound keeps a step from being taken whose label has any of these bits."""
-        found = np.zeros(self.count, bool)
-        found[self.blocked.states[bits[self.blocked.labels] != 0]] = True
         return found
 
 

@@ -8,11 +8,13 @@ from dataclasses import replace
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import Loop, Options, TraceStep
 from kraftcheck.explorer.temporal.checking import Lasso, Move, check
 from kraftcheck.explorer.temporal.conditions import fairness_of
 from kraftcheck.explorer.temporal.graph import LabelledGraph, peer_of
 from kraftcheck.explorer.temporal.waiting import never_taken
+from kraftcheck.spec.language.property import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
@@ -54,6 +56,11 @@ def check_temporal(
         Where findings are noted.
     decode
         Returns a state, given its number.
+
+    Raises
+    ------
+    InputError
+        Where the VIEW leaves out a bound of which nothing is left in a state, or too little for a counterexample.
     """
     protocol, notes = semantics.protocol, books.result.notes
     strict = strict_bounds(protocol, options)
@@ -62,17 +69,23 @@ def check_temporal(
         notes.append(
             f"{beyond:,} states have steps beyond a constraint; a behaviour that takes one breaks no temporal property"
         )
+    if options.view is not None:  # a formula need not have an atom for which states are looked at
+        names = ", ".join(prop.name for prop in options.temporal)
+        graph.holds(Property(names, PREDICATE, lambda protocol: True, ()))
     for prop in options.temporal:
         books.look_at_the_clock(0)
         found = check(prop.name, prop.formula(protocol), fairness_of(prop, options), graph, strict)
         books.followed.add(prop.name)
         notes += found.notes
         if found.lasso is not None:
-            books.violation(prop.name, *_told(found.lasso, semantics, options, decode))
+            told = _told(found.lasso, semantics, options, decode)
+            if told is None:
+                raise Goals(semantics, options, {}).spends_too_much(prop.name)
+            books.violation(prop.name, *told)
 
 
-def _told(lasso: Lasso, semantics: Semantics, options: Options, decode: Decode) -> tuple[Behaviour, None, Loop]:
-    """Return a lasso as a behaviour, and how it goes on."""
+def _told(lasso: Lasso, semantics: Semantics, options: Options, decode: Decode) -> tuple[Behaviour, None, Loop] | None:
+    """Return a lasso as a behaviour, and how it goes on; None where bounds that the VIEW leaves out do not last."""
     identity = identity_of(semantics.protocol, None, options.view)
     steps = [TraceStep(decode(lasso.start))]
     for move in (*lasso.way, *lasso.cycle):
@@ -82,7 +95,10 @@ def _told(lasso: Lasso, semantics: Semantics, options: Options, decode: Decode) 
             for transition in semantics.transitions(steps[-1].state)
             if _is_called(transition, move) and identity(transition.target) == wanted
         )
-        steps.append(step_of(next(fitting)))
+        found = next(fitting, None)
+        if found is None:
+            return None
+        steps.append(step_of(found))
     back_to = len(lasso.way) + 1
     numbers = range(back_to, len(steps) + 1)
     never = never_taken(semantics, lasso.waited, steps[len(lasso.way) :], numbers)

@@ -193,12 +193,14 @@ def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
         case Not(Taken() as part):
             return None if allowed is False else part
         case Both(left, right) | Either(left, right):
-            return _misplaced(left, allowed) or _misplaced(right, allowed)
+            found = _misplaced(left, allowed), _misplaced(right, allowed)
         case Until(left, right):
-            return _misplaced(left, False) or _misplaced(right, True)
+            found = _misplaced(left, False), _misplaced(right, True)
         case Release(left, right):
-            return _misplaced(left, True) or _misplaced(right, False)
-    return None
+            found = _misplaced(left, True), _misplaced(right, False)
+        case _:
+            return None
+    return found[1] if found[0] is None else found[0]
 
 
 def as_formula(claim: Claim) -> Formula:

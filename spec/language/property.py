@@ -255,10 +255,11 @@ def temporal(function: F | None = None, *, fairness: Iterable[Fairness] = (), na
     ProtocolError
         If something else than fairness is assumed.
     """
-    problem = fairness_problem(tuple(fairness))
+    assumed = tuple(fairness)
+    problem = fairness_problem(assumed)
     if problem is not None:
         raise ProtocolError(f"@temporal(fairness=...): {problem}")
-    return _marked(TEMPORAL, function, (), name, fairness=tuple(fairness))
+    return _marked(TEMPORAL, function, (), name, fairness=assumed)
 
 
 def _marked(kind: str, function: F | None, reads: Reads, name: str | None, **more: Any) -> Any:
@@ -311,6 +312,11 @@ class Property:
     only: Value = None
     given: tuple[str, ...] = ()
     fixed: tuple[tuple[str, Value], ...] = ()
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from the other properties of a protocol: values of several types may have one text."""
+        return self.name, self.only, self.fixed
 
     def with_values(self, values: Mapping[str, Value]) -> Property:
         """Return the property for some values of the parameters that are given to it.

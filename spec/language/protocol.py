@@ -115,7 +115,7 @@ class Protocol:
         `.cfg` has no SPECIFICATION, or `FairSpec`, it is what the actions declare by `fair=`.
     strict_bounds
         Whether bounds are part of the specification: an action for which nothing is left is not enabled, as in TLC.
-        Else a behaviour that a bound alone keeps from going on is none that a temporal property speaks of.
+        Else temporal properties take an action as enabled that a bound alone keeps from being taken.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set without effect.
     written_only

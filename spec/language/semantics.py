@@ -15,7 +15,7 @@ from kraftcheck.spec.language.property import QUANTIFIED, SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.step import Step, note_spent
 from kraftcheck.spec.values import Map, Record, Value, ordered
 
 
@@ -109,6 +109,7 @@ class Semantics:
         self.protocol = protocol
         self.network = protocol.network
         self.handler_calls: Counter[str] = Counter()
+        self.most_spent: dict[str, int] = {}
         self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
         self._same: dict[Value, Value] = {}
         self._offers: dict[tuple[Value, Value, Value], tuple[Offer, ...]] = {}
@@ -211,6 +212,7 @@ class Semantics:
         if found is None:
             self.handler_calls[action.name] += 1
             taken = call_action(self.protocol, action, me, message, given)
+            note_spent(taken, self.most_spent)
             found = tuple(self._shared_parts(step) for step in taken if not self._hopeless(step))
             self._calls[key] = found
         return found
@@ -354,7 +356,7 @@ class Semantics:
         if "message" in prop.asks or "state" in prop.asks or any(read.of_inbox for read in prop.reads):
             return self._holds(prop, state)
         shared = state.shared if "shared" in prop.asks else None
-        key = (prop.name, state.replicas, shared, state.spent if SPENT in prop.asks else None)
+        key = (*prop.key, state.replicas, shared, state.spent if SPENT in prop.asks else None)
         found = self._verdicts.get(key)
         if found is None:
             found = self._verdicts[key] = self._holds(prop, state)
@@ -429,7 +431,7 @@ class Semantics:
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
         """Return whether a property is true of given replicas, messages and whatever else it asks for; memoised."""
-        key = (prop.name, *[known[name] for name in prop.asks])
+        key = (*prop.key, *[known[name] for name in prop.asks])
         found = self._verdicts.get(key)
         if found is None:
             found = evaluate_property(self.protocol, prop, known)

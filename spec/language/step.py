@@ -7,7 +7,7 @@ its parts are: see `kraftcheck.spec.language.semantics`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kraftcheck.spec.values import Record, Value
@@ -93,3 +93,11 @@ def become(me: Record) -> Step:
 def consume(me: Record) -> Step:
     """Return the step that makes `me` the acting replica's next state and consumes the delivered message."""
     return Step(me=me, consumes=True)
+
+
+def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
+    """Note the most that one of some steps spends of a bound, where that is more than one."""
+    for step in steps:
+        if len(step.spends) > 1:
+            for name in step.spends:
+                most[name] = max(most.get(name, 1), step.spends.count(name))

@@ -244,7 +244,7 @@ def test_a_limit_of_few_nodes_is_called_so() -> None:
 def test_what_a_view_leaves_out_is_not_read_as_nothing() -> None:
     protocol = Seen(ticks=4)
     assert ReferenceSearch(protocol, options_of(protocol)).run().verdict is Verdict.OK
-    with pytest.raises(InputError, match=r"spent\['ticks'\]: the VIEW leaves it out"):
+    with pytest.raises(InputError, match=r"spent\['ticks'\] is read: the VIEW leaves out ticks"):
         explore(protocol, options_of(protocol, search="bfs", view="unspent"))
 
 

@@ -307,7 +307,14 @@ def test_actions_that_do_not_exist_are_named(explore: Any, prop: Property, expec
 
 @pytest.mark.parametrize("explore", ENGINES)
 def test_what_a_stutter_would_change_is_refused(explore: Any) -> None:
-    for formula in (taken("A"), always(taken("A")), eventually(~taken("A")), always(implies(enabled("A"), taken("A")))):
+    for formula in (
+        taken("A"),
+        taken("A") & enabled("B"),
+        always(taken("A")),
+        always(taken("A") | enabled("B")),
+        eventually(~taken("A")),
+        always(implies(enabled("A"), taken("A"))),
+    ):
         with pytest.raises(InputError, match=r"Claim: taken\(A\) stands where a stutter changes what is said"):
             explore(walk(CIRCLE), Options(temporal=(claim(formula),)))
     for formula in (infinitely_often(taken("A")), always(~taken("A")), always(implies(taken("A"), enabled("B")))):

@@ -94,6 +94,22 @@ def test_a_lasso_is_told_written_and_read_back(run: Run, going: str, tmp_path: P
     assert run("replay", going, "--config", config, trace).code == 0
 
 
+def test_a_lasso_under_a_view_is_read_back(run: Run, tmp_path: Path) -> None:
+    counted = '    goes: int = bound("MaxGoes")\n    views = {"again": hide("goes")}\n'
+    source = SOURCE.replace("    network = Bag()\n", f"    network = Bag()\n{counted}")
+    source = source.replace("Ping(3 - me.id, me.id))", 'Ping(3 - me.id, me.id)).spend("goes")')
+    (tmp_path / "going.py").write_text(source)
+    config, trace, model = tmp_path / "x.cfg", tmp_path / "x.out", f"{tmp_path / 'going.py'}:Going"
+    config.write_text("CONSTANT MaxGoes = 9 SPECIFICATION Busy PROPERTY BothStay VIEW again")
+    done = run("check", model, "--config", config, "--engine", "reference", "--no-deadlock", "--trace", trace)
+    assert done.code == 13
+    assert "Back to state 1" in done.out
+    replayed = run("replay", model, "--config", config, trace)
+    assert (replayed.code, "conforms" in replayed.out) == (0, True)
+    assert "it comes back to state 1 but for what VIEW again leaves out" in replayed.out
+    assert "is true of it" not in replayed.out
+
+
 @pytest.mark.parametrize("engine", ["symbolic", "spark"])
 def test_engines_that_cannot_refuse(run: Run, going: str, engine: str) -> None:
     done = run("check", going, "--engine", engine, "--no-deadlock")

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from math import factorial, prod
 from os import PathLike, fspath
 
+from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.temporal.lassos import LassoJudge
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.property import TEMPORAL, Property
@@ -420,7 +421,22 @@ class _Walk:
         target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was when it was walked through
         assert self.state is not None
+        steps = [step for step in self.replayer.semantics.transitions(self.state) if action in (None, step.action)]
+        view = None if any(step.target == target for step in steps) else self._made_equal(steps, target)
+        if view is not None:
+            name, target = view
+            self._note(f"it comes back to state {number} but for what VIEW {name} leaves out")
         self._step(found, self.number, action, self.state, target)
+
+    def _made_equal(self, steps: list[Transition], target: State) -> tuple[str, State] | None:
+        """Return a view that leaves out bounds alone, and where a step leads that to it is the target, if it can be."""
+        protocol = self.replayer.protocol
+        for view in protocol.views:
+            see = identity_of(protocol, None, view)
+            for step in steps if not protocol.hidden(view).shared else ():
+                if see(step.target) == see(target):
+                    return view, step.target
+        return None
 
 
 def _in_words(permutation: Permutation) -> str:

@@ -36,7 +36,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.step import Step, note_spent
 from kraftcheck.spec.values import Value
 
 Judged = tuple[tuple[Step, int], ...]
@@ -81,6 +81,8 @@ class Learner:
         The actions, in the order of their numbers.
     book
         The labels of steps; the first stand for the actions.
+    most_spent
+        The most that a step spends of a bound, where that is more than one.
     handler_calls
         How often the handler of each action was called.
     """
@@ -111,6 +113,7 @@ class Learner:
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.book = LabelBook(self.action_names, ())
         self.handler_calls: Counter[str] = Counter()
+        self.most_spent: dict[str, int] = {}
         self.inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
         self._tries = Tries(self.interner, self.inbox_questions)
         self._outcomes = Outcomes(self.interner)
@@ -345,6 +348,7 @@ class Learner:
             steps = test.call(action, me, message, given)
         if any(isinstance(one, MapReader) and one.was_read_whole for one in given.values()):
             steps = plain(steps)
+        note_spent(steps, self.most_spent)
         bounds = self.protocol.bounds
         return tuple(
             (step, self._flags(me, message, step, given))

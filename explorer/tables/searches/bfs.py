@@ -335,14 +335,15 @@ class BreadthFirst:
         room = Room(max(self.memory.total - taken, 0), folder_of(self.options))
         visited = self.visited.hand_over(self.expander.packing, room.array)
         try:
-            self._check_behaviours(StateGraph(self.expander, visited, self.levels, room, partial(self._look_around, 0)))
+            pause = partial(self._look_around, 0)
+            self._check_behaviours(StateGraph(self.expander, visited, self.levels, room, pause, self.path_to))
         finally:
             if room.on_disk:
                 self.books.result.notes.append(f"{text_of_size(room.on_disk)} of the state graph went to disk")
 
     def _check_behaviours(self, graph: StateGraph) -> None:
-        books, semantics = self.books, self.checker.semantics
-        goals = Goals(semantics, self.options)
+        books, semantics, learner = self.books, self.checker.semantics, self.expander.learner
+        goals = Goals(semantics, self.options, learner.most_spent)
         for prop in self.options.reachable:
             found = without_way_out(graph, prop, goals)
             books.followed.add(prop.name)
@@ -352,10 +353,9 @@ class BreadthFirst:
                 books.violation(prop.name, self.path_to(row, level), Trap(len(found), graph.count))
         if self.options.temporal:
             books.tally()
-            expected, strict = books.result.generated_states, strict_bounds(semantics.protocol, self.options)
-            with_labels = labelled(graph, goals, books.result.notes, expected, strict)
+            strict, decode = strict_bounds(semantics.protocol, self.options), learner.decode_state
+            with_labels = labelled(graph, goals, books.result.notes, books.result.generated_states, strict)
             graph.forget_where_steps_lead()
-            decode = self.expander.learner.decode_state
             check_temporal(with_labels, semantics, self.options, books, lambda n: decode(graph.level_of(n)[1]))
 
     # Checkpoints

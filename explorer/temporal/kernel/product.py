@@ -102,12 +102,12 @@ def reach(p: Any, starts: Any) -> Any:
 
 
 @jit
-def begin_marks(p: Any, states_alive: Any, blocked: Any) -> None:
-    """Mark the nodes that may lie on a fair cycle: reached, of a state of the automaton that may, and not blocked."""
-    alive, blocked = bare(states_alive), bare(blocked)
+def begin_marks(p: Any, states_alive: Any) -> None:
+    """Mark the nodes that may lie on a fair cycle: reached, of a state of the automaton that may."""
+    alive = bare(states_alive)
     states = np.int64(len(alive))
     for v in range(len(p.mark)):
-        may = p.parent[v] >= 0 and alive[v % states] and not blocked[v // states]
+        may = p.parent[v] >= 0 and alive[v % states]
         p.mark[v] = ALIVE if may else DEAD
 
 
