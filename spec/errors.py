@@ -122,10 +122,15 @@ def _said(error: BaseException, names: Mapping[str, Any]) -> str:
 
 def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
     """Return where an error arose: the innermost place in the folder of the function that was called."""
-    folder = str(Path(code.co_filename).parent)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
-    inner = [frame for frame in frames if "site-packages" not in frame.filename[len(folder) :]]
+    folder = Path(code.co_filename).absolute().parent  # the name that the user gave may have no folder
+    frames = traceback.extract_tb(error.__traceback__)
+    inner = [frame for frame in frames if _is_within(folder, Path(frame.filename).absolute())]
     return (inner[-1].filename, inner[-1].lineno or 0) if inner else None
+
+
+def _is_within(folder: Path, file: Path) -> bool:
+    """Whether a file is in a folder, and not of what is installed there."""
+    return file.is_relative_to(folder) and "site-packages" not in file.relative_to(folder).parts
 
 
 class ActionError(RaisedError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from kraftcheck.explorer.spark.id_report import IdReport
 from kraftcheck.explorer.spark.jobs import Jobs
 from kraftcheck.explorer.spark.journal import Journal
 from kraftcheck.explorer.spark.packed_states import by_partition
-from kraftcheck.explorer.spark.session import Cluster
+from kraftcheck.explorer.spark.session import Cluster, TaskRaisedError
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.locality import reason, split
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 
@@ -117,9 +118,9 @@ class SparkSearch:
     def _search_unless_cancelled(self) -> None:
         try:
             self._search()
-        except InputError:
+        except InputError as error:
             self._heed()  # a job that fails since it was cancelled is an interruption
-            raise
+            raise self._traced(error) from error
         finally:
             self._books.result.depth = self.journal.depth
 
@@ -222,6 +223,30 @@ class SparkSearch:
             names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
             if not names <= self._books.violated:
                 self._checker.note(kind, mask, self._behaviour(np.array(state, np.int32), level))
+
+    def _traced(self, error: InputError) -> InputError:
+        """Return what a method raised in another process with the behaviour that leads there; other errors as they are.
+
+        A task knows of a call only what it read, so the driver expands the level again, and what there is of the next;
+        by tables of their own, since what raises may leave tables half learned.
+        """
+        if not isinstance(error, TaskRaisedError):
+            return error
+        again = TaskExpander(self._checker.semantics.protocol, self.options, self.shared)
+        again.load(self.journal.named)
+        level = len(self.journal.levels)
+        for number in (level, level + 1):
+            for states in self.shared.read_level(number):
+                try:
+                    for _ in again.successors(states):
+                        pass
+                except RaisedError as found:
+                    rows = self.ids.to_own(states)
+                    return self._checker.traced(found, rows, partial(self._behaviour_to, states, number))
+        return error
+
+    def _behaviour_to(self, states: Any, level: int, index: int) -> Behaviour:
+        return self._behaviour(states[index], level)
 
     def _behaviour(self, state: Any, level: int) -> Behaviour:
         """Return a shortest behaviour to a state of a level, given with global ids."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CANCEL_AGAIN = 0.5  # seconds
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
+RAISED_ERRORS = ("RaisedError", "ActionError")
 OWN_ERRORS = ("InputError", "ProtocolError", "RaisedError", "ActionError", "ConstantError", "DecodingError")
 
 SETTINGS = {
@@ -273,11 +274,15 @@ def _table(dataset: Any) -> Any:
     try:
         return dataset.toArrow()
     except (Py4JError, PySparkException) as error:
-        raise InputError(what_went_wrong(str(error))) from error
+        raise went_wrong(str(error)) from error
 
 
-def what_went_wrong(text: str) -> str:
-    """Return what a task's exception says.
+class TaskRaisedError(InputError):
+    """A method of the protocol raised something in a task, or broke its contract."""
+
+
+def went_wrong(text: str) -> InputError:
+    """Return the error that says what a task's exception says.
 
     Parameters
     ----------
@@ -290,8 +295,9 @@ def what_went_wrong(text: str) -> str:
         match = _RAISED.match(lines[number])
         if match is not None:
             first = match[2] if match[1] in OWN_ERRORS else f"a task on Spark failed: {match[1]}: {match[2]}"
-            return "\n".join([first, *takewhile(_goes_on, lines[number + 1 :])])
-    return f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}"
+            message = "\n".join([first, *takewhile(_goes_on, lines[number + 1 :])])
+            return (TaskRaisedError if match[1] in RAISED_ERRORS else InputError)(message)
+    return InputError(f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}")
 
 
 def _goes_on(line: str) -> bool:

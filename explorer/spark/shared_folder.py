@@ -84,6 +84,11 @@ class SharedFolder:
             for group in range(file.num_row_groups):
                 yield _states(file.read_row_group(group, use_threads=False))
 
+    def read_level(self, level: int) -> Iterator[States]:
+        """Yield the states of a level in whatever files it has, a row group at a time."""
+        for path in sorted(self._level(level).glob("part-*.parquet")):
+            yield from self.read_part(level, int(path.stem.removeprefix("part-")))
+
     def read_group(self, level: int, part: int, group: int) -> States:
         """Return the states of one of the row groups."""
         with pq.ParquetFile(self._part(level, part)) as file:

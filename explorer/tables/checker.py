@@ -160,8 +160,11 @@ class Checker:
             if me is None or me in state.replicas.values():
                 found = raised_from(self.semantics, judged, state)
                 if found is not None:
+                    before = trace_to(index)
+                    if before and before[-1].state != state:  # under symmetry another one of its images
+                        found = raised_from(self.semantics, judged, before[-1].state) or found
                     assert found.trace is not None
-                    found.trace = (*trace_to(index), *found.trace)
+                    found.trace = (*before, *found.trace)
                     return found
         return error
 

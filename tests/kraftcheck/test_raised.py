@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 from kraftcheck import RaisedError, Verdict, load
+from kraftcheck.explorer.result import Options
 from tests.support.command_line import Run
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "check.schema.json").read_text())
@@ -135,9 +137,47 @@ def test_the_first_states_and_what_is_called_by_a_handler(run: Run, counter: Pat
     assert "Fine  AssertionError (line 2)  of me = 1, peer = 2\n    false: n > 0  (n = 0)\n" in outcome.out
 
 
+def test_a_file_that_is_named_without_its_folder(
+    run: Run, counter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter.write_text(RAISES)
+    monkeypatch.chdir(counter.parent)
+    outcome = run("check", f"{counter.name}:Counter", "--engine", "reference", "--quiet")
+    line = line_of(RAISES, "return me.n < 9")
+    assert f"kraftcheck: error: {counter.name}:{line}: property Fine raised ZeroDivisionError: " in outcome.err
+    assert f"\n  line {line}: return me.n < 9 and" in outcome.err
+
+
+@pytest.mark.kernel
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "code"), [(ASSERTS, 14), (RAISES, 2)])
+def test_on_an_executor(run: Run, counter: Path, text: str, code: int) -> None:
+    counter.write_text(text)
+    settings = ("spark.ui.enabled=false", "spark.kraftcheck.small=0")
+    words = [word for setting in settings for word in ("--conf", setting)]
+    outcome = run("check", f"{counter}:Counter", "--engine", "spark", "--master", "local[1]", "--quiet", *words)
+    assert outcome.code == code
+    expected = "An assert failed in Hear, 4 states\n" if code == 14 else "The way to the error in Fine, 5 states\n"
+    assert outcome.out.startswith(expected)
+
+
 def test_in_pytest(counter: Path) -> None:
     from kraftcheck.pytest_plugin import _checked
 
     counter.write_text(RAISES)
     with pytest.raises(pytest.fail.Exception, match=r"Fine raised(.|\n)*The way to the error in Fine, 5 "):
         _checked(lambda: counter, f"{counter}:Counter", engine="reference")
+
+
+@pytest.mark.kernel
+def test_tables_that_an_error_left_half_learned_raise_it_again(counter: Path) -> None:
+    from kraftcheck.explorer.tables.expander import Expander
+
+    counter.write_text(COUNTER.replace("if me.n < 3:", "assert me.n\n        if me.n < 3:"))
+    protocol = load(f"{counter}:Counter").protocol
+    expander = Expander.of(protocol, Options(deadlock=False), 1)
+    rows = expander.encode(protocol.initial())
+    for _ in range(3):
+        with pytest.raises(RaisedError, match="action Up"):
+            expander.expand(rows, np.arange(len(rows)))

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.loading.user_files import load
 from kraftcheck.traces.batch_folder import write_note
+from kraftcheck.traces.corpus.driver import CorpusMaker, identity_of_corpus
 from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of
 from tests.support.command_line import Run
 from tests.support.tlc import bound
@@ -89,6 +91,10 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         assert folder.done(chunks) == {}
         write_note(folder.note_file(folder.path, 1), {"runs": 3})
         assert folder.done(chunks) == {1: {"runs": 3}}
+        assert folder.done(chunks, ["Fine"]) == {}
+        write_note(folder.note_file(folder.path, 1), {"runs": 3, "checked": ["Deadlock", "Fine"]})
+        assert list(folder.done(chunks, ["Fine"])) == [1]
+        assert folder.done(chunks, ["Fine", "Other"]) == {}
         (folder.path / f"walk_{CHUNK}.tla").unlink()
         assert folder.done(chunks) == {}
         with pytest.raises(InputError, match="it is in use by another run"):
@@ -101,6 +107,56 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "other" / "letter").write_text("")
     with pytest.raises(InputError, match="expected a folder that is new or of an earlier run, found letter in it"):
         CorpusFolder(tmp_path / "other", identity)
+
+
+class Alone:
+    """Stands in for a Spark application: it runs the task in this process."""
+
+    parallelism = 1
+
+    def describe(self, text: str) -> None:
+        pass
+
+    def cancel(self) -> None:
+        raise AssertionError("nobody interrupts this")
+
+    def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
+        pa = pytest.importorskip("pyarrow")
+        from kraftcheck.traces.corpus.tasks import make_walks
+
+        numbers = pa.RecordBatch.from_pydict({"id": list(range(count))})
+        return pa.Table.from_batches(make_walks({**json.loads(arguments), "user_files": ""}, iter([numbers])))
+
+
+def corpus(folder: Path, model: str, *properties: str) -> Result:
+    """Make twenty walks of a user's model in a folder."""
+    protocol = load(*model.split(":"))()
+    options = Options(deadlock=False, properties=tuple(protocol.properties[name] for name in properties))
+    plan = Plan(20, depth=10)
+    cluster: Any = Alone()
+    with CorpusFolder(folder, identity_of_corpus(protocol, options, plan)) as made:
+        return CorpusMaker(cluster, protocol, options, plan, made).run()
+
+
+def test_what_was_not_checked_before_is_checked_now(tmp_path: Path, ping: str) -> None:
+    assert corpus(tmp_path / "c", ping).verdict is Verdict.OK
+    found = corpus(tmp_path / "c", ping, "ShortLog")
+    assert found.verdict is Verdict.VIOLATION
+    assert found.notes == []
+    again = corpus(tmp_path / "c", ping, "ShortLog")
+    assert again.verdict is Verdict.VIOLATION
+    assert again.notes == ["20 of the walks were there already"]
+
+
+@pytest.mark.parametrize("place", ["        number = me.pings + 1", "        return len(me.log) < 2"])
+@pytest.mark.parametrize("claim", ["me.pings < 1", "me.pings > 1"])
+def test_an_assert_that_fails_on_a_walk(tmp_path: Path, ping: str, place: str, claim: str) -> None:
+    path = Path(ping.partition(":")[0])
+    path.write_text(path.read_text().replace(place, f"        assert {claim}\n{place}"))
+    for _ in range(2):
+        found = corpus(tmp_path / "c", ping, "ShortLog")
+        assert found.verdict is Verdict.ASSERTION
+        assert found.violations[0].failed is not None
 
 
 # On Spark

@@ -253,6 +253,12 @@ ERRORS = [
         "State 1: <A>\n/\\ x = 1\n\nState 2 <A>\n/\\ x = 2\n\n1 states generated",
         "5:1: expected 'State 2: <...>' before it, found '/\\ x = 2'",
     ),
+    (
+        "State 1: <A>\nx = 1\n\nState 2 <A>\nx = 2\n\n1 states generated",
+        "5:1: expected 'State 2: <...>' before it, found 'x = 2'",
+    ),
+    ("State 1: <A>\n/\\ x = 1\n\nBack to state 1 <A>\n", "4:1: expected 'Back to state 1: <...>', found 'Back to"),
+    ("State 1: <A>\n/\\ x = 1\n\nBack to state 1: <A> and\n", "4:1: expected 'Back to state 1: <...>', found 'Back t"),
 ]
 
 

@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.random_walks import Plan, check_plan, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.batch_folder import Note
-from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder, chunks_of
+from kraftcheck.traces.corpus.folder import Chunk, CorpusFolder, checked_by, chunks_of
 from kraftcheck.traces.corpus.tasks import DDL
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class CorpusMaker:
             Called with the number of walks that this run has made.
         """
         began = time.monotonic()
-        chunks = chunks_of(self._plan.runs)
-        notes = self._folder.done(chunks)
+        chunks, checked = chunks_of(self._plan.runs), checked_by(self._options)
+        notes, failed = self._folder.done(chunks, checked), None
         todo = [chunk for chunk in chunks if chunk.number not in notes]
         earlier, made, limit = sum(note["runs"] for note in notes.values()), 0, None
         at_once = CHUNKS_A_JOB * self._cluster.parallelism
@@ -94,7 +94,9 @@ class CorpusMaker:
             for first in range(0, len(todo), at_once):
                 part = todo[first : first + at_once]
                 try:
-                    notes |= self._make(part)
+                    found = self._make(part)
+                    notes |= {number: note for number, note in found.items() if note is not None}
+                    failed = next((chunk for chunk in part if found[chunk.number] is None), None)
                 except InputError:
                     if not interruption.asked:
                         raise
@@ -102,11 +104,13 @@ class CorpusMaker:
                 if report is not None:
                     report(made)
                 if interruption.asked:
-                    limit, notes = INTERRUPTED, self._folder.done(chunks)
+                    limit, notes = INTERRUPTED, self._folder.done(chunks, checked)
+                if interruption.asked or failed is not None:
                     break
-        return self._result(notes, limit, earlier, time.monotonic() - began)
+        return self._result(notes, limit, earlier, time.monotonic() - began, failed)
 
-    def _make(self, chunks: list[Chunk]) -> dict[int, Note]:
+    def _make(self, chunks: list[Chunk]) -> dict[int, Note | None]:
+        """Make chunks; return what was found on the walks of each, None where an `assert` failed."""
         last = chunks[-1]
         self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
         count = min(len(chunks), TASKS_A_CORE * self._cluster.parallelism)
@@ -121,8 +125,10 @@ class CorpusMaker:
         found = self._cluster.run(count, _TASK, arguments, DDL)
         return dict(zip(found["chunk"].to_pylist(), map(json.loads, found["note"].to_pylist()), strict=True))
 
-    def _result(self, notes: dict[int, Note], limit: str | None, earlier: int, seconds: float) -> Result:
-        """Return what was found on all walks that there are."""
+    def _result(
+        self, notes: dict[int, Note], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
+    ) -> Result:
+        """Return what was found on all walks that there are, and in a chunk on which an `assert` failed."""
         found = [notes[number] for number in sorted(notes)]
         actions: Counter[str] = sum((Counter(note["actions"]) for note in found), Counter())
         shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first counts
@@ -133,7 +139,13 @@ class CorpusMaker:
         result.generated_states = sum(note["states"] for note in found)
         result.depth = max((note["longest"] for note in found), default=0)
         result.violations = self._violations(shown)
-        if result.violations:
+        if failed is not None and not any(violation.failed for violation in result.violations):
+            plan = replace(self._plan, first=failed.first, runs=failed.runs)
+            result.violations += simulate(self._protocol, self._options, plan).violations
+        if any(violation.failed for violation in result.violations):
+            result.violations.sort(key=lambda violation: violation.failed is None)
+            result.verdict = Verdict.ASSERTION
+        elif result.violations:
             only = {violation.property for violation in result.violations} == {DEADLOCK}
             result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
         elif limit is not None:

@@ -10,8 +10,10 @@ The walks of a chunk follow from its number alone, so a chunk that was half made
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note
 from kraftcheck.traces.corpus.walk_files import walk_file
 
@@ -40,13 +42,25 @@ def chunks_of(runs: int) -> list[Chunk]:
     return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
 
 
+def checked_by(options: Options) -> list[str]:
+    """Return the names of what is checked on walks."""
+    return sorted([prop.name for prop in options.properties] + ([DEADLOCK] if options.deadlock else []))
+
+
 class CorpusFolder(BatchFolder):
     """The folder of a corpus. See `BatchFolder`."""
 
     NOTES, IDENTITY, OTHER = ".corpus", "corpus.json", "it holds other walks"
 
-    def done(self, chunks: list[Chunk]) -> dict[int, Note]:
+    def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Note]:
         """Return the notes of the chunks that are done, with all their files.
+
+        Parameters
+        ----------
+        chunks
+            The chunks that are asked for.
+        checked
+            What is to be checked on their walks. A chunk on which some of it was not checked is made again.
 
         Raises
         ------
@@ -59,11 +73,14 @@ class CorpusFolder(BatchFolder):
         if beyond in there:
             raise self.error(f"it holds more walks than {most:,} ({beyond}); expected --runs of all that it holds")
         found = {}
+        wanted = set(checked)
         for chunk in chunks:
             path = self.note_file(self.path, chunk.number)
             if path.is_file():
                 note = read_note(path)
                 walks = range(chunk.first, chunk.first + chunk.runs)
+                if not wanted <= set(note.get("checked", ())):
+                    continue
                 if note["runs"] == chunk.runs and all(walk_file(self.path, n).name in there for n in walks):
                     found[chunk.number] = note
         return found

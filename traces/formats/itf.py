@@ -53,6 +53,9 @@ def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
     names = _strings(meta.get(_MODEL_VALUES, []), f"#meta.{_MODEL_VALUES}")
     reader = _ItfReader({name: ModelValue(name, index) for index, name in enumerate(names)})
     variables = _strings(document.get("vars"), "vars")
+    if len(set(variables)) < len(variables):
+        raise JsonError("a variable twice in 'vars'", "each variable once")
+    known = {"#meta", *variables, *_strings(document.get("params", []), "params")}
     states = document.get("states")
     if not isinstance(states, list) or not states:
         raise JsonError(_kind(states), "an array of states in 'states'")
@@ -65,6 +68,8 @@ def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
         if len(values) < len(variables):
             missing = ", ".join(name for name in variables if name not in values)
             raise JsonError(f"no {missing} in {place}", "a value for each of 'vars'")
+        if more := [name for name in state if name not in known]:
+            raise JsonError(f"{', '.join(more)} in {place}", "values of no other variables than 'vars'")
         action = _typed(dict, state.get("#meta", {}), f"{place}.#meta").get("action")
         yield TraceState(index + 1, values, action if isinstance(action, str) and index else None)
     loop = document.get("loop")

@@ -18,6 +18,7 @@ from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEven
 
 _STATE = re.compile(r"(State )?(\d+):(?: <(.*)>| (Stuttering))?\s*")
 _BACK = re.compile(r"Back to state:? (\d+)(?:: <(.*)>)?\s*|(\d+): Back to state(?:: <(.*)>)?\s*")
+_BACK_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
 _TOOL = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
 _TOOL_STATES = ("2216", "2217", "2218", "2122")
 _TOOL_ERROR = "1"
@@ -100,7 +101,9 @@ class _LogReader:
             yield self._back(back)
         elif (error := _ERROR.fullmatch(text)) or self._tool_error:
             yield from self._error(number, error[1] if error else text)
-        elif self._last is not None and is_conjunct(text):
+        elif self._last is not None and _BACK_BEGINS.match(text):
+            raise self._source.error(f"'{text[:40]}'", "'Back to state 1: <...>'")
+        elif self._last is not None and (is_conjunct(text) or text.partition(" = ")[0] in self._last.variables):
             raise self._source.error(f"'{text[:40]}'", f"'State {self._last.number + 1}: <...>' before it")
         elif _SUMMARY.match(text):
             self._found_no_error |= _HOLDS.match(text) is not None

@@ -48,10 +48,14 @@ def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
     """Put the states in order. Any error of Python's says that the record is not what it should be."""
     states = dict(record["state"])
     last = len(states)
+    if len(record["state"]) != last:
+        raise ValueError("a state of one number twice")
     arrivals: dict[int, tuple[str | None, Location | None]] = {1: (None, None)}
     end = TraceEnd()
-    for (before, _), action, (after, _) in record["action"]:
-        if after == before + 1:
+    for (before, source), action, (after, target) in record["action"]:
+        if (source, target) != (states[before], states[after]):
+            raise ValueError("a step between other states than those of these numbers")
+        if after == before + 1 and after not in arrivals:
             arrivals[after] = _action(action)
         elif before == last and 1 <= after <= before and end.ending is None:
             name, location = _action(action)

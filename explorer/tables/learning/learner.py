@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.learning.recording import Recording
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
 from kraftcheck.explorer.temporal.graph import LabelBook
-from kraftcheck.spec.errors import ActionError, RaisedError
+from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
 from kraftcheck.spec.language.formula import Fairness
@@ -114,6 +114,7 @@ class Learner:
         self.book = LabelBook(self.action_names, ())
         self.handler_calls: Counter[str] = Counter()
         self.most_spent: dict[str, int] = {}
+        self._failed: ProtocolError | None = None
         self.inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
         self._tries = Tries(self.interner, self.inbox_questions)
         self._outcomes = Outcomes(self.interner)
@@ -201,7 +202,21 @@ class Learner:
             The workers; all were expanding the same states.
         make
             Makes what one worker missed, and asks for the rest.
+
+        Raises
+        ------
+        ProtocolError
+            What a method of the protocol raised. It is raised again each time, since not all questions were answered.
         """
+        if self._failed is not None:
+            raise self._failed
+        try:
+            self._resolve(workers, make)
+        except ProtocolError as error:
+            self._failed = error
+            raise
+
+    def _resolve(self, workers: Sequence[WorkerArrays], make: Callable[[Arrays, WorkerArrays], None]) -> None:
         tables = self.interner.tables
         for worker in workers:
             retry = worker.retry[: worker.stats[codes.S_RETRY]]

@@ -14,14 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.identity import identity_of
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.locality import split
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.loading.user_files import load
 from kraftcheck.spec.values import Value
+from tests.support.command_line import PING
 from tests.support.explorer.comparison import found
 from tests.support.explorer.random_protocols import Sample, sample
 from tests.support.explorer.voting import HOSTS, Voting
@@ -29,6 +32,7 @@ from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark.engine import SparkSearch
+from kraftcheck.explorer.spark.session import TaskRaisedError, went_wrong
 from tests.support.spark.pretended import Lost, search
 
 pytestmark = pytest.mark.kernel
@@ -188,6 +192,31 @@ def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
         assert states[0] in list(initial_states(semantics, options.init))
         for source, target in pairwise(states):
             assert any(transition.target == target for transition in semantics.transitions(source))
+
+
+@pytest.mark.parametrize("where", ["        number = me.pings + 1", "        return len(me.log) < 2"])
+def test_an_assert_that_fails_in_a_task(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "ping.py"
+    path.write_text(PING.replace(where, f"        assert me.pings < 2 and not me.log\n{where}"))
+    protocol = load(path, "PingPong")()
+    options = Options(deadlock=False, properties=(protocol.properties["ShortLog"],))
+    expected = BreadthFirst(protocol, options, 1).run()
+    assert expected.verdict is Verdict.ASSERTION
+    result, _ = search(protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1))
+    assert result.verdict is Verdict.ASSERTION
+    assert result.violations[0].property == expected.violations[0].property
+    assert len(result.violations[0].trace) == len(expected.violations[0].trace)
+    semantics = Semantics(protocol)
+    for source, target in pairwise(step.state for step in result.violations[0].trace):
+        assert any(transition.target == target for transition in semantics.transitions(source))
+
+
+def test_what_a_task_of_spark_raises_is_told_from_what_else_goes_wrong() -> None:
+    text = 'Traceback:\n  File "x.py", line 1, in f\nspec.errors.{}: x.py:1: it\n  me = 1\n\tat java'
+    found = went_wrong(text.format("ActionError"))
+    assert isinstance(found, TaskRaisedError)
+    assert str(found) == "x.py:1: it\n  me = 1"
+    assert type(went_wrong(text.format("InputError"))) is InputError
 
 
 @pytest.mark.slow

@@ -17,8 +17,10 @@ from kraftcheck.explorer.spark import shared_folder as folder
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import SCHEMA
 from kraftcheck.explorer.spark.engine import SparkSearch
+from kraftcheck.explorer.spark.session import TaskRaisedError
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 NUMBERS = pa.schema([pa.field("id", pa.int64())])
@@ -91,7 +93,11 @@ class Pretended:
     def _task(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(tasks, "_expander", lambda _: self._expander(self.random.randrange(len(self._expanders))))
-            yield from tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
+            try:
+                yield from tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
+            except RaisedError as error:
+                self._expanders = [None] * 3  # a process in which something is raised ends
+                raise TaskRaisedError(str(error)) from None
 
     def _expander(self, number: int) -> TaskExpander:
         found = self._expanders[number]
