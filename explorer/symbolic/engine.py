@@ -26,7 +26,7 @@ from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
 from kraftcheck.explorer.symbolic.traps import without_way_out
-from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of
+from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of, replicas_met
 from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.states.memory import default_memory
@@ -206,7 +206,9 @@ class SymbolicSearch:
                 self._show(space, {prop.name: stuck})
 
     def _look_for_order(self, space: Space) -> None:
-        """Begin again where another order of variables makes fewer nodes."""
+        """Begin again where replicas will appear, or where another order of variables makes fewer nodes."""
+        if space.variables.layout.require_replicas(replicas_met(self.semantics, self.starts)):
+            raise Rearranged
         _, most = self._looks.pop(0)
         keys = tuple(space.variables.keys)
         closer = closer_order(keys, (taken.event for taken in space.learning.taken))

@@ -16,7 +16,7 @@ from kraftcheck.explorer.symbolic.kernel.collecting import collect_garbage, coun
 from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, add_edge, make, put_lookup, rebuild_table
 from kraftcheck.explorer.symbolic.kernel.operations import difference, intersection, product, union
 from kraftcheck.explorer.symbolic.kernel.pairs import count_steps
-from kraftcheck.explorer.symbolic.kernel.projections import forget_summaries, project
+from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, forget_summaries, project
 from kraftcheck.explorer.symbolic.kernel.saturation import learn, saturate
 from kraftcheck.spec.errors import ProtocolError
 
@@ -85,7 +85,7 @@ class Store:
         d.meta = np.zeros(codes.META_SIZE, np.int64)
         d.meta[codes.NODES] = 2
         d.meta[codes.ROOM] = max(memory, least * nodes)
-        d.meta[codes.SUMMARIES] = 1
+        d.meta[codes.SUMMARIES], d.meta[codes.SUMMED] = 1, FEWEST_SUMMED
         d.meta[codes.LEVELS] = levels
         d.nodes[1, 1] = levels << 32
         d.meta[codes.CACHE_MASK] = min(size, 4 * FIRST) - 1

@@ -11,14 +11,18 @@ Whether a replica is in a set of one before it stands beside its own local state
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from random import Random
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.sets import Changed
 from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Refuser, Unsplittable, with_fields
 from kraftcheck.spec.display import text_of
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.network import Channels
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
@@ -27,6 +31,7 @@ LOCAL, CHANNEL, SHARED, BOUND, PART = "local", "channel", "shared", "bound", "pa
 ANYONE = "anyone"  # the sender, where an inbox is not divided by senders
 NOBODY = "nobody"  # the sender of messages without the field `source`
 FEWEST_VALUES = 64  # of a local state, before sets in it are taken apart
+WALKS, WALK_STEPS = 10, 30  # by which replicas are looked for that appear later
 FEWEST_SETS, SHARE = 16, 8  # that a field has then; local states for each that there is without these fields
 
 
@@ -385,3 +390,18 @@ def layout_of(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: boo
     if len(set(map(type, layout.replicas))) == 1:
         layout.replicas.reverse()  # of replicas alike the first one often does most
     return layout
+
+
+def replicas_met(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
+    """Return the replicas that some random walks meet: where more appear later, a search begins again for each."""
+    random, met = Random(1), set[Value]()
+    for _ in range(WALKS):
+        state = random.choice(starts)
+        with suppress(RaisedError):  # the search will find it
+            for _ in range(WALK_STEPS):
+                met.update(state.replicas)
+                steps = list(semantics.transitions(state))
+                if not steps:
+                    break
+                state = random.choice(steps).target
+    return ordered(met)

@@ -10,6 +10,8 @@ from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options, Verdict
 from kraftcheck.explorer.symbolic import told
 from kraftcheck.explorer.symbolic.engine import GaveUp, explore
+from kraftcheck.explorer.symbolic.kernel import diagram as codes
+from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, MOST_SUMMED, has_room
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.ways import Ways
 from tests.support.kraft_model.searches import bound as configured
@@ -105,3 +107,21 @@ def test_the_command_line_has_a_limit_of_nodes(capsys: pytest.CaptureFixture[str
     command = ["check", "registration", "--config", "smoke", "--engine", "symbolic", "--max-nodes", "1100", "--quiet"]
     assert main(command) == 20
     assert "stopped at --max-nodes" in capsys.readouterr().out
+
+
+def test_projections_that_are_needed_together_are_not_dropped_for_ever() -> None:
+    """Where few nodes are new since projections were dropped there is room for more, or a walk would never end."""
+    store = Store(3, 1 << 20, lambda *_: 0)
+    d, meta = store.arrays, store.arrays.meta
+    full = FEWEST_SUMMED + MOST_SUMMED * 100
+    meta[codes.NODES], meta[codes.SUMMARIES] = 100, full
+    assert has_room(d, 10)
+    assert (meta[codes.SUMMARIES], meta[codes.DROPPED_AT]) == (1, 100)
+    for more in (1, 2):
+        meta[codes.SUMMARIES] = full = more * FEWEST_SUMMED + MOST_SUMMED * 100
+        assert has_room(d, 10)
+        assert (meta[codes.SUMMARIES], meta[codes.SUMMED] > more * FEWEST_SUMMED) == (full, True)
+    meta[codes.SUMMARIES] = len(d.summaries)
+    assert not has_room(d, 10)
+    meta[codes.NODES] = 200
+    assert has_room(d, 10)

@@ -15,6 +15,7 @@ from kraftcheck.explorer.symbolic import engine
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.variables import replicas_met
 from kraftcheck.spec import (
     Bag,
     Map,
@@ -36,6 +37,8 @@ from kraftcheck.spec import (
     step_invariant,
 )
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.starts import initial_states
 from tests.support.tlc import bound as configured
 
 pytestmark = pytest.mark.kernel
@@ -267,3 +270,15 @@ def test_how_many_states_are_wrong_is_told(order: str) -> None:
         "13 states have Short violated",
         "1 states have no next state",
     ]
+
+
+def test_replicas_that_appear_late_are_met_by_random_walks() -> None:
+    class Growing(Two):
+        @internal
+        def grow(self, me: Node) -> Steps:
+            assert me.id < 4
+            if me.count == 2 and me.id > 1:
+                yield become(me).write(Node(me.id + 1))
+
+    semantics = Semantics(Growing())
+    assert replicas_met(semantics, list(initial_states(semantics, "Init"))) == [1, 2, 3, 4]

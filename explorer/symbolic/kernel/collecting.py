@@ -10,6 +10,7 @@ from kraftcheck.explorer.symbolic.kernel.calling import jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CACHE_MASK,
     CHOSEN_EDGES,
+    DROPPED_AT,
     EDGES,
     LOW,
     NODES,
@@ -99,4 +100,5 @@ def collect_garbage(d: Any, roots: Any) -> None:
     d.cache[: d.meta[CACHE_MASK] + 1] = 0
     d.meta[CHOSEN_EDGES] = 0
     forget_summaries(d)
+    d.meta[DROPPED_AT] = 0
     rebuild_table(d, d.meta[TABLE_MASK] + 1)

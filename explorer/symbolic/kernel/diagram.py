@@ -42,7 +42,9 @@ from kraftcheck.explorer.tables.kernel.native import inlined
     SUMMARIES,
     CHOSEN_EDGES,
     ROOM,
-) = range(19)
+    SUMMED,
+    DROPPED_AT,
+) = range(21)
 META_SIZE = 24
 
 # What Python is called for.

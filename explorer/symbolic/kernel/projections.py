@@ -15,6 +15,7 @@ from kraftcheck.explorer.symbolic.kernel.calling import jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CHOSEN,
     CHOSEN_EDGES,
+    DROPPED_AT,
     FOLLOWED,
     INCOMPLETE,
     LOW,
@@ -24,6 +25,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     ROUND,
     STOP,
     SUMMARIES,
+    SUMMED,
     TOP,
     UNKNOWN,
     cached,
@@ -38,7 +40,10 @@ from kraftcheck.explorer.symbolic.kernel.operations import collect, may_apply, u
 from kraftcheck.explorer.tables.kernel.native import inlined
 
 MOST_SUMMED, FEWEST_SUMMED = 8, 1 << 20
-"""Projections in summaries for each node, and in all, before these are dropped: most nodes are garbage."""
+"""Projections in summaries for each node, and in all, before these are dropped: most nodes are garbage.
+
+Where few nodes are new since then, there may be twice as many: what is asked for needs them.
+"""
 MOST_CHOSEN = 1 << 22  # edges in lists of those that may be followed, before these are made anew
 
 
@@ -93,6 +98,19 @@ def forget_summaries(d: Any) -> None:
 
 
 @jit
+def has_room(d: Any, n: Any) -> Any:
+    """Make room for more projections in summaries; return whether there is."""
+    meta = d.meta
+    if meta[SUMMARIES] + n > min(len(d.summaries), MOST_SUMMED * meta[NODES] + meta[SUMMED]):
+        if 4 * (meta[NODES] - meta[DROPPED_AT]) >= meta[NODES]:
+            forget_summaries(d)
+            meta[DROPPED_AT] = meta[NODES]
+        elif meta[SUMMED] < len(d.summaries):
+            meta[SUMMED] = 2 * meta[SUMMED] + n
+    return meta[SUMMARIES] + n <= len(d.summaries)
+
+
+@jit
 def projected(d: Any, a: Any, t: Any) -> Any:
     """Return a projection of a set that is not empty, by a tail that is watched, from the node's summary."""
     if t == 0:
@@ -128,8 +146,10 @@ def projected(d: Any, a: Any, t: Any) -> Any:
         if d.meta[STOP] or d.meta[INCOMPLETE] != before:
             d.meta[INCOMPLETE] += 1
             return np.int64(0)
-        if d.meta[SUMMARIES] + n > min(len(d.summaries), MOST_SUMMED * d.meta[NODES] + FEWEST_SUMMED):
-            forget_summaries(d)
+        if not has_room(d, n):
+            d.meta[STOP] = 1
+            d.meta[INCOMPLETE] += 1
+            return np.int64(0)
         place = d.meta[SUMMARIES]
         for k in range(n):
             d.summaries[place + k] = d.scratch[base + k]
