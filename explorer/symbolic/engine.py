@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -22,7 +21,6 @@ from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.orders import LOOKS, Order, cheapest_order, closer_order, shared_first
 from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.refusals import require_able
-from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
 from kraftcheck.explorer.symbolic.traps import without_way_out
@@ -39,6 +37,7 @@ SATURATION, CHAINING = "saturation", "chaining"
 SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 """How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
 
+CHECKING_SECONDS = 10.0  # for properties, where a limit ended the search; or a tenth of what it took
 SELDOM = 1_000_000  # objects that Python makes, before it looks for some that nothing refers to
 LOOK_EVERY = 0.1  # seconds between two looks at the clock
 SMALL_MEMORY = 1 << 28  # bytes, for searches by which orders are compared
@@ -147,6 +146,9 @@ class SymbolicSearch:
         except (Stop, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
                 self._books.note_limit(INTERRUPTED)
+            elif self._books.result.limit is not None and self.options.search != Search.BFS:
+                with suppress(Stop):
+                    self._check_part()
             self._save(finished=self._books.result.limit is None)
             raise
         else:
@@ -284,17 +286,36 @@ class SymbolicSearch:
             self.note(reached, EMPTY)
         return reached, beyond
 
-    def _violated(self, space: Space, states: int, more: int) -> dict[str, int]:
-        """Return the states that violate something, by its name: of a set; of invariants also of more states."""
+    def _violated(self, space: Space, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
+        """Return the states that violate something, by its name: of a set; of invariants also of more states.
+
+        Of a part of what is reached not all steps are known, so nothing is said of deadlocks.
+        """
         checks, steps = StateChecks(space, self.semantics), StepChecks(space, is_asked_again=False)
         every = space.store.union(states, more)
         found = {
             prop.name: steps.violating(prop, states) if prop.over_steps else checks.violating(prop, every)
             for prop in self.options.properties
         }
-        if self.options.deadlock:
+        if self.options.deadlock and not is_part:
             found[DEADLOCK] = space.stuck(states)
         return {name: bad for name, bad in found.items() if bad != EMPTY}
+
+    def _check_part(self) -> None:
+        """Look for violations in the states that are known, where a limit ended the search before all were."""
+        if self.space is None or "reached" not in self.space.store.roots:
+            return
+        self._is_over, self._next_look = False, 0.0
+        self._deadline = time.monotonic() + max(CHECKING_SECONDS, self._books.seconds / 10)
+        try:
+            self.space.store.collect_garbage([])
+            bad = self._violated(self.space, self.space.store.roots["reached"], EMPTY, is_part=True)
+        except (GaveUp, NoRoom, Rearranged, Unsplittable):
+            self._books.result.notes.append("properties were not evaluated in the states that are known")
+        else:
+            self._show(self.space, bad)
+        finally:
+            self._deadline, self._is_over = None, True
 
     def _show(self, space: Space, bad: dict[str, int]) -> None:
         """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does."""
@@ -303,7 +324,8 @@ class SymbolicSearch:
         ways = Ways(space, StateChecks(space, self.semantics), self.options.constraints, self.pause)
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
-            self._deadline = time.monotonic() + most
+            spare = (self.options.time_limit or math.inf) - self._books.seconds
+            self._deadline = time.monotonic() + max(min(most, spare), 0)
             try:
                 for name, path in find(left):
                     left.remove(name)
@@ -389,8 +411,7 @@ class SymbolicSearch:
             return
         self._next_look = now + LOOK_EVERY
         if self._deadline is not None:
-            limit = self.options.time_limit
-            if self._interruption.asked or now > self._deadline or (limit and self._books.seconds > limit):
+            if self._interruption.asked or now > self._deadline:
                 raise GaveUp
             self._books.report(0, self.space.store.nodes)
             return
@@ -404,29 +425,11 @@ class SymbolicSearch:
 
     def _totals(self) -> Totals:
         names = [*self.protocol.actions, *self.protocol.network.own_actions()]
-        actions = dict.fromkeys(names, 0) | self._fired()
+        actions = dict.fromkeys(names, 0)
+        if self.space is not None and self._is_over:
+            expanded = self.space.store.roots.get("expanded", EMPTY)
+            actions = self.space.fired(names, expanded, self._counted)
         return Totals(self._counted, len(self.starts) + sum(actions.values()), actions, dict(self.calls.counts))
-
-    def _fired(self) -> dict[str, int]:
-        """Return how often each action fires in the states of which all steps are known."""
-        if self.space is None or not self._is_over:
-            return {}
-        store, expanded = self.space.store, self.space.store.roots.get("expanded", EMPTY)
-        if expanded == EMPTY:
-            return {}
-        by_action: dict[tuple[str, int], list[Event]] = defaultdict(list)
-        times: Counter[tuple[str, Event]] = Counter()
-        for taken in self.space.learning.taken:
-            times[taken.action, taken.event] += 1  # steps that differ and do the same are counted each
-            by_action[taken.action, times[taken.action, taken.event]].append(taken.event)
-        fired: Counter[str] = Counter()
-        for (action, _), events in by_action.items():
-            for relation in self.space.groups.nodes.relations(events):
-                if self.options.view is not None:
-                    with suppress(NoRoom):  # labels that were not applied to states as they are seen
-                        store.enabled(expanded, relation)
-                fired[action] += store.count_steps(expanded, relation, self._counted * len(events))
-        return dict(fired)
 
     @property
     def nodes(self) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.kernel.diagram import APPLY, LEARN
 from kraftcheck.explorer.symbolic.labels import Labels
 from kraftcheck.explorer.symbolic.learning import Learning
-from kraftcheck.explorer.symbolic.relations import Groups
+from kraftcheck.explorer.symbolic.relations import Event, Groups
 from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, NoRoom, Store
 from kraftcheck.explorer.symbolic.variables import Layout, Variables
 from kraftcheck.explorer.symbolic.views import View
@@ -132,6 +134,37 @@ class Space:
         for root in (*self.groups.roots(), *self.pruned_roots()):
             states = self.store.difference(states, self.store.enabled(states, root))
         return states
+
+    def fired(self, names: Iterable[str], states: int, counted: int) -> dict[str, int]:
+        """Return how often each action fires in a set of states of which everything was learned.
+
+        Of the empty set, where steps are not counted, it is not said of those that are known to fire somewhere.
+
+        Parameters
+        ----------
+        names
+            The actions.
+        states
+            The set.
+        counted
+            How many states it has at most.
+        """
+        if states == EMPTY:
+            some = {taken.action for taken in self.learning.taken}
+            return {name: 0 for name in names if name not in some}
+        by_action: dict[tuple[str, int], list[Event]] = defaultdict(list)
+        times: Counter[tuple[str, Event]] = Counter()
+        for taken in self.learning.taken:
+            times[taken.action, taken.event] += 1  # steps that differ and do the same are counted each
+            by_action[taken.action, times[taken.action, taken.event]].append(taken.event)
+        found = dict.fromkeys(names, 0)
+        for (action, _), events in by_action.items():
+            for relation in self.groups.nodes.relations(events):
+                if self.view.hidden:
+                    with suppress(NoRoom):  # labels that were not applied to states as they are seen
+                        self.store.enabled(states, relation)
+                found[action] += self.store.count_steps(states, relation, counted * len(events))
+        return found
 
     def saturated(self, reached: int) -> int:
         """Return all states reachable from a set.

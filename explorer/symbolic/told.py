@@ -19,6 +19,8 @@ def about_diagram(space: Space) -> Iterator[str]:
     store, reached = space.store, space.store.roots.get("reached", EMPTY)
     size, variables = store.size(reached), len(space.variables.keys)
     yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were made for it"
+    if store.roots.get("expanded", EMPTY) == EMPTY:
+        yield "steps were not counted: generated states are the initial ones, and actions that fired are left out"
     levels = store.sizes(reached).most_common(MOST_NAMED)
     if levels and levels[0][1] >= FEWEST_NAMED:
         names = [f"{space.variables.name(level)} ({nodes:,})" for level, nodes in levels]

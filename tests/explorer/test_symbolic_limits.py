@@ -125,3 +125,12 @@ def test_projections_that_are_needed_together_are_not_dropped_for_ever() -> None
     assert not has_room(d, 10)
     meta[codes.NODES] = 200
     assert has_room(d, 10)
+
+
+@pytest.mark.parametrize("order", ["saturation", "chaining"])
+def test_what_is_known_at_a_limit_is_checked(order: str) -> None:
+    given = configured("quorum", "finding.fails-acknowledged")
+    found = explore(given.protocol, Options.of(given, search=order, symmetry=None, max_nodes=1024))
+    (violation,) = found.violations
+    assert (found.limit, found.verdict, violation.property) == ("max_nodes", Verdict.VIOLATION, "NobodyFails")
+    check_trace(given, violation.trace)
