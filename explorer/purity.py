@@ -20,8 +20,8 @@ from typing import Any
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.semantics import Offer, Semantics
+from kraftcheck.spec.language.step import Step, note_spent
 from kraftcheck.spec.values import Record, Value, encode
 
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
@@ -138,6 +138,7 @@ class PureSemantics(Semantics):
         asked = [given[name] for name in action.asks]
         before = _encoded(me, message, *asked)
         made = self._test.call(action, me, message, given)
+        note_spent(made, self.most_spent)
         found = tuple(self._shared_parts(step) for step in made if not self._hopeless(step))
         self.handler_calls[action.name] += 1
         if _encoded(me, message, *asked) != before:
@@ -146,6 +147,9 @@ class PureSemantics(Semantics):
         if set(map(encode, first)) != set(map(encode, found)):
             raise ActionError(action, self.protocol, me, message, YIELDED_OTHERS)
         return found
+
+    def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[Offer, ...]:
+        return tuple(self._make_offers(me, inbox, shared))
 
 
 def _encoded(*values: Any) -> bytes:

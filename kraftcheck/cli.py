@@ -126,7 +126,9 @@ def _complain(
     message: str, json: Path | None = None, code: int = 2, *, program: str = "kraftcheck", **more: Any
 ) -> int:
     """Tell an error, in the file that `--json` names too; return the exit code."""
-    print(f"{program}: error: {message}", file=sys.stderr)
+    from kraftcheck.reporting.lines import harmless
+
+    print(harmless(f"{program}: error: {message}"), file=sys.stderr)
     if json is not None and "--json" not in message:
         from kraftcheck.reporting.as_json import tool
         from kraftcheck.reporting.files import write_json

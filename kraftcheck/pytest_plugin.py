@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ import pytest
 if TYPE_CHECKING:
     from kraftcheck.explorer.result import Result
     from kraftcheck.spec.language.protocol import Protocol
+
+LONGEST_NAME = 150
+"""Characters of a test's name in that of its page."""
 
 Check = Callable[..., "Result"]
 
@@ -58,7 +62,15 @@ def _page_of(request: pytest.FixtureRequest) -> Path:
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     folder = factory.mktemp("kraftcheck") if given is None else Path(given)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / (re.sub(r"[^\w.-]+", "-", request.node.nodeid).strip("-") + ".html")
+    return folder / f"{_file_name(request.node.nodeid)}.html"
+
+
+def _file_name(test: str) -> str:
+    """Return the name of a test as that of a file: short enough, and for other parameters another one."""
+    plain = re.sub(r"[^\w.-]+", "-", test, flags=re.ASCII).strip("-")
+    if "[" not in test and test.isascii() and len(plain) <= LONGEST_NAME:
+        return plain
+    return f"{plain[:LONGEST_NAME]}-{blake2b(test.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
 def _checked(
@@ -97,6 +109,9 @@ def _checked(
     if result.verdict not in allowed:
         said = plain(told(loaded.protocol, result, quiet=True))
         file = Path(report) if report is not None else page()
-        loaded.write_report(result, file, **options)
+        try:
+            loaded.write_report(result, file, **options)
+        except OSError as error:  # what was found is told all the same
+            pytest.fail(f"{said}\nthe page cannot be written: {file}: {error.strerror}", pytrace=False)
         pytest.fail(f"{said}\nthe page: {file}", pytrace=False)
     return result

@@ -20,7 +20,7 @@ def text_of(value: Value) -> str:
     if kind is bool:
         return "TRUE" if value else "FALSE"
     if kind is str:
-        return f'"{value}"'
+        return f'"{visible(value)}"'
     if isinstance(value, enum.Enum):
         return name_of(value)
     if kind is frozenset:
@@ -33,6 +33,28 @@ def text_of(value: Value) -> str:
         fields = [f"{name}={text_of(getattr(value, name))}" for name in shown_names(value)]
         return f"{kind.__name__}({', '.join(fields)})"
     return str(value)
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""Return text with the codes of characters that cannot be seen, or that steer a terminal or the way of writing.
+
+    Parameters
+    ----------
+    text
+        The text, of which anybody may be the author.
+    keep
+        Characters that stay as they are.
+
+    >>> visible("a\nb \x1b[2J")
+    'a\\nb \\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in keep else _code(one) for one in text)
+
+
+def _code(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def one_of(choices: Sequence[str]) -> str:

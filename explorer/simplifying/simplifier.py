@@ -159,9 +159,17 @@ class Simplifier:
     def _goes_on(self, before: State, taken: Transition) -> bool:
         """Whether a search goes on behind a step: it is within the constraints."""
         semantics, options = self._semantics, self._options
-        return all(semantics.holds(one, taken.target) for one in options.constraints) and all(
+        return self._is_within(taken.target) and all(
             semantics.holds_over(one, before, taken.target) for one in options.action_constraints
         )
+
+    def _is_within(self, state: State) -> bool:
+        """Whether a search goes on from a state."""
+        return all(self._semantics.holds(one, state) for one in self._options.constraints)
+
+    def _is_expanded(self, before: State | None, taken: Transition | None, state: State) -> bool:
+        """Whether a search asks what a state leads to: one beyond a constraint is no deadlock."""
+        return self._is_within(state) if before is None or taken is None else self._goes_on(before, taken)
 
     def _shows(self, before: State | None, taken: Transition | None, state: State) -> bool:
         """Whether a state, or the step to it, shows the violation."""
@@ -170,9 +178,10 @@ class Simplifier:
             return state == self._violation.trace[-1].state
         try:
             if self._violation.property == DEADLOCK:
-                return not self._steps(state)
+                return self._is_expanded(before, taken, state) and not self._steps(state)
             if prop is None:  # an action in which an `assert` failed
-                self._steps(state)
+                if self._is_expanded(before, taken, state):
+                    self._steps(state)
                 return False
             if prop.over_steps:
                 holds = before is None or taken is None or semantics.kept_by(prop, before, taken)
@@ -294,7 +303,7 @@ class Simplifier:
         waiting: list[tuple[tuple[int, int, int, int], int, State, Any]] = []
         ways: dict[tuple[State, Any], tuple[tuple[State, Any] | None, TraceStep]] = {}
         numbers = count()
-        for state in initial_states(self._semantics, self._options.init):
+        for state in filter(self._is_within, initial_states(self._semantics, self._options.init)):
             ways[state, None] = None, TraceStep(state)
             heappush(waiting, ((0, 0, 0, 0), next(numbers), state, None))
         costs: dict[tuple[State, Any], tuple[int, int, int, int]] = dict.fromkeys(ways, (0, 0, 0, 0))

@@ -12,7 +12,7 @@ from kraftcheck.commands._walks import Task, naming, quorum
 from kraftcheck.files import replacing
 from kraftcheck.jobs import blaming
 from kraftcheck.reporting.cover import told as told_of_cover
-from kraftcheck.reporting.lines import HEAD, print_lines
+from kraftcheck.reporting.lines import HEAD, harmless, print_lines
 from kraftcheck.reporting.lockstep import told
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import bind
@@ -156,7 +156,7 @@ def _tell(task: Task, driven: Driven, arguments: argparse.Namespace, tasks: int)
     survey, cover, problem, _ = driven.made[-1]
     several = len(arguments.kafka) > 1
     if problem is not None and tasks > 1 and not several and not isinstance(problem, DriverDied):
-        print(f"kraftcheck: error: {problem}", file=sys.stderr)
+        print(harmless(f"kraftcheck: error: {problem}"), file=sys.stderr)
     if survey is None or not survey.walks:
         return
     found = survey.kinds()

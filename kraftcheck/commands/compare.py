@@ -195,13 +195,23 @@ def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str],
     Returns
     -------
     tuple
-        Actions that fired in the variant only, and those that fired in the base only: None where the variant was not
-        searched as far as the base, so that nobody knows.
+        Actions that fired in the variant only: where the base was not searched as far, those that it does not have.
+        And those that fired in the base only: None where the variant was not searched as far as the base, so that
+        nobody knows.
     """
     fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
-    whole = variant.seen_to is None or (base.seen_to is not None and variant.seen_to >= base.seen_to)
-    return gained, [name for name in fired if name not in fired_in_variant] if whole else None
+    if gained and not _is_as_far(base, variant):
+        gained = [name for name in gained if name not in base.job.protocol.actions]
+    lost = [name for name in fired if name not in fired_in_variant]
+    return gained, lost if _is_as_far(variant, base) else None
+
+
+def _is_as_far(one: ComparedRun, other: ComparedRun) -> bool:
+    """Whether a run took every step out of the states that another one has taken steps out of, as far as these go."""
+    if one.seen_to is None:
+        return True
+    return other.seen_to is not None and other.result.depth is not None and one.seen_to >= other.result.depth
 
 
 def as_json(group: Group) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from kraftcheck.catalogue import Model
@@ -114,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = arguments.checkpoint if "checkpoint" in arguments else None
         with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
             files = {function.function.__code__.co_filename for function in functions}
-            recordings = _recorded(jobs, files, arguments)
+            recordings = _recorded(jobs, files, modules, arguments)
             workers = Workers(Judge(recordings, modules), _processes(arguments), _seconds(arguments))
             try:
                 with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
@@ -179,12 +180,14 @@ def _identity(jobs: list[Job]) -> dict[str, Any]:
     return {"model": about[0]["model"], "source": about[0]["source"], **searched}
 
 
-def _recorded(jobs: list[Job], files: set[str], arguments: argparse.Namespace) -> list[Recording]:
+def _recorded(
+    jobs: list[Job], files: set[str], modules: list[ModuleType], arguments: argparse.Namespace
+) -> list[Recording]:
     """Return what the model does in each configuration."""
     found: list[Recording] = []
     with Meter(quiet=arguments.quiet) as meter:
         for job in jobs:
-            recording = record(job, files, meter.show)
+            recording = record(job, files, modules, meter.show)
             result = recording.result
             if result.violations:
                 names = ", ".join(violation.property for violation in result.violations)
@@ -213,10 +216,14 @@ def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterato
     what = f"{many(len(mutants), 'mutant')} of {many(functions, 'function')}"
     yield [(HEAD, f"{model.name}{variant}"), (PLAIN, f", {what}, at most {jobs[0].options.max_states:,} states")]
     yield [(FAINT, f"configurations: {', '.join(job.config_name for job in jobs)}")]
-    unchecked = [job.config_name for job in jobs if not job.options.properties and not job.options.deadlock]
+    unchecked = [job.config_name for job in jobs if not _is_checked(job)]
     if unchecked:
         yield [(WARNING, f"Warning: nothing is checked in {', '.join(unchecked)}")]
     yield []
+
+
+def _is_checked(job: Job) -> bool:
+    return bool(job.options.properties or job.options.over_behaviours or job.options.deadlock)
 
 
 def _named(recordings: Iterable[Recording]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import told as counterexample
 from kraftcheck.reporting.files import require_report, require_writable, write_counterexamples, write_json
-from kraftcheck.reporting.lines import FAINT, Line, notes, print_lines, print_warnings
+from kraftcheck.reporting.lines import FAINT, Line, harmless, notes, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
 from kraftcheck.reporting.report import as_step, replay_as_data, write_report
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
                     if arguments.report:
                         runs.append(replay_as_data(job, replay, walked))
                     if replay.verdict is ReplayVerdict.UNREADABLE:
-                        print(f"kraftcheck: error: {replay.problem}", file=sys.stderr)
+                        print(harmless(f"kraftcheck: error: {replay.problem}"), file=sys.stderr)
                     else:
                         print_lines(told(replay, quiet=arguments.quiet))
                     if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:

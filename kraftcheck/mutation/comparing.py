@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+from kraftcheck.jobs import Job
 from kraftcheck.mutation.calls import UnreadError, limited_time, plain_steps, replaying
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.recording import Recording
-from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
 
 
 @dataclass
@@ -75,11 +77,23 @@ def compare(recording: Recording, mutant: Mutant) -> Differences:
     return found
 
 
+def starts_of(job: Job) -> list[State]:
+    """Return the states from which a mutant starts, the way to a named start included.
+
+    Raises
+    ------
+    EndlessError
+        The initial states are not made in time.
+    InputError
+        The named start cannot be reached, or what makes the initial states breaks the language's contract.
+    """
+    with limited_time() if job.options.init == "Init" else nullcontext():
+        return initial_states(Semantics(job.protocol), job.options.init)
+
+
 def _same_starts(recording: Recording) -> bool:
-    """Whether a mutant begins where the model does, the way to a named start included."""
-    if recording.job.options.init == "Init":
-        return True
+    """Whether a mutant begins where the model does: `initial` too may call what is changed."""
     try:
-        return initial_states(Semantics(recording.job.protocol), recording.job.options.init) == recording.starts
-    except InputError:
+        return starts_of(recording.job) == recording.starts
+    except Exception:
         return False

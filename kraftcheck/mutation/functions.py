@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -129,18 +129,56 @@ def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) ->
     calls: dict[FunctionType, list[FunctionType]] = {}
     result = {}
     for action in protocol.actions.values():
-        first = _function_of(action.function)
-        waiting, found = [first] if first is not None else [], dict[FunctionType, None]()
-        while waiting:
-            function = waiting.pop()
-            if function in found:
-                continue
-            found[function] = None
-            if function not in calls:
-                calls[function] = list(_called_by(function, protocol, modules))
-            waiting += calls[function]
+        found = _reached_from([action.function], protocol, modules, calls)
         result[action.name] = [function for function in found if function.__module__ in names]
     return result
+
+
+def functions_of_projections(protocol: type[Protocol], modules: list[ModuleType]) -> list[FunctionType]:
+    """Return the functions that projections which actions read may call, by way of others too.
+
+    Parameters
+    ----------
+    protocol
+        The class.
+    modules
+        The modules of the functions.
+    """
+    read = dict.fromkeys(one.function for action in protocol.actions.values() for one in action.reads)
+    return list(_reached_from(read, protocol, modules, {}))
+
+
+def _reached_from(
+    firsts: Iterable[Any],
+    protocol: type[Protocol],
+    modules: list[ModuleType],
+    calls: dict[FunctionType, list[FunctionType]],
+) -> dict[FunctionType, None]:
+    """Return functions and what they may call, by way of others too; `calls` has what each was found to call."""
+    waiting = [one for one in map(_function_of, firsts) if one is not None]
+    found = dict[FunctionType, None]()
+    while waiting:
+        function = waiting.pop()
+        if function in found:
+            continue
+        found[function] = None
+        if function not in calls:
+            calls[function] = list(_called_by(function, protocol, modules))
+        waiting += calls[function]
+    return found
+
+
+def memories_of(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
+    """Return what makes the memoised functions of modules, and the memoised methods of their classes, forget."""
+    found = dict[int, Callable[[], object]]()
+    for module in modules:
+        for value in vars(module).values():
+            for one in (value, *(vars(value).values() if isinstance(value, type) else ())):
+                behind = one.fget if isinstance(one, property) else getattr(one, "__func__", one)
+                forget = getattr(behind, "cache_clear", None)
+                if callable(forget):
+                    found[id(behind)] = forget
+    return list(found.values())
 
 
 def _called_by(function: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[FunctionType]:

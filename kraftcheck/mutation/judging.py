@@ -12,15 +12,15 @@ from typing import NamedTuple
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import Result
 from kraftcheck.mutation.calls import Arguments, limited_time, plain_steps, rewired, wrapped
-from kraftcheck.mutation.comparing import Differences, compare
-from kraftcheck.mutation.functions import functions_of_actions
+from kraftcheck.mutation.comparing import Differences, compare, starts_of
+from kraftcheck.mutation.functions import functions_of_actions, functions_of_projections
 from kraftcheck.mutation.mutants import Mutant, Swap
 from kraftcheck.mutation.recording import Recording
-from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.mutation.renaming import with_new_names
+from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step
 
@@ -40,6 +40,9 @@ FIRST_SHARE = 20
 
 MOST_WALKED = 20_000
 """States up to which a step is looked for that the model does not have, once an action does something else."""
+
+BY_PROJECTION = "steps of actions that read what a projection gives"
+"""What is lost, where only a projection gives something else."""
 
 NEW = " (new)"
 """Ends the name under which a step counts that the model does not have."""
@@ -98,11 +101,16 @@ class Judge:
         for name, functions in functions_of_actions(protocol, self._modules).items():
             for function in functions:
                 self._actions[function] = self._actions.get(function, frozenset()) | {name}
+        self._of_projections = frozenset(functions_of_projections(protocol, self._modules))
 
     def reached_in(self, mutant: Mutant) -> list[Recording]:
-        """Return the configurations in which the changed line runs, the smallest first."""
-        path = str(mutant.changed.function.__code__.co_filename)
-        return [one for one in self._recordings if any((path, line) in one.by_line for line in mutant.lines)]
+        """Return the configurations in which the changed line runs, the smallest first.
+
+        These are all where projections use the function: nobody notes their lines.
+        """
+        function = mutant.changed.function
+        path, is_projected = str(function.__code__.co_filename), function in self._of_projections
+        return [one for one in self._recordings if is_projected or one.runs(path, mutant.lines)]
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Return what becomes of a mutant. The process's protocol is changed meanwhile."""
@@ -115,10 +123,12 @@ class Judge:
         with swap.mutated():
             verdicts: list[Verdict] = []
             suspects: list[_Trial] = []
+            function = mutant.changed.function
+            is_projected = function in self._of_projections
             for recording in reached:
-                found = compare(recording, mutant)
+                found = Differences(only_removes=False) if is_projected else compare(recording, mutant)
                 if not found.only_removes or _is_to_be_searched(recording):
-                    suspects.append(_Trial(recording, swap, self._actions[mutant.changed.function]))
+                    suspects.append(_Trial(recording, swap, self._actions[function], is_projected=is_projected))
                 elif found.told():
                     verdicts.append(Verdict(LOST, "", recording.job.config_name, lost=found.told()))
             for share in (FIRST_SHARE, 1):
@@ -143,13 +153,17 @@ def _is_to_be_searched(recording: Recording) -> bool:
 
 
 class _Trial:
-    """One mutant in one configuration."""
+    """One mutant in one configuration.
 
-    def __init__(self, recording: Recording, swap: Swap, actions: frozenset[str]) -> None:
+    Where projections use the function, an action does something else on other inputs: only whole states tell.
+    """
+
+    def __init__(self, recording: Recording, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
         self._recording = recording
         self._name = recording.job.config_name
         self._swap = swap
         self._actions = actions
+        self._is_projected = is_projected
         self._found = Differences()
         self._whole: Verdict | None = None
 
@@ -160,8 +174,10 @@ class _Trial:
         self._found = Differences()
         job = self._recording.job
         try:
-            starts = initial_states(Semantics(job.protocol), job.options.init)
-        except InputError:
+            starts = starts_of(job)
+        except Exception as error:
+            if job.options.init == "Init":
+                return Verdict(ERROR, _told(error), self._name)
             return Verdict(LOST, config=self._name, lost=(f"the start {job.options.init}",))
         protocol = self._recording.protocol()
         actions = dict(job.protocol.actions)
@@ -171,7 +187,8 @@ class _Trial:
             actions[name + NEW] = wrapped(name + NEW, action, partial(self._steps, action, new=True))
         rewired(protocol, actions)
         vars(protocol)["initial"] = lambda: starts
-        options = replace(job.options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
+        options = with_new_names(job.options, {name: name + NEW for name in self._actions})
+        options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
             result = search(job.engine, protocol, options, is_named=job.is_named)
         except ProtocolError as error:
@@ -183,7 +200,7 @@ class _Trial:
 
     def _judged(self, result: Result, starts: list[State]) -> Verdict:
         before = self._recording.result
-        gains = any(times for name, times in result.actions.items() if name.endswith(NEW))
+        gains = self._is_projected or any(times for name, times in result.actions.items() if name.endswith(NEW))
         numbers = before.distinct_states, result.distinct_states, before.generated_states, result.generated_states
         complete = before.complete and result.complete
         differ = numbers[0] != numbers[1] or (complete and numbers[2] != numbers[3])
@@ -197,6 +214,8 @@ class _Trial:
             return Verdict(SURVIVED, "", self._name, gains=True, lost=self._found.told(), step=step, counts=counts)
         if +self._found.lost and (differ or not complete):
             return Verdict(LOST, "", self._name, lost=self._found.told(), counts=counts)
+        if self._is_projected and differ:
+            return Verdict(LOST, "", self._name, lost=(BY_PROJECTION,), counts=counts)
         return Verdict(SAME)
 
     def _first_new_step(self, starts: list[State]) -> str:
@@ -248,8 +267,10 @@ def _transitions(semantics: Semantics, state: State) -> list[Transition]:
         return []
 
 
-def _told(error: ProtocolError) -> str:
+def _told(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error.__cause__
+    if not isinstance(error, ProtocolError):
+        cause = error
     if cause is not None:
         return f"{type(cause).__name__}: {cause}"
     return str(error).splitlines()[0].partition(": ")[2]

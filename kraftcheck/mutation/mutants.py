@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
-from kraftcheck.mutation.functions import ChangeableFunction
+from kraftcheck.mutation.functions import ChangeableFunction, memories_of
 from kraftcheck.mutation.slips import Slip, Slips
 from kraftcheck.mutation.vocabulary import Vocabulary
 
@@ -181,14 +181,13 @@ class Swap:
     code
         The mutant's code.
     modules
-        The modules whose memoised functions forget at each change what they know.
+        The modules whose memoised functions and methods forget at each change what they know.
     """
 
     def __init__(self, function: FunctionType, code: CodeType, modules: Iterable[ModuleType] = ()) -> None:
         self._function = function
         self._original, self._mutated = function.__code__, code
-        values = [value for module in modules for value in vars(module).values()]
-        self._forget = [value.cache_clear for value in values if hasattr(value, "cache_clear")]
+        self._forget = memories_of(modules)
 
     @contextmanager
     def mutated(self) -> Iterator[None]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.jobs import Job
 from kraftcheck.mutation.calls import Arguments, noting_reads, plain_steps, rewired, wrapped
+from kraftcheck.mutation.functions import memories_of
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -62,6 +64,8 @@ class Recording:
         The calls of actions, by number.
     by_line
         The numbers of the calls in which a line ran.
+    at_start
+        The lines that ran while the starts were made.
     result
         What the search found.
     """
@@ -70,12 +74,17 @@ class Recording:
     starts: list[State]
     calls: list[RecordedCall] = field(default_factory=list)
     by_line: dict[Line, list[int]] = field(default_factory=lambda: defaultdict(list))
+    at_start: set[Line] = field(default_factory=set)
     result: Result = field(default_factory=Result)
 
     @property
     def shared_type(self) -> type[Record]:
         """The class of the shared state."""
         return type(self.starts[0].shared)
+
+    def runs(self, path: str, lines: Iterable[int]) -> bool:
+        """Return whether one of some lines of a file ran, in an action or while the starts were made."""
+        return any((path, line) in self.by_line or (path, line) in self.at_start for line in lines)
 
     def through(self, path: str, lines: Iterable[int]) -> list[RecordedCall]:
         """Return the calls in which one of some lines of a file ran."""
@@ -87,7 +96,12 @@ class Recording:
         return copy(self.job.protocol)
 
 
-def record(job: Job, files: Iterable[str], report: Callable[[Progress], None] | None = None) -> Recording:
+def record(
+    job: Job,
+    files: Iterable[str],
+    modules: Iterable[ModuleType] = (),
+    report: Callable[[Progress], None] | None = None,
+) -> Recording:
     """Search a protocol as it is, and note what its actions do.
 
     Parameters
@@ -96,6 +110,8 @@ def record(job: Job, files: Iterable[str], report: Callable[[Progress], None] | 
         The search.
     files
         The files whose lines are noted.
+    modules
+        The modules whose memoised functions forget before each call what they know, so that their lines run in it.
     report
         Is told how far the search is.
 
@@ -104,11 +120,14 @@ def record(job: Job, files: Iterable[str], report: Callable[[Progress], None] | 
     InputError
         For a protocol that breaks the language's contract.
     """
-    recording = Recording(job, initial_states(Semantics(job.protocol), job.options.init))
-    protocol, noted = recording.protocol(), frozenset(files)
+    tracing = _Tracing(frozenset(files), memories_of(modules))
+    with tracing.noted() as lines:
+        starts = initial_states(Semantics(job.protocol), job.options.init)
+    recording = Recording(job, starts, at_start=lines)
+    protocol = recording.protocol()
     actions = job.protocol.actions
     rewired(
-        protocol, {name: wrapped(name, one, partial(_noted, recording, one, noted)) for name, one in actions.items()}
+        protocol, {name: wrapped(name, one, partial(_noted, recording, one, tracing)) for name, one in actions.items()}
     )
     vars(protocol)["initial"] = lambda: recording.starts
     options = replace(job.options, init="Init", report=report)
@@ -116,26 +135,50 @@ def record(job: Job, files: Iterable[str], report: Callable[[Progress], None] | 
     return recording
 
 
+class _Tracing:
+    """Notes which lines run.
+
+    Parameters
+    ----------
+    files
+        The files whose lines are noted.
+    forget
+        Makes memoised functions forget what they know.
+    """
+
+    def __init__(self, files: frozenset[str], forget: list[Callable[[], object]]) -> None:
+        self._files = files
+        self._forget = forget
+
+    @contextmanager
+    def noted(self) -> Iterator[set[Line]]:
+        """Note the lines that run meanwhile; those of a memoised function too, whatever it knew before."""
+        lines: set[Line] = set()
+
+        def begin(frame: FrameType, event: str, argument: object) -> Any:
+            return run if frame.f_code.co_filename in self._files else None
+
+        def run(frame: FrameType, event: str, argument: object) -> Any:
+            lines.add((frame.f_code.co_filename, frame.f_lineno))
+            return run
+
+        for forget in self._forget:
+            forget()
+        before = sys.gettrace()
+        sys.settrace(begin)
+        try:
+            yield lines
+        finally:
+            sys.settrace(before)
+
+
 def _noted(
-    recording: Recording, action: Action, files: frozenset[str], protocol: Protocol, arguments: Arguments
+    recording: Recording, action: Action, tracing: _Tracing, protocol: Protocol, arguments: Arguments
 ) -> tuple[Step, ...]:
     """Call an action, and note the call."""
     noting, seen = noting_reads(action, arguments)
-    lines: set[Line] = set()
-
-    def begin(frame: FrameType, event: str, argument: object) -> Any:
-        return run if frame.f_code.co_filename in files else None
-
-    def run(frame: FrameType, event: str, argument: object) -> Any:
-        lines.add((frame.f_code.co_filename, frame.f_lineno))
-        return run
-
-    before = sys.gettrace()
-    sys.settrace(begin)
-    try:
+    with tracing.noted() as lines:
         made = tuple(dict.fromkeys(action.function(protocol, *noting)))
-    finally:
-        sys.settrace(before)
     steps = frozenset(plain_steps(action, protocol, noting, made))
     for line in lines:
         recording.by_line[line].append(len(recording.calls))

@@ -96,13 +96,29 @@ class Slips:
             yield Slip(NO_STEP, statement, "pass", statement)
         if isinstance(statement, ast.Return) and statement.value is not None and _is_test(statement.value):
             yield Slip(NEGATED, statement.value, ast.unparse(negated(statement.value)), statement)
-        for field, value in ast.iter_fields(statement):
+        yield from self._parts(statement, statement)
+
+    def _parts(self, node: ast.AST, statement: ast.stmt) -> Iterator[Slip]:
+        """Yield the slips in the parts of a statement, those of its cases, handlers and contexts included."""
+        for field, value in ast.iter_fields(node):
             inner = value if isinstance(value, list) else [value]
             for child in inner:
                 if isinstance(child, ast.stmt):
                     yield from self._statement(child)
+                elif isinstance(child, ast.match_case):
+                    yield from self._case(child, statement)
+                elif isinstance(child, ast.ExceptHandler | ast.withitem):
+                    yield from self._parts(child, statement)
                 elif isinstance(child, ast.expr) and field != "annotation":
-                    yield from self._expression(child, statement, statement)
+                    yield from self._expression(child, node, statement)
+
+    def _case(self, case: ast.match_case, statement: ast.stmt) -> Iterator[Slip]:
+        if case.guard is not None:
+            yield Slip(CONDITION, case.guard, "True", statement)
+            yield Slip(NEGATED, case.guard, ast.unparse(negated(case.guard)), statement)
+            yield from self._expression(case.guard, case, statement)
+        for inner in case.body:
+            yield from self._statement(inner)
 
     def _branch(self, statement: ast.If | ast.While) -> Iterator[Slip]:
         leaves = len(statement.body) == 1 and isinstance(statement.body[0], _LEAVES) and not statement.orelse

@@ -23,6 +23,10 @@ PATIENCE = 0.2
 """Seconds between two looks at the clock and at the user's wish to stop."""
 
 
+NOT_JUDGED = "was not judged within"
+"""What is said, before the seconds, of a mutant that took too long."""
+
+
 class MutationFolder(BatchFolder):
     """The folder that holds the verdicts so far: a note for each mutant."""
 
@@ -113,6 +117,14 @@ class Workers:
             for one in self._running:
                 _stop(one.process)
 
+    @property
+    def _too_long(self) -> str:
+        return f"{NOT_JUDGED} {self._seconds:g} s"
+
+    def may_judge(self, verdict: Verdict) -> bool:
+        """Return whether a verdict is that there was too little time, and now there is another limit."""
+        return verdict.by.startswith(NOT_JUDGED) and verdict.by != self._too_long
+
     def _start(self, mutant: Mutant) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_work, args=(self._judge, mutant, theirs), daemon=True)
@@ -131,7 +143,7 @@ class Workers:
                     one.process.join()
                     verdict = Verdict(ERROR, f"the process ended by itself ({one.process.exitcode})")
             elif time.monotonic() > one.until:
-                verdict = Verdict(ERROR, f"was not judged within {self._seconds:g} s")
+                verdict = Verdict(ERROR, self._too_long)
             if verdict is not None:
                 self._running.remove(one)
                 _stop(one.process)
@@ -178,6 +190,7 @@ def judge_all(
         Where the user interrupts it.
     """
     known = {} if folder is None else folder.verdicts()
+    known = {name: verdict for name, verdict in known.items() if not workers.may_judge(verdict)}
     found = {mutant.name: known[mutant.name] for mutant in mutants if mutant.name in known}
     step(len(found))
     for mutant, verdict in workers.judged(mutant for mutant in mutants if mutant.name not in found):

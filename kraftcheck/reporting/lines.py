@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from kraftcheck.explorer.result import Verdict
+from kraftcheck.spec.display import visible
 
 OLD, NEW, PLAIN, HEAD, ACTION, FAINT, WARNING = "old", "new", "", "head", "action", "faint", "warning"
 """Styles. A verdict is a style too."""
@@ -38,6 +39,11 @@ def plain(lines: Iterable[Line]) -> str:
     return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
 
 
+def harmless(text: str) -> str:
+    """Return text for a terminal or a log: what strangers wrote into a trace must not steer these."""
+    return visible(text, keep="\n\t")
+
+
 def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
     """Print lines: with their styles on a terminal, else without.
 
@@ -51,7 +57,7 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
     file = file or sys.stdout
     if not file.isatty():
         for line in lines:
-            print(plain([line]), file=file)
+            print(harmless(plain([line])), file=file)
         file.flush()  # a log shows what is being checked before it is
         return
     from rich.console import Console
@@ -59,7 +65,7 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
 
     console = Console(file=file, highlight=False)
     for line in lines:
-        text = Text.assemble(*[(text, _RICH_STYLES[style]) for style, text in line])
+        text = Text.assemble(*[(harmless(text), _RICH_STYLES[style]) for style, text in line])
         indent = Text(" " * hanging(text.plain, console.width))
         for place, piece in enumerate(text.divide(breaks(text.plain, console.width))):
             piece.rstrip()  # a space beyond the last column would begin a line

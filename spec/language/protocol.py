@@ -306,8 +306,12 @@ class Protocol:
         """Raise ProtocolError where a view leaves out what there is not."""
         known, name = [*self.bounds, *shared], type(self).__name__
         for view, names in self.views.items():
-            for one in sorted(names - set(known)):
-                message = unknown("bound or shared field", one, known, name)
+            message = ""
+            if not isinstance(names, set | frozenset):
+                message = f"expected hide(...), found {names!r}"
+            elif names - set(known):
+                message = unknown("bound or shared field", min(names - set(known)), known, name)
+            if message:
                 raise ProtocolError(f"{_declared_at(type(self), 'views')}{name}.views[{view!r}]: {message}")
 
     def checked_initial(self) -> list[State]:

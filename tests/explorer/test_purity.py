@@ -16,8 +16,8 @@ import pytest
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Search
 from kraftcheck.explorer.tables import engine
-from kraftcheck.spec import Protocol, Record, State, Steps, become, internal
-from kraftcheck.spec.errors import ActionError
+from kraftcheck.spec import Protocol, Record, State, Steps, become, hide, internal, reachable
+from kraftcheck.spec.errors import ActionError, InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.protocol import bound
 from kraftcheck.spec.values import ModelValue
@@ -109,6 +109,57 @@ def test_a_cheat_is_named(name, function, problem) -> None:
 def test_what_another_call_left_behind_is_found_in_the_end(search) -> None:
     with pytest.raises(ActionError, match="called twice on the same input"):
         explored("tables", cheats_with(told_by_another_call), search)
+
+
+class Counted(Protocol):
+    """Two replicas, of which each goes its own way: the second is as it was while the first takes steps."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Ticker(1), Ticker(2)], Nothing())
+
+    @internal
+    def tick(self, me: Ticker) -> Steps:
+        CALLS.append(me.id)
+        if me.count < 2 and len(CALLS) < 5:
+            yield become(me.but(count=me.count + 1))
+
+
+CALLS: list[int] = []
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_call_is_made_anew_in_every_state(name) -> None:
+    CALLS.clear()
+    with pytest.raises(ActionError, match="called twice on the same input"):
+        explored(name, Counted())
+
+
+class Spender(Protocol):
+    """A step spends two of a bound at once."""
+
+    coins: int = bound("Coins")
+    views = {"plain": hide("coins")}
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Ticker(1)], Nothing())
+
+    @internal
+    def pay(self, me: Ticker) -> Steps:
+        if me.count < 2:
+            yield become(me.but(count=me.count + 1)).spend("coins", "coins")
+
+    @reachable
+    def is_paid(self, me: Ticker) -> bool:
+        return me.count == 1
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_a_step_spends_is_known_too(check) -> None:
+    protocol = Spender(coins=5)
+    wanted = (protocol.properties["IsPaid"],)
+    options = Options(view="plain", check_actions=check, deadlock=False, reachable=wanted)
+    with pytest.raises(InputError, match="less than a step spends"):
+        reference.explore(protocol, options)
 
 
 @pytest.mark.parametrize("name", ENGINES)

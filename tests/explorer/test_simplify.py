@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kraftcheck import ModelValue, check, invariant
+from kraftcheck import (
+    Bag,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Steps,
+    action_constraint,
+    become,
+    check,
+    constraint,
+    internal,
+    invariant,
+)
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.result import Options, TraceStep, Violation
 from kraftcheck.explorer.simplifying.simplifier import Simplifier, violation_of
-from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Phase
+from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Nothing, Phase
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.command_line import Run
 
@@ -109,6 +124,60 @@ def test_the_option_of_simulate(run: Run) -> None:
     outcome = run("simulate", *BROKEN, "--seed", "5", "--depth", "300", "--quiet", "--simplify")
     assert outcome.code == 12
     assert outcome.out.startswith("Counterexample to MutualExclusion, 8 states\n")
+
+
+class Hiker(Record):
+    id: int
+    height: int = 0
+
+
+class Trail(Protocol):
+    """A hiker climbs, or falls where no search goes on."""
+
+    network = Bag()
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Hiker(1)], Nothing())
+
+    @internal
+    def go(self, me: Hiker) -> Steps:
+        assert me.height != 8, "fell"
+        if 0 <= me.height < 4:
+            yield become(me.but(height=me.height + 1))
+        if me.height == 0:
+            yield become(me.but(height=-1))
+            yield become(me.but(height=8))
+        assert me.height != 4, "climbed"
+
+    @constraint
+    def stays(self, me: Hiker) -> bool:
+        """Nobody falls."""
+        return me.height in range(5)
+
+    @action_constraint
+    def climbs(self, before: Hiker, after: Hiker) -> bool:
+        """Nobody falls."""
+        return after.height in range(5)
+
+
+class Silent(Trail):
+    """There is no assert."""
+
+    @internal
+    def go(self, me: Hiker) -> Steps:
+        if me.height not in (4, 8):
+            yield from super().go(me)
+
+
+@pytest.mark.parametrize("limit", [{"constraints": ["Stays"]}, {"action_constraints": ["Climbs"]}])
+@pytest.mark.parametrize("kind", [Trail, Silent])
+def test_what_is_beyond_a_constraint_is_no_deadlock_and_fails_no_assert(kind: type[Protocol], limit: Any) -> None:
+    protocol = kind()
+    (violation,) = check(protocol, engine="reference", **limit).violations
+    assert len(violation.trace) == 5
+    names = {kind: tuple(protocol.properties[one] for one in given) for kind, given in limit.items()}
+    found = Simplifier(protocol, Options(**names), violation).run()
+    assert found.trace == violation.trace
 
 
 def test_an_assert_that_failed() -> None:

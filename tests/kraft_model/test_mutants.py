@@ -53,7 +53,7 @@ def verdict(model_name: str, prop: str, noticed: Noticed) -> Verdict:
     job = job_of(model, noticed.config, argparse.Namespace(set=[], engine=None, max_states=LIMIT, workers=1))
     (checked,) = [one for one in job.options.properties if one.name == prop]
     job = job._replace(options=replace(job.options, properties=(checked,)))
-    return Judge([record(job, {str(one.source.path) for one in functions})], modules).judge(mutant)
+    return Judge([record(job, {str(one.source.path) for one in functions}, modules)], modules).judge(mutant)
 
 
 CASES = [

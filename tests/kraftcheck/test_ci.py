@@ -248,6 +248,15 @@ def test_is_incomplete(kraftcheck):
 def test_is_allowed(kraftcheck):
     assert not kraftcheck.complete
 
+@pytest.mark.parametrize("name", ["a b", "a-b", pytest.param("c", id="c" * 300)])
+@pytest.mark.kraftcheck("lock-service", **BROKEN)
+def test_has_a_page_of_its_own(kraftcheck, name):
+    raise AssertionError("must not begin")
+
+@pytest.mark.kraftcheck("lock-service", report="nowhere/page.html", **BROKEN)
+def test_is_told_without_a_page(kraftcheck):
+    raise AssertionError("must not begin")
+
 def test_as_a_function(kraftcheck):
     assert kraftcheck("lock-service", "smoke", engine="reference").complete
     kraftcheck("lock-service", "smoke", engin="reference")
@@ -266,11 +275,14 @@ def pytest_in(folder: Path) -> str:
 def test_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_models.py").write_text(PLUGIN_TESTS)
     told = pytest_in(tmp_path)
-    assert "1 failed, 2 passed, 2 errors" in told, told
+    assert "1 failed, 2 passed, 6 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
     (page,) = set(re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told))  # twice where CI is set
     assert '"result":"incomplete"' in Path(page).read_text()
+    pages = {Path(page) for page in re.findall(r"the page: (/.*-test_has_a_page_of_its_own-.*\.html)", told)}
+    assert len({page.name for page in pages if page.is_file()}) == 3, told
+    assert "the page cannot be written: nowhere/page.html: No such file or directory" in told
     assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told

@@ -212,3 +212,45 @@ def test_what_check_writes_conforms(run, tmp_path) -> None:
 
 def test_json_that_cannot_be_written(run, tmp_path) -> None:
     assert run(*JOINED, FOLDER / "joined.out.gz", "--json", tmp_path).code == 2
+
+
+STRANGE = '''
+from kraftcheck import *
+
+
+class Node(Record):
+    id: int
+    said: str = ""
+
+
+class Nothing(Record):
+    pass
+
+
+class Talk(Protocol):
+    network = Bag()
+
+    def initial(self):
+        yield self.start([Node(1)], Nothing())
+
+    @internal
+    def speak(self, me: Node) -> Steps:
+        if not me.said:
+            yield become(me.but(said="fine"))
+'''
+
+
+def test_what_strangers_wrote_steers_neither_a_terminal_nor_a_log(run, tmp_path) -> None:
+    """A line that begins with `::` is a command to GitHub; escape sequences are commands to a terminal."""
+    model, trace = tmp_path / "talk.py", tmp_path / "strange.itf.json"
+    model.write_text(STRANGE)
+    text = "\x1b[2J\r\n::error::\u202e\u2028"
+    states = [{"said": [""], "messages": []}, {"#meta": {"action": text}, "said": [text], "messages": []}]
+    for said in (text, "fine"):
+        states[1]["said"] = [said]
+        trace.write_text(json.dumps({"vars": ["said", "messages"], "states": states}))
+        outcome = run("replay", f"{model}:Talk", trace)
+        assert (outcome.code, outcome.err) == (1, "")
+        assert r"\x1b[2J\r\n::error::\u202e\u2028" in outcome.out
+        assert "\n::" not in outcome.out
+        assert outcome.out.replace("\n", "").isprintable()

@@ -115,6 +115,11 @@ def test_a_right_model_has_no_warnings(tmp_path: Path, capsys: pytest.CaptureFix
             "            yield become",
             "action PassOn of Ring spends 'round', which is not a bound; bounds are rounds, spare",
         ),
+        (
+            [("network =", 'views = {"near": ("spare",)}\n    network =')],
+            "    views",
+            "Ring.views['near']: expected hide(...), found ('spare',)",
+        ),
     ],
 )
 def test_what_can_only_be_a_mistake_is_refused(

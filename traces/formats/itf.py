@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
+from kraftcheck.spec.display import visible
 from kraftcheck.spec.tla.formatting import in_tlc_order
 from kraftcheck.spec.tla.parsing import as_function, as_name
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
@@ -67,9 +68,9 @@ def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
         values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
         if len(values) < len(variables):
             missing = ", ".join(name for name in variables if name not in values)
-            raise JsonError(f"no {missing} in {place}", "a value for each of 'vars'")
+            raise JsonError(f"no {visible(missing)} in {place}", "a value for each of 'vars'")
         if more := [name for name in state if name not in known]:
-            raise JsonError(f"{', '.join(more)} in {place}", "values of no other variables than 'vars'")
+            raise JsonError(f"{visible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
         action = _typed(dict, state.get("#meta", {}), f"{place}.#meta").get("action")
         yield TraceState(index + 1, values, action if isinstance(action, str) and index else None)
     loop = document.get("loop")

@@ -17,6 +17,9 @@ from kraftcheck.traces.trace import Trace, TraceEvent, TraceFormat
 
 _BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]')
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""Begins the code of half a character; two halves make one."""
+
 Json = Any  # what the json module makes of JSON: dict, list, str, int, float, bool, None
 
 
@@ -93,14 +96,21 @@ def read_json(source: Source) -> Json:
         raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)
     try:
         with placed(source):
-            return json.loads(
+            found = json.loads(
                 text, parse_float=_refuse, parse_constant=_refuse, parse_int=_integer, object_pairs_hook=_object
             )
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 100].split("\n")[0]
-        found = quoted(rest) if rest else "the end of the file"
+        told = quoted(rest) if rest else "the end of the file"
         expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
-        raise source.error(found, expected, line=error.lineno, column=error.colno) from None
+        raise source.error(told, expected, line=error.lineno, column=error.colno) from None
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):x}"
+            raise source.error(f"half a character ({half})", "text in Unicode", line=1) from None
+    return found
 
 
 def _rise(bracket: re.Match[str]) -> int:

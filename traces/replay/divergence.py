@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kraftcheck.spec.diagnosis.why import diagnosis_text
-from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.display import cut, text_of, visible
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.types import ViewError
@@ -169,15 +169,15 @@ class Judge:
         if leading:
             kind = DivergenceKind.NAME
             names = " or ".join(dict.fromkeys(map(self.told, leading)))
-            text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by {wanted.action}"
-            text += f" as the {self._theirs} says{self._unknown(wanted.action)}"
+            text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by"
+            text += f" {visible(str(wanted.action))} as the {self._theirs} says{self._unknown(wanted.action)}"
         elif text is None and self._differences(wanted, state) == []:
             kind, found = DivergenceKind.STUTTERING, []
             text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
             text += f"{self._theirs} call it stuttering"
         elif text is None:
             text = f"state {wanted.number} does not follow from state {wanted.before}"
-            text += f" by {wanted.action}{self._unknown(wanted.action)}" if wanted.action else ""
+            text += f" by {visible(wanted.action)}{self._unknown(wanted.action)}" if wanted.action else ""
             text += ", from which nothing follows at all" if not steps else ""
         told = None if nearest is None else self.told(nearest)
         if told is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
