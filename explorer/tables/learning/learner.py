@@ -41,6 +41,7 @@ from kraftcheck.spec.values import Value
 
 Judged = tuple[tuple[Step, int], ...]
 """Steps, each with the flags of the properties that it violates."""
+MOST_IDLE = 1_000  # times that workers miss something and nothing is asked, once an error left questions unanswered
 
 
 class Root(NamedTuple):
@@ -115,6 +116,7 @@ class Learner:
         self.handler_calls: Counter[str] = Counter()
         self.most_spent: dict[str, int] = {}
         self._failed: ProtocolError | None = None
+        self._idle = 0
         self.inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
         self._tries = Tries(self.interner, self.inbox_questions)
         self._outcomes = Outcomes(self.interner)
@@ -206,10 +208,8 @@ class Learner:
         Raises
         ------
         ProtocolError
-            What a method of the protocol raised. It is raised again each time, since not all questions were answered.
+            What a method of the protocol raised. It is raised again where that left questions without answers.
         """
-        if self._failed is not None:
-            raise self._failed
         try:
             self._resolve(workers, make)
         except ProtocolError as error:
@@ -233,6 +233,9 @@ class Learner:
                     tables.meta[[codes.M_SETTLED, codes.M_WAITING]] = 0
                 except Full:
                     pass
+                self._idle = 0 if tables.meta[codes.M_ASKED] else self._idle + 1
+                if self._failed is not None and self._idle > MOST_IDLE:
+                    raise self._failed
                 self._answer(worker)
                 tables.grow()
                 if not self._has_all(worker, make):  # there is another replica
