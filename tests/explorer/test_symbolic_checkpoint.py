@@ -46,7 +46,7 @@ def test_a_search_that_is_stopped_goes_on_to_the_same_end(order: str, tmp_path: 
     assert found.distinct_states == expected()["two-voters"]["distinct_states"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("order", SEARCHES)
 def test_every_checkpoint_leads_to_the_same_end(order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps out of what was expanded before are counted too."""

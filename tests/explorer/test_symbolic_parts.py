@@ -85,6 +85,7 @@ class Forgetful(TwoPhaseCommit):
             yield become(me.but(prepared=me.prepared - {one}))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("always_apart")
 @pytest.mark.parametrize("kind", [TwoPhaseCommit, Hasty, Forgetful])
 def test_sets_apart_change_nothing(kind: type[TwoPhaseCommit]) -> None:
