@@ -271,6 +271,7 @@ class WithCache(Holders):
                 yield become(me.but(votes=larger(self.votes_of(me), vote)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("always_apart")
 @pytest.mark.parametrize("model", [WithKeys, WithNone, WithReceives, WithStep, WithCache])
 def test_whatever_is_done_with_a_set(model: type[Holders]) -> None:
