@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kraftcheck.explorer.clock import CLOCK
@@ -39,12 +39,15 @@ class Totals(NamedTuple):
         Times each action fired.
     handler_calls
         Times each action was called in Python.
+    uncounted
+        Actions that fired, nobody knows how often: they are not among `actions`.
     """
 
     distinct: int
     generated: int
     actions: dict[str, int]
     handler_calls: dict[str, int]
+    uncounted: Sequence[str] = ()
 
 
 class Bookkeeping:
@@ -132,6 +135,7 @@ class Bookkeeping:
         result, totals = self.result, self._total()
         result.distinct_states, result.generated_states = totals.distinct, totals.generated
         result.actions, result.handler_calls = totals.actions, totals.handler_calls
+        result.uncounted = list(totals.uncounted)
         result.seconds = self.seconds
 
     @property

@@ -151,7 +151,8 @@ class Goals:
         for bound, used in self._used.items():
             limit, most = self._limits[bound], self._most_spent.get(bound, 1)
             if used + most > limit:
-                known, left = self._constant(bound), "nothing" if used >= limit else f"less than a step spends ({most})"
+                known = self._semantics.protocol.constant_of(bound)
+                left = "nothing" if used >= limit else f"less than a step spends ({most})"
                 raise InputError(
                     f"{name}: VIEW {self._view} leaves out {known}, of which {left} is left in a state, so that"
                     f" it is not known what can be reached; expected more than {known} = {limit}"
@@ -163,15 +164,12 @@ class Goals:
         The states of the graph each have something left of what the VIEW leaves out. A behaviour through them may
         spend more than any of the ways by which they were found.
         """
-        bounds = ", ".join(f"{self._constant(bound)} = {limit}" for bound, limit in self._limits.items())
+        known = self._semantics.protocol.constant_of
+        bounds = ", ".join(f"{known(bound)} = {limit}" for bound, limit in self._limits.items())
         return InputError(
             f"{name} is violated, by a behaviour that spends more than there is of what VIEW {self._view} leaves out;"
             f" expected more than {bounds}, to tell it"
         )
-
-    def _constant(self, bound: str) -> str:
-        constants = self._semantics.protocol.constants.values()
-        return next(constant.name for constant in constants if constant.attribute == bound)
 
 
 class Edge(NamedTuple):

@@ -297,6 +297,8 @@ class Result:
         Time it took, without that for compiling.
     compile_seconds
         Time for which the kernel was compiled, once on a machine.
+    uncounted
+        Actions that fired, nobody knows how often: they are not among `actions`, nor their steps in `generated_states`.
     workers
         Threads that searched.
     engine
@@ -316,6 +318,7 @@ class Result:
     depth: int | None = 0
     actions: dict[str, int] = field(default_factory=dict)
     handler_calls: dict[str, int] = field(default_factory=dict)
+    uncounted: list[str] = field(default_factory=list)
     complete: bool = True
     limit: str | None = None
     seconds: float = 0.0

@@ -46,7 +46,7 @@ def test_every_method_of_a_step_and_setting_of_a_protocol_is_told() -> None:
     step, protocol = kraftcheck.spec.Step, kraftcheck.spec.Protocol
     public = {name for cls in (step, protocol) for name in vars(cls) if not name.startswith("_")}
     fields = {*kraftcheck.spec.values.field_names(step), "properties", "constants", "bounds"}
-    engines = {"constant_values", "projected", "hidden", "symmetry_sets", "checked_initial"}
+    engines = {"constant_values", "projected", "hidden", "symmetry_sets", "checked_initial", "constant_of"}
     assert public - fields - engines - words == set()
 
 

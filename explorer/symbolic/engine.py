@@ -28,6 +28,7 @@ from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of
 from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.states.memory import default_memory
+from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
@@ -115,6 +116,7 @@ class SymbolicSearch:
         self.space: Space | None = None
         self._may_save = False
         self._looks = list(LOOKS)  # for another order of variables
+        self._may_meet = True  # replicas that appear late
         self._checkpoint: SetsCheckpoint | None = None
         if folder_of(options) is not None:
             self._checkpoint = SetsCheckpoint(protocol, options, self.starts)
@@ -147,7 +149,7 @@ class SymbolicSearch:
             if isinstance(end, KeyboardInterrupt):
                 self._books.note_limit(INTERRUPTED)
             elif self._books.result.limit is not None and self.options.search != Search.BFS:
-                with suppress(Stop):
+                with suppress(Stop, KeyboardInterrupt):
                     self._check_part()
             self._save(finished=self._books.result.limit is None)
             raise
@@ -209,8 +211,10 @@ class SymbolicSearch:
 
     def _look_for_order(self, space: Space) -> None:
         """Begin again where replicas will appear, or where another order of variables makes fewer nodes."""
-        if space.variables.layout.require_replicas(replicas_met(self.semantics, self.starts)):
-            raise Rearranged
+        if self._may_meet:
+            self._may_meet = False
+            if space.variables.layout.require_replicas(replicas_met(self.semantics, self.starts)):
+                raise Rearranged
         _, most = self._looks.pop(0)
         keys = tuple(space.variables.keys)
         closer = closer_order(keys, (taken.event for taken in space.learning.taken))
@@ -310,8 +314,11 @@ class SymbolicSearch:
         try:
             self.space.store.collect_garbage([])
             bad = self._violated(self.space, self.space.store.roots["reached"], EMPTY, is_part=True)
-        except (GaveUp, NoRoom, Rearranged, Unsplittable):
-            self._books.result.notes.append("properties were not evaluated in the states that are known")
+        except (GaveUp, NoRoom, Rearranged, Unsplittable, InputError) as why:
+            if isinstance(why, RaisedError):
+                raise
+            reason = why if isinstance(why, InputError) else "for want of room or time"
+            self._books.result.notes.append(f"properties were not evaluated in the states that are known: {reason}")
         else:
             self._show(self.space, bad)
         finally:
@@ -429,7 +436,8 @@ class SymbolicSearch:
         if self.space is not None and self._is_over:
             expanded = self.space.store.roots.get("expanded", EMPTY)
             actions = self.space.fired(names, expanded, self._counted)
-        return Totals(self._counted, len(self.starts) + sum(actions.values()), actions, dict(self.calls.counts))
+        generated, uncounted = len(self.starts) + sum(actions.values()), [one for one in names if one not in actions]
+        return Totals(self._counted, generated, actions, dict(self.calls.counts), uncounted)
 
     @property
     def nodes(self) -> int:
@@ -437,9 +445,4 @@ class SymbolicSearch:
         return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY))
 
     def _notes(self) -> list[str]:
-        if self.space is None:
-            return []
-        notes = [*told.about_diagram(self.space), *told.about_violations(self.space, self._traps)]
-        if self._books.result.limit is None:
-            notes += told.about_time(self._counted, self._books.seconds)
-        return notes
+        return [] if self.space is None else list(told.notes(self.space, self._books.result, self._traps))

@@ -74,12 +74,7 @@ class View:
                 (value for [value] in self._store.vectors(self._store.project(states, which), [level])), default=0
             )
             if spent + self._most[level] > self._limits[level]:
-                protocol = self._learning.protocol
-                named = next(
-                    constant.name
-                    for constant in protocol.constants.values()
-                    if constant.attribute == self._bounds[level]
-                )
+                named = self._learning.protocol.constant_of(self._bounds[level])
                 raise InputError(
                     f"VIEW {self._name} leaves out {named}, of which not enough is left in a state, so that it matters "
                     f"which of the states that look the same is found first, and the engine symbolic finds them in no "

@@ -90,7 +90,7 @@ def summary(result: Result) -> Line:
     parts = [
         what,
         *([] if unseen(result) else [f"{result.distinct_states:,} distinct states"]),
-        f"{result.generated_states:,} generated",
+        *([] if result.uncounted else [f"{result.generated_states:,} generated"]),
         *([] if result.depth is None else [f"depth {result.depth}"]),
         f"{result.seconds:,.1f} s",
         f"{rate(result):,.0f} states/s",

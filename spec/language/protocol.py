@@ -298,6 +298,10 @@ class Protocol:
         names = self.views[view]
         return Hidden(names - set(self.bounds), names & set(self.bounds))
 
+    def constant_of(self, attribute: str) -> str:
+        """Return the name that a constant or a bound has in a `.cfg`, by its attribute."""
+        return next(one.name for one in self.constants.values() if one.attribute == attribute)
+
     def symmetry_sets(self, name: str) -> tuple[tuple[Value, ...], ...]:
         """Return the sets of values that a symmetry makes interchangeable, by the symmetry's name."""
         return tuple(tuple(ordered(getattr(self, attribute))) for attribute in self.symmetries[name])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from kraftcheck.cli import main
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, Verdict
-from kraftcheck.explorer.symbolic import engine
+from kraftcheck.explorer.symbolic import checks, engine
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.store import Store
@@ -42,6 +45,7 @@ from kraftcheck.spec.language.starts import initial_states
 from tests.support.tlc import bound as configured
 
 pytestmark = pytest.mark.kernel
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "check.schema.json").read_text())
 ORDERS = ("bfs", "saturation", "chaining")
 
 
@@ -104,6 +108,15 @@ class Boxes(Two):
     def full(self, waiting: Map[int, int]) -> bool:
         """Somebody has two messages."""
         return max(waiting.values()) == 2
+
+
+class Whole(Two):
+    """A property reads whole states."""
+
+    @invariant
+    def two(self, state: State) -> bool:
+        """There are two."""
+        return len(state.replicas) == 2
 
 
 class TooFar(Two):
@@ -282,3 +295,38 @@ def test_replicas_that_appear_late_are_met_by_random_walks() -> None:
 
     semantics = Semantics(Growing())
     assert replicas_met(semantics, list(initial_states(semantics, "Init"))) == [1, 2, 3, 4]
+
+
+def test_what_cannot_be_checked_at_a_limit_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "MOST_WHOLE_STATES", 0)
+    protocol = Whole()
+    with pytest.raises(InputError, match="Two reads whole states, and there are 49"):
+        explore(protocol, options_of(protocol, search="saturation"))
+    result = explore(protocol, options_of(protocol, search="saturation", time_limit=1e-9))
+    assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
+    assert result.notes[0].startswith("properties were not evaluated in the states that are known: Two reads whole")
+
+
+@pytest.mark.parametrize("order", ["saturation", "chaining"])
+def test_an_interrupt_while_properties_are_evaluated_at_a_limit(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> dict[str, int]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine.SymbolicSearch, "_violated", interrupted)
+    protocol = TooFar()
+    result = explore(protocol, options_of(protocol, search=order, time_limit=1e-9))
+    assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
+
+
+def test_steps_that_were_not_counted_are_null_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MOST_COUNTED", 0)
+    path = tmp_path / "found.json"
+    words = ["check", "quorum", "--config", "smoke", "--engine", "symbolic", "--max-nodes", "1024", "--json", str(path)]
+    assert main(words) == 20
+    content = json.loads(path.read_text())
+    jsonschema.validate(content, SCHEMA)
+    assert content["generated_states"] is None
+    assert content["actions"]["ElectionTimeout"] is None
+    assert content["actions"]["Upgrade"] == 0
+    assert "ElectionTimeout" not in content["never_enabled"]
+    assert "steps were not counted" in content["notes"]

@@ -156,12 +156,20 @@ function fold(title, more, content) {
     make("summary", {}, make("strong", {}, title), " ", make("span", { class: "faint cut" }, more))), content);
 }
 
-/** Make what a part holds when it is opened: most never are. */
+/** Make what a part holds when it is opened: most never are. A click does it at once; what else opens it, as a search in the page, tells later. */
 function opening(element, content) {
+  let isFull = false;
+  const fill = () => {
+    if (!isFull) {
+      isFull = true;
+      element.append(content());
+    }
+  };
   if (element.open) {
-    element.append(content());
+    fill();
   } else {
-    element.addEventListener("toggle", () => element.append(content()), { once: true });
+    element.firstChild.addEventListener("click", fill);
+    element.addEventListener("toggle", fill);
   }
   return element;
 }
