@@ -7,6 +7,7 @@ and two functions: `declare(parser)`, which adds its arguments, and `run(argumen
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 ASSERTION = 14
 """The exit code where an `assert` failed and no engine found the way to it."""
+COLLECT = (50_000, 20, 10)
+"""When Python looks for cycles: seldom, as what is imported makes hundreds of thousands of objects that all stay."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from kraftcheck.completion import complete
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
+    if arguments is None:
+        gc.set_threshold(*COLLECT)
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parser(next(iter(words), "")).parse_args(words)

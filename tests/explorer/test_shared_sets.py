@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from benchmarks.models.paxos_msgs import PaxosMsgs
 from kraftcheck import load
-from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
+from kraftcheck.explorer.tables.learning.shared_sets import Candidates, SharedSets
 from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, internal, invariant, ordered
 
 pytestmark = pytest.mark.kernel
@@ -121,3 +121,15 @@ def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:
     found = load(PaxosMsgs, config).check(deadlock=False)
     assert (found.distinct_states, found.generated_states, found.depth) == (3_921, 22_995, 17)
     assert sum(found.handler_calls.values()) < 1_000, "of 39,000 that sets as a whole would take"
+
+
+def test_a_loop_may_change_what_its_test_looks_at() -> None:
+    sets, asked = SharedSets(cast("Any", None)), []
+    sets.elements[0] = {number: number for number in range(6)}
+    for _ in range(2):
+        found, limit = [], 1
+        for number in Candidates(sets, 0, lambda *test: asked.append(test)).passing(lambda one: one <= limit):  # noqa: B023
+            found.append(number)
+            limit = number + 2 if number < 3 else limit
+        assert found == [0, 1, 2, 3, 4]
+    assert [key[1:] for key, _ in asked] == [((int, 4),)] * 2

@@ -108,7 +108,7 @@ class Recording:
             def note(key: Value, passes: Passes | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
-            self.sets[index] = SharedSet(Candidates(sets.elements[index], note), has)
+            self.sets[index] = SharedSet(Candidates(sets, index, note), has)
         return self.sets[index]
 
     def set_of(self, name: str) -> SharedSet | None:

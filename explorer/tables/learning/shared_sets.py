@@ -28,6 +28,9 @@ MANY = 64
 SPARE = 4
 """Columns for elements that may come; control rows are laid out anew where there are more."""
 
+KEPT = 4096
+"""Tests of which it is kept which elements pass them."""
+
 Passes = Callable[[Any], Any]
 _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
@@ -44,6 +47,9 @@ class SharedSets:
     ----------
     elements
         By the number of a shared field, the elements that may be in its set, each with its place.
+    passed
+        By a shared field and the key of a test, how many elements were tested, and the places and the elements of those
+        that passed.
     columns
         The number of columns that control rows have for elements.
     changes
@@ -57,6 +63,7 @@ class SharedSets:
         self._first: dict[int, int] = {}
         self._room: dict[int, int] = {}
         self.elements: dict[int, dict[Value, int]] = {}
+        self.passed: dict[tuple[int, Value], tuple[int, list[tuple[int, Value]]]] = {}
         self.columns = self.changes = 0
         self.is_allowed = True
         self.added: Callable[[int, Value], None] = lambda field, element: None  # called when there is another element
@@ -153,14 +160,16 @@ class Candidates:
 
     Parameters
     ----------
-    known
-        The elements.
+    sets, field
+        The sets, and the number of the shared field of this one.
     note
         Called with which others would matter: a key that is equal where the test is, and the test, or None for all.
     """
 
-    def __init__(self, known: dict[Value, int], note: Callable[[Value, Passes | None], None]) -> None:
-        self._known = known
+    def __init__(self, sets: SharedSets, field: int, note: Callable[[Value, Passes | None], None]) -> None:
+        self._known = sets.elements[field]
+        self._passed = sets.passed
+        self._field = field
         self._note = note
 
     def __iter__(self) -> Iterator[Value]:
@@ -174,11 +183,33 @@ class Candidates:
         return False
 
     def passing(self, passes: Passes) -> Iterator[Value]:
-        """Yield those that pass a test, or for which it fails to say."""
-        for element in list(self._known):
+        """Yield those that pass a test, or for which it fails to say; whoever gets one may change what it looks at."""
+        elements, begin, (key, again), given = list(self._known), 0, frozen(passes), _cells(passes)
+        if key is not None:
+            for place, element in self._kept(key, passes, elements):
+                yield element
+                if any(one is not other for one, other in zip(given, _cells(passes), strict=True)):
+                    begin = place + 1
+                    break
+            else:
+                self._note(key, again)
+                return
+        for element in elements[begin:]:
             if passes_or_fails(passes, element):
                 yield element
         self._note(*frozen(passes))
+
+    def _kept(self, key: Value, passes: Passes, elements: list[Value]) -> list[tuple[int, Value]]:
+        """Return the places and the elements of those that pass a test; of each it is asked once."""
+        if len(self._passed) > KEPT:
+            self._passed.clear()
+        tested, found = self._passed.get((self._field, key), (0, []))
+        if tested < len(elements):
+            found = found + [
+                (place, one) for place, one in enumerate(elements[tested:], tested) if passes_or_fails(passes, one)
+            ]
+            self._passed[self._field, key] = len(elements), found
+        return found
 
 
 class SharedSet(SetReader):
@@ -197,7 +228,7 @@ class SharedSet(SetReader):
             yield from self
             return
         for element in self._elements.passing(passes):
-            if element in self:
+            if element in self._added or (element not in self._removed and self._has(element)):
                 yield element
         yield from self._added.difference(list(self._elements._known))
 
@@ -227,12 +258,16 @@ def passes_or_fails(passes: Passes, element: Value) -> bool:
 
 def frozen(passes: Any) -> tuple[Value, Passes | None]:
     """Return a test as it is now, with a key; None where it depends on what may differ from state to state."""
-    cells = [cell.cell_contents for cell in passes.__closure__ or ()]
+    cells = _cells(passes)
     if not all(map(_is_fixed, cells)):
         return None, None
     again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, cells)))
     kinds = [(type(value), id(value) if isinstance(value, Protocol) else value) for value in cells]
     return (passes.__code__, *kinds), again
+
+
+def _cells(passes: Any) -> list[Any]:
+    return [cell.cell_contents for cell in passes.__closure__ or ()]
 
 
 def _is_fixed(value: Any) -> bool:
