@@ -224,7 +224,7 @@ class Interner:
         """Return the id of an inbox content."""
         if inbox == self.network.empty:
             return 0
-        if self.network.rule("discard", self.network.known(inbox)[0]) is None:
+        if (slot, inbox) in self._content_ids or self.network.rule("discard", self.network.known(inbox)[0]) is None:
             return self._learned_content(slot, inbox)
         items = self.network.to_counts(inbox).items()
         return self.counted_content(slot, [(self.message(message), count) for message, count in items])
