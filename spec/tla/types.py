@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.display import one_of
@@ -166,7 +166,7 @@ class Decoder:
         known = one_of(sorted([*named, *[quoted_value(value) for _, value in plain]]))
 
         def decode(value: Value) -> Value:
-            if plain and (type(value), value) in plain:
+            if plain and isinstance(value, Hashable) and (type(value), value) in plain:
                 return plain[type(value), value]
             name = self._name(value)
             if name not in named:
@@ -182,7 +182,10 @@ class Decoder:
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
                 raise MismatchError(quoted_value(value), "a set")
-            return frozenset([_inside(_element, item, element, item) for item in value])
+            elements = frozenset([_inside(_element, item, element, item) for item in value])
+            if len(elements) < len(value):
+                raise MismatchError(quoted_value(value), "a set (each element once)")
+            return elements
 
         return self._memoised(decode)
 
@@ -231,7 +234,10 @@ class Decoder:
             Whether the keys of a JSON object are TLA+ text, as they are unless all arguments are strings.
         """
         if isinstance(value, dict) and self._untyped:
-            return [(self._key(key) if text_keys else key, item) for key, item in value.items()]
+            found = [(self._key(key) if text_keys else key, item) for key, item in value.items()]
+            if len(dict(found)) < len(found):
+                raise MismatchError(quoted_value(value), "a function (each argument once)")
+            return found
         if isinstance(value, Map):
             return list(value.items())
         if type(value) is (list if self._untyped else tuple):

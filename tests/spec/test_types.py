@@ -258,6 +258,21 @@ def test_a_counterexample_is_written_in_each_form_and_replayed(run: Any, tmp_pat
     assert (outcome.code, "conforms, 4 steps" in outcome.out) == (0, True), outcome
 
 
+def test_a_list_in_json_is_no_choice_of_a_literal(run: Any, tmp_path: Path) -> None:
+    file, name = tmp_path / "trace.json", f"{__file__}:Full"
+    assert run("check", name, "--engine", "reference", "--trace", file, "--quiet").code == 12
+    document = json.loads(file.read_text())
+    for step in document["counterexample"]["action"]:
+        for _, variables in (step[0], step[2]):
+            variables["mode"] = dict.fromkeys(variables["mode"], ["off"])
+    for _, variables in document["counterexample"]["state"]:
+        variables["mode"] = dict.fromkeys(variables["mode"], ["off"])
+    file.write_text(json.dumps(document))
+    outcome = run("replay", name, file)
+    assert outcome.code == 2
+    assert "for mode[" in outcome.err
+
+
 SLIP = """
 from kraftcheck import *
 class Node(Record):

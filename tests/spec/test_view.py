@@ -499,6 +499,8 @@ def test_missing_and_unknown_variables() -> None:
         ("_valueCtr", [0, 1.5], r"_valueCtr\[2\]: expected a number, found 1.5"),
         ("_acked", {"v1": "Nile"}, 'expected TRUE or FALSE or Nil, found "Nile"'),
         ("servers", [{"host": "n9", "diskId": 0}], r'\.host: expected a model value: n1, n2 or v1, found "n9"'),
+        ("servers", [{"host": "n1", "diskId": 0}] * 2, r"servers: expected a set \(each element once\), found"),
+        ("_acked", {"v1": "Nil", " v1": True}, r"_acked: expected a function \(each argument once\), found"),
     ],
 )
 def test_what_does_not_fit_in_json(variable: str, new: Any, message: str) -> None:
