@@ -4,7 +4,7 @@
     names/00007.parquet                definitions of the global ids that level 7 is the first to have
 
 A file appears in one go, and its content follows from the search alone: a task that runs twice writes the same file
-twice. So nobody reads half a file, and all read the same.
+twice. So nobody reads half a file, and all read the same. Pages have checksums: a file that was damaged is an error.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, from_table, to_table
 from kraftcheck.files import replacing, sync
+from kraftcheck.spec.errors import InputError
 
 States = NDArray[np.int32]
 GROUP = 1 << 16
@@ -80,7 +82,7 @@ class SharedFolder:
 
     def read_part(self, level: int, part: int) -> Iterator[States]:
         """Yield the states of a level that a partition owns, a row group at a time."""
-        with pq.ParquetFile(self._part(level, part)) as file:
+        with _opened(self._part(level, part)) as file:
             for group in range(file.num_row_groups):
                 yield _states(file.read_row_group(group, use_threads=False))
 
@@ -91,7 +93,7 @@ class SharedFolder:
 
     def read_group(self, level: int, part: int, group: int) -> States:
         """Return the states of one of the row groups."""
-        with pq.ParquetFile(self._part(level, part)) as file:
+        with _opened(self._part(level, part)) as file:
             return _states(file.read_row_group(group, use_threads=False))
 
     def count(self, level: int, part: int) -> int:
@@ -114,11 +116,24 @@ class SharedFolder:
 
     def read_definitions(self, level: int) -> Iterator[Definition]:
         """Yield the definitions of the global ids that a level is the first to have."""
-        return from_table(pq.read_table(self._definitions(level), use_threads=False))
+        path = self._definitions(level)
+        return from_table(pq.read_table(path, use_threads=False, page_checksum_verification=True))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a file of states; what cannot be read of it is an InputError."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: the file is missing or damaged: {error}") from error
 
 
 def _write(table: Any, path: Path) -> int:
-    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    plain = {
+        "compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True,
+    }  # fmt: skip
     with replacing(path) as new:
         pq.write_table(table, new, row_group_size=GROUP, **plain)
     return path.stat().st_size

@@ -264,9 +264,9 @@ def test_a_list_in_json_is_no_choice_of_a_literal(run: Any, tmp_path: Path) -> N
     document = json.loads(file.read_text())
     for step in document["counterexample"]["action"]:
         for _, variables in (step[0], step[2]):
-            variables["mode"] = dict.fromkeys(variables["mode"], ["off"])
+            variables["mode"] = {key: ["off"] for key in variables["mode"]}
     for _, variables in document["counterexample"]["state"]:
-        variables["mode"] = dict.fromkeys(variables["mode"], ["off"])
+        variables["mode"] = {key: ["off"] for key in variables["mode"]}
     file.write_text(json.dumps(document))
     outcome = run("replay", name, file)
     assert outcome.code == 2

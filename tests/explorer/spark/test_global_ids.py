@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
+import pyarrow.parquet as pq
 
 from kraftcheck.explorer.spark import id_assigner
 from kraftcheck.explorer.spark.definitions import Definition, Kind, fingerprint
@@ -16,6 +17,7 @@ from kraftcheck.explorer.spark.id_assigner import CollisionError, IdAssigner
 from kraftcheck.explorer.spark.packed_states import StatePacking, in_order
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.tables.kernel.packing import owners
+from kraftcheck.spec.errors import InputError
 
 N1, N2 = Definition(Kind.SLOT, 0, b"n1"), Definition(Kind.SLOT, 0, b"n2")
 A, B = Definition(Kind.LOCAL, 0, b"a"), Definition(Kind.LOCAL, 0, b"b")
@@ -105,3 +107,24 @@ def test_files(tmp_path: Path) -> None:
     shared.clear(after=2)
     assert [shared.count(level, 4) for level in (1, 2, 3)] == [70_000, 70_000, 0]
     assert not (tmp_path / "names" / "00003.parquet").exists()
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    shared = SharedFolder(tmp_path)
+    shared.clear()
+    shared.begin_level(1)
+    shared.write_states(1, 4, np.arange(30, dtype=np.int32).reshape(10, 3))
+    shared.write_definitions(1, [A])
+    for path, read in (
+        (tmp_path / "levels" / "00001" / "part-00004.parquet", lambda: shared.read_group(1, 4, 0)),
+        (tmp_path / "levels" / "00001" / "part-00004.parquet", lambda: list(shared.read_part(1, 4))),
+        (tmp_path / "names" / "00001.parquet", lambda: list(shared.read_definitions(1))),
+    ):
+        read()
+        whole = path.read_bytes()
+        column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+        last = column.data_page_offset + column.total_compressed_size - 1  # of the first column's values
+        path.write_bytes(whole[:last] + bytes([whole[last] ^ 1]) + whole[last + 1 :])
+        with pytest.raises((InputError, OSError), match="CRC"):
+            read()
+        path.write_bytes(whole)
