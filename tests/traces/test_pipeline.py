@@ -196,7 +196,7 @@ def test_tables_of_a_replay_and_a_corpus_with_nothing_new(
     broken = tmp_path / "broken.out"
     broken.write_text("State 1: <Initial predicate>\n/\\ x = [")
     out = str(tmp_path / "out")
-    assert main(["replay", "reconfig", JOINED, str(broken), *WITH, "--parquet", out, "--quiet"]) == 1
+    assert main(["replay", "reconfig", JOINED, str(broken), JOINED, *WITH, "--parquet", out, "--quiet"]) == 1
     found = tables(tmp_path / "out")
     expected = rows_of(Path(JOINED))
     assert [{**row, "file": None} for row in found["steps"]] == [{**row, "file": None} for row in expected.steps]

@@ -41,7 +41,8 @@ def fields_of(table: str) -> list[tuple[str, Any]]:
 class ReplayTables:
     """Writes what becomes of traces into the tables of a pipeline's folder, as one batch.
 
-    Files that the folder has already are not written again. `kraftcheck pipeline` can go on with the folder.
+    Files that the folder has already are not written again, nor is one that is given twice. `kraftcheck pipeline` can go
+    on with the folder.
 
     Parameters
     ----------
@@ -63,6 +64,7 @@ class ReplayTables:
         self._batch = self._folder.next_batch()
         self._maker = RowMaker()
         self._files: dict[str, InputFile] = {}
+        self._written: set[tuple[str, int]] = set()  # files and traces
         self._writers: dict[str, Any] = {}
         self._began = self._mark = time.monotonic()
 
@@ -92,7 +94,8 @@ class ReplayTables:
             return
         status = path.stat()
         file = InputFile(str(path), status.st_size, status.st_mtime_ns)
-        if file not in self._done:
+        if file not in self._done and (file.path, replay.index) not in self._written:
+            self._written.add((file.path, replay.index))
             self._files[file.path] = file
             for table in COLUMNS:
                 self._write(table, file.path, getattr(rows, table))
