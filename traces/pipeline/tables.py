@@ -41,8 +41,8 @@ def fields_of(table: str) -> list[tuple[str, Any]]:
 class ReplayTables:
     """Writes what becomes of traces into the tables of a pipeline's folder, as one batch.
 
-    Files that the folder has already are not written again, nor is one that is given twice. `kraftcheck pipeline` can go
-    on with the folder.
+    Files that the folder has already are not written again, nor is one that is given twice. `kraftcheck pipeline`
+    can go on with the folder.
 
     Parameters
     ----------
