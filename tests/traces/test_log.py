@@ -323,8 +323,7 @@ def test_a_problem_belongs_to_one_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("label", "action"),
     [
-        ("Initial predicate", (None, None, None)),
-        ("Initial predicate line 1, col 2 to line 3, col 4 of module M", (None, None, Location(1, 2, 3, 4, "M"))),
+        ("Initial predicate", ("Initial predicate", None, None)),
         ("Action line 1, col 2 to line 3, col 4 of module M", (None, None, Location(1, 2, 3, 4, "M"))),
         ("A!B(<<1>>,x) line 1, col 2 to line 3, col 4 of module M", ("A!B", "<<1>>,x", Location(1, 2, 3, 4, "M"))),
         ("Vote", ("Vote", None, None)),

@@ -83,6 +83,20 @@ def test_a_property_that_is_not_violated_is_noted() -> None:
     assert Replayer(LOCKS).replay_trace(replace(trace, violated="Unheard")).notes == ()
 
 
+def test_a_deadlock_that_is_none_is_noted(tmp_path: Path) -> None:
+    write_trace(replace(behaviour(ROUND[:2]), problem="Deadlock reached."), tmp_path / "trace")
+    (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
+    assert replay.verdict is ReplayVerdict.CONFORMS
+    assert "it is said to end in a deadlock, but Enter is enabled in its last state" in replay.notes
+
+
+def test_a_later_state_that_is_called_the_initial_one(tmp_path: Path) -> None:
+    text = "".join(as_text(behaviour(ROUND))).replace("State 3: <Grant>", "State 3: <Initial predicate>")
+    (tmp_path / "trace").write_text(text)
+    (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
+    assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (3, DivergenceKind.NAME)
+
+
 def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kraftcheck.traces.replay.replayer, "REMEMBERED", 3)
     trace = behaviour(("Ask c2", *ROUND[:4]))

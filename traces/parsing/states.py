@@ -22,7 +22,7 @@ _LABEL = re.compile(
     r"(Initial predicate|[A-Za-z_][\w!]*)(\(.*\))?"
     r"(?: line (\d+), col (\d+) to line (\d+), col (\d+) of module (\w+)| Unknown location| unknown location)?"
 )
-_NO_ACTION = ("Initial predicate", "Action", "UnnamedAction")
+_NO_ACTION = ("Action", "UnnamedAction")
 
 
 class StateText:
@@ -102,7 +102,8 @@ class StateText:
         number
             Its number.
         label
-            The text that TLC prints between ``<`` and ``>`` for the action that led there; ignored for state 1.
+            The text that TLC prints between ``<`` and ``>`` for the action that led there; ignored for state 1, which
+            alone the initial predicate leads to.
         """
         action, parameters, location = action_of(label or "") if number > 1 else (None, None, None)
         return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)

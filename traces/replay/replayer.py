@@ -311,10 +311,14 @@ class _Walk:
                 self._back(ending.back_to, ending.action)
         if not end.complete:
             self._note(f"the file ends after state {self.number}, before the trace is seen to end")
-        if self.verdict is ReplayVerdict.CONFORMS and self._holds(self.head.violated):
-            self._note(f"{self.head.violated}, which it is said to violate, holds in its last state")
-        if self.verdict is ReplayVerdict.CONFORMS and ending is not None and self._is_kept(ending):
-            self._note(f"{self.head.violated}, which it is said to violate, is true of it")
+        if self.verdict is ReplayVerdict.CONFORMS:
+            if self._holds(self.head.violated):
+                self._note(f"{self.head.violated}, which it is said to violate, holds in its last state")
+            if ending is not None and self._is_kept(ending):
+                self._note(f"{self.head.violated}, which it is said to violate, is true of it")
+            stuck = self.state if (self.head.problem or "").startswith("Deadlock reached") else None
+            if stuck is not None and (step := next(iter(self.replayer.semantics.transitions(stuck)), None)):
+                self._note(f"it is said to end in a deadlock, but {step.action} is enabled in its last state")
         if ending is not None and ending.back_to is None:
             self._note("it stutters for ever in the last state, which no action need do")
         return self._replay(steps)
