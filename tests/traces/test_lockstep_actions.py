@@ -9,7 +9,7 @@ import pytest
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.traces.kafka.process import Answer, Driver
 from tests.support.lockstep import Preferring, bound, drive
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -39,6 +39,21 @@ def test_a_replica_in_which_kafka_throws_is_down(driver: Driver) -> None:
     before = dict(cluster.under_way)
     cluster.do("nothing", node=1)
     assert cluster.under_way == before
+
+
+def test_what_kafka_throws_is_told_where_nothing_else_differs(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = driver.ask
+
+    def throwing(command: str, **arguments: object) -> Answer:
+        more = {"error": "java.lang.IllegalStateException: seeded", "trace": []} if command == "append" else {}
+        return ask(command, **arguments) | more
+
+    monkeypatch.setattr(driver, "ask", throwing)
+    (finding,), _ = drive(driver, bound({"MaxRestarts": 0}), ELECTED + FETCHES + "ClientAppend n1")
+    assert (finding.verdict, finding.differences) == (LockstepVerdict.FAILS, ())
+    assert "seeded" in finding.problem
 
 
 def test_the_model_chooses_the_bootstrap_server(driver: Driver) -> None:

@@ -147,7 +147,8 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
         keys = {key.id: key for key in own}
         voted = was.voted if kafka.mode in VOTE_IS_HIDDEN and was.epoch == kafka.epoch else kafka.voted
         known = frozenset({voted}) if isinstance(voted, Key) and voted.directory > 0 else frozenset[Key]()
-        shows = kafka.mode is Mode.LEADER and kafka.high_watermark > 0
+        high = max(0, kafka.high_watermark)  # below 0 where no batch ends right there
+        shows = kafka.mode is Mode.LEADER and high > 0
         replicas[host] = was.but(
             mode=kafka.mode,
             epoch=kafka.epoch,
@@ -156,22 +157,22 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
             voted=voted,
             ballot=known | (was.ballot if was.epoch == kafka.epoch else frozenset()),
             log=kafka.log,
-            start=kafka.start,
-            high_watermark=kafka.high_watermark if shows or kafka.mode is not Mode.LEADER else was.high_watermark,
+            start=max(0, kafka.start),
+            high_watermark=high if shows or kafka.mode is not Mode.LEADER else was.high_watermark,
             voters=kafka.voters,
             version=kafka.version,
             granted=frozenset(keys[voter] for voter in kafka.granted if voter in keys),
             rejected=frozenset(keys[voter] for voter in kafka.rejected if voter in keys),
             fetched=kafka.fetched,
-            offsets=Map({key: end for key, end in kafka.offsets.items() if not matches(key, was.key)}),
+            offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),
             pending=kafka.pending[0] if kafka.mode in WAITS and kafka.pending else Nil.NIL,
             change=_change(was, kafka),
             heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
             updating=kafka.due,
             updated=kafka.updated,
         )
-        if shows and kafka.high_watermark > len(committed):
-            committed = kafka.log[: kafka.high_watermark]
+        if shows and high > len(committed):
+            committed = kafka.log[:high]
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}
     inboxes: dict[ModelValue, dict[Record, int]] = {}

@@ -16,7 +16,8 @@ from kraftcheck.kraft_model.quorum.messages import (
     FetchSnapshotResponse,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.records import Mode
+from kraftcheck.kraft_model.quorum.records import ENDED, Mode
+from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.traces.kafka.actions import answers_the_same
@@ -233,7 +234,7 @@ class Lockstep:
         """Take a step on both sides; return the states after it, the last being Kafka's, what differs, what was thrown.
 
         Where the model has several outcomes, Kafka may take any of them. What the model foretells is not told: if
-        Kafka throws where the model's process ends, they agree.
+        Kafka throws where the model's process ends, they agree, and nowhere else.
         """
         problem, lost = "", list[Record]()
         try:
@@ -248,13 +249,17 @@ class Lockstep:
         candidates = [step, *(other for other in others if answers_the_same(self.cluster, state, step, other))]
         for candidate in candidates:
             target = self._without(candidate.target, lost)
+            if problem and not _ends(state, target):
+                continue
             if not any(differences(target, self.cluster)) and not any(self._effects(candidate.target, lost)):
                 self.taken[step.action] += 1
                 return (target,), (), ""
         for candidate in candidates:
             for action, final in self._urgent(state, candidate):
                 target = self._without(final, lost)
-                if not any(differences(target, self.cluster)):
+                if problem and not _ends(state, target):
+                    continue
+                if not any(differences(target, self.cluster)) and not any(self._effects(final, lost)):
                     self.taken[f"{step.action}, {action} at once"] += 1
                     self.also = action, step.actor
                     return (candidate.target, target), (), ""
@@ -312,6 +317,14 @@ class Lockstep:
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
                 yield prop.name
+
+
+def _ends(before: State, after: State) -> bool:
+    """Return whether a process ends between two states."""
+    return any(
+        isinstance(replica, Replica) and replica.mode in ENDED and before.replicas[host].mode not in ENDED
+        for host, replica in after.replicas.items()
+    )
 
 
 def is_like_awaited(state: State, answer: Record) -> bool:

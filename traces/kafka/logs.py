@@ -32,8 +32,9 @@ class Held(NamedTuple):
     ends: tuple[int, ...] = ()
 
     def count(self, offset: int) -> int:
-        """Return how many batches end at an offset of records or before it."""
-        return bisect_right(self.ends, offset)
+        """Return how many batches end at an offset of records or before it; below 0 where none ends right there."""
+        found = bisect_right(self.ends, offset)
+        return found if offset <= 0 or offset in self.ends[found - 1 : found] else -offset
 
 
 class LogBook:

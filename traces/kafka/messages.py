@@ -66,9 +66,14 @@ class Unknown(Record):
     dest: ModelValue
 
 
-def directory_of(text: str) -> int:
-    """Return the number of a directory id, which is the lower half of its UUID."""
-    return int.from_bytes(base64.urlsafe_b64decode(text + "==")[8:], "big")
+def directory_of(node: int, text: str) -> int:
+    """Return the number of a replica's directory id: the lower half of its UUID, below 0 if it is another replica's.
+
+    The upper half is the replica's id; only an unknown directory has none.
+    """
+    both = base64.urlsafe_b64decode(text + "==")
+    owner, number = (int.from_bytes(half, "big") for half in (both[:8], both[8:]))
+    return number if owner == (node if number else 0) else -1 - number
 
 
 def canonical(message: Record) -> Record:
@@ -121,7 +126,7 @@ class MessageReader:
             message = None if read is None else read(found, request, source, dest)
         except KeyError:  # an error that the model does not have
             message = None
-        if message is None:
+        if message is None or names_another(found):
             return Unknown(found["api"], str(found["data"]), source, dest)
         if "address" in found:
             message = message.but(address=found["address"])
@@ -134,7 +139,7 @@ class MessageReader:
         return self._hosts[node] if node >= 0 else Nil.NIL
 
     def _key(self, node: int, directory: str) -> Key:
-        return Key(self._hosts[node], directory_of(directory))
+        return Key(self._hosts[node], directory_of(node, directory))
 
     def _count(self, found: Json, offset: int) -> int:
         return self._book.of(found["from"]).count(offset)
@@ -189,7 +194,8 @@ class MessageReader:
 
     def _fetch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
         part = partition(found["data"])
-        offset, directory = self._count(found, part["fetchOffset"]), directory_of(part["replicaDirectoryId"])
+        offset = self._count(found, part["fetchOffset"])
+        directory = directory_of(found["from"], part["replicaDirectoryId"])
         return FetchRequest(part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest)
 
     def _fetch_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
@@ -214,7 +220,8 @@ class MessageReader:
 
     def _fetch_snapshot_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
         part = partition(found["data"])
-        snapshot, directory = self._position(part["snapshotId"]), directory_of(part["replicaDirectoryId"])
+        snapshot = self._position(part["snapshotId"])
+        directory = directory_of(found["from"], part["replicaDirectoryId"])
         return FetchSnapshotRequest(part["currentLeaderEpoch"], snapshot, directory, source, dest)
 
     def _fetch_snapshot_response(
@@ -275,9 +282,8 @@ class MessageReader:
         voters = frozenset(Voter(key, ports.get(node, FIRST_PORT) - FIRST_PORT) for node, key in keys["currentVoters"])
         observers = frozenset(key for _, key in keys["observers"] if key.id != source)
         high = self._count(found, part["highWatermark"])
-        return DescribeQuorumResponse(
-            problem, self._epochs(found["from"]), high, voters, frozenset(), observers, source, dest
-        )
+        epoch = part["leaderEpoch"] if problem is Error.NONE else self._epochs(found["from"])  # an error names none
+        return DescribeQuorumResponse(problem, epoch, high, voters, frozenset(), observers, source, dest)
 
     def _update_raft_voter_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record:
         data = found["data"]
@@ -309,6 +315,26 @@ def leader_endpoint(data: Json) -> int:
     told = data.get("nodeEndpoints") or data.get("leaderEndpoints") or [data.get("currentLeader", {})]
     port: int = told[0].get("port", 0)
     return port - FIRST_PORT if port > 0 else 0
+
+
+def names_another(found: Json) -> bool:
+    """Return whether a message names another sender than it has, or the leader's endpoint is another replica's.
+
+    The model has one field for both.
+    """
+    data, part = found["data"], partition(found["data"]) or {}
+    senders = [data.get("replicaId"), data.get("replicaState", {}).get("replicaId")]
+    if not found["answer"] or (found["api"] == "DESCRIBE_QUORUM" and part.get("errorCode") == 0):
+        senders.append(part.get("leaderId"))
+    if any(sender not in (None, found["from"]) for sender in senders):
+        return True
+    if data.get("responses"):  # of a fetch
+        part = data["responses"][0]["partitions"][0]
+    current = part.get("currentLeader") or data.get("currentLeader", {})
+    leader = part.get("leaderId", current.get("leaderId"))
+    told = [*data.get("nodeEndpoints", ()), *data.get("leaderEndpoints", ()), data.get("currentLeader", {})]
+    told = [one for one in told if one.get("port", 0) > 0]
+    return any(one["host"] != f"n{leader}" or one.get("nodeId", leader) != leader for one in told)
 
 
 def is_silent(found: Json, *, plain_answers: bool) -> bool:

@@ -51,6 +51,7 @@ public final class LockstepDriver {
     VoterSet formatted = VoterSet.empty();
     private long messages;
     private int acting = -1;  // who takes the step
+    private Exception unanswered;  // what came in the place of an answer
 
     private LockstepDriver(Path folder) {
         this.folder = folder;
@@ -155,7 +156,13 @@ public final class LockstepDriver {
         RaftRequest.Inbound inbound = new RaftRequest.Inbound(
             LockstepParts.LISTENER, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
             to.time.milliseconds());
-        LockstepWire.handle(to.client, inbound).whenComplete((response, error) -> answer(message, response.data()));
+        LockstepWire.handle(to.client, inbound).whenComplete((response, error) -> {
+            if (error == null) {
+                answer(message, response.data());
+            } else {
+                unanswered = new IllegalStateException("a request has an exception for an answer: " + error, error);
+            }
+        });
         to.settle();
     }
 
@@ -329,7 +336,11 @@ public final class LockstepDriver {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             ObjectNode answer = LockstepJson.JSON.createObjectNode();
             try {
+                driver.unanswered = null;
                 int id = driver.handle(LockstepJson.JSON.readTree(line));
+                if (driver.unanswered != null) {
+                    throw driver.unanswered;
+                }
                 driver.report(id, answer);
             } catch (Throwable error) {
                 try {

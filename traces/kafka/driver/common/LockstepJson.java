@@ -122,11 +122,13 @@ final class LockstepJson {
     }
 
     static ArrayNode key(ReplicaKey key) {
-        return JSON.createArrayNode().add(key.id()).add(directory(key.directoryId().orElse(Uuid.ZERO_UUID)));
+        return JSON.createArrayNode().add(key.id()).add(directory(key.id(), key.directoryId().orElse(Uuid.ZERO_UUID)));
     }
 
-    static long directory(Uuid uuid) {
-        return uuid.getLeastSignificantBits();
+    /** The number of a replica's directory, as `LockstepReplica.directoryId` makes it; below 0 for another replica's. */
+    static long directory(int id, Uuid uuid) {
+        long number = uuid.getLeastSignificantBits();
+        return uuid.getMostSignificantBits() == (number == 0 ? 0 : id) ? number : -1 - number;
     }
 
     static ArrayNode voters(VoterSet set) {
