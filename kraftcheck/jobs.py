@@ -40,6 +40,8 @@ class Job(NamedTuple):
         Whether the user named the engine.
     options
         What the search is asked for.
+    seen_as
+        Where traces are compared: the VIEW of the configuration, which plays no part but where a lasso comes back.
     """
 
     model: Model
@@ -48,6 +50,7 @@ class Job(NamedTuple):
     engine: str
     is_named: bool
     options: Options
+    seen_as: str | None = None
 
 
 def job_of(
@@ -166,7 +169,8 @@ def lenient_job(
     if not properties:
         bound = bound._replace(deadlock=False)
     options = Options.of(bound, **given(arguments))
-    return Job(model, config_name, bound.protocol, choose(None, options.search), False, options), warnings
+    seen_as = content.view.name if content.view and content.view.name in model.protocol.views else None
+    return Job(model, config_name, bound.protocol, choose(None, options.search), False, options, seen_as), warnings
 
 
 def bind_leniently(

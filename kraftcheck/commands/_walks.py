@@ -184,7 +184,8 @@ def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     print_warnings(warnings)
     config = find_config(model, arguments.config)[1]
     config = override(config, [parse_setting(text, config) for text in arguments.set])
-    replayer = Replayer(job.protocol, init=job.options.init, symmetry=job.options.symmetry)
+    made = job.options
+    replayer = Replayer(job.protocol, init=made.init, symmetry=made.symmetry, seen_as=job.seen_as)
     for number, trace in enumerate(read_traces(path, replayer, job.options.init), start=1):
         about = _about(arguments.model, arguments.variant, job.protocol, arguments)
         yield Task(f"{path}, trace {number}", about, config, _scripted(partial(retell, trace)))

@@ -154,7 +154,8 @@ def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> Cro
 
             done = tlc.run(tool, copy, config, options, dump=dump, workers=arguments.tlc_workers, report=report)
         if done.violated is not None:
-            replayer = Replayer(job.protocol, init=job.options.init, symmetry=job.options.symmetry)
+            made = job.options
+            replayer = Replayer(job.protocol, init=made.init, symmetry=made.symmetry, seen_as=job.seen_as)
             outcome = CrosscheckResult(counted, counterexamples=list(replayer.replay(done.log)))
         elif dump is not None:
             outcome = _compared(job, dump, TraceFormat.TLC_DOT, arguments)

@@ -89,8 +89,9 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
         Meter("files replayed", quiet=arguments.quiet) as meter,
     ):
         pipeline = Pipeline(
-            cluster, job.protocol, init=init, symmetry=symmetry, limit_bytes=arguments.max_size, output=output
-        )
+            cluster, job.protocol, init=init, symmetry=symmetry, limit_bytes=arguments.max_size, output=output,
+            seen_as=job.seen_as,
+        )  # fmt: skip
         try:
             return pipeline.run(inputs, meter.reach)
         except KeyboardInterrupt:

@@ -91,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
                 job.protocol,
                 init=job.options.init,
                 symmetry=job.options.symmetry,
+                seen_as=job.seen_as,
                 limit_bytes=arguments.max_size,
                 report=meter.add,
                 watch=partial(_tell_all, watches) if watches else None,

@@ -187,6 +187,7 @@ class Tree:
             self.job.protocol,
             init=options.init,
             symmetry=options.symmetry,
+            seen_as=self.job.seen_as,
             limit_bytes=limit_bytes,
             watch=walked.append,
         )

@@ -108,6 +108,9 @@ def test_a_lasso_under_a_view_is_read_back(run: Run, tmp_path: Path) -> None:
     assert (replayed.code, "conforms" in replayed.out) == (0, True)
     assert "it comes back to state 1 but for what VIEW again leaves out" in replayed.out
     assert "is true of it" not in replayed.out
+    config.write_text("CONSTANT MaxGoes = 9 SPECIFICATION Busy PROPERTY BothStay")
+    replayed = run("replay", model, "--config", config, trace)
+    assert (replayed.code, "diverges at state 1 " in replayed.out) == (1, True)  # more of the bound is spent there
 
 
 @pytest.mark.parametrize("engine", ["symbolic", "spark"])

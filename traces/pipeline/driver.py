@@ -103,8 +103,8 @@ class Pipeline:
         Where.
     protocol
         The protocol, with its constants.
-    init, symmetry
-        The start of the traces, and the symmetry under which they were made, or None.
+    init, symmetry, seen_as
+        The start of the traces, and the symmetry and the VIEW under which they were made, or None.
     limit_bytes
         The most bytes that a file may unpack to.
     output
@@ -113,13 +113,14 @@ class Pipeline:
 
     def __init__(
         self, cluster: Cluster, protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int,
-        output: PipelineFolder,
+        output: PipelineFolder, seen_as: str | None = None,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._protocol = protocol
         self._output = output
         description = describe(protocol, Options(init=init))
-        self._arguments = as_text({"description": description, "symmetry": symmetry, "limit_bytes": limit_bytes})
+        made_under = {"symmetry": symmetry, "seen_as": seen_as}
+        self._arguments = as_text({"description": description, **made_under, "limit_bytes": limit_bytes})
 
     def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
         """Replay the files that are new since the last run, and summarise all.

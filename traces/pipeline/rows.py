@@ -117,15 +117,18 @@ class FileReplayer:
     ----------
     protocol
         The protocol, with its constants.
-    init, symmetry, limit_bytes
+    init, symmetry, limit_bytes, seen_as
         As for `kraftcheck.traces.replay.replayer.Replayer`.
     """
 
-    def __init__(self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int) -> None:
+    def __init__(
+        self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None
+    ) -> None:
         self._maker = RowMaker()
         self._make = partial(
-            Replayer, protocol, init=init, symmetry=symmetry, limit_bytes=limit_bytes, watch=self._maker.watch
-        )
+            Replayer, protocol, init=init, symmetry=symmetry, seen_as=seen_as, limit_bytes=limit_bytes,
+            watch=self._maker.watch,
+        )  # fmt: skip
         self._replayer = self._make()
 
     def rows(self, path: str) -> Iterator[FileRows]:

@@ -22,7 +22,7 @@ def _replayer(arguments: str) -> FileReplayer:
     """Return the replayer of this process, which uses what it learned of one file for the next."""
     given = json.loads(arguments)
     protocol, options = revive(given["description"], Path(given["user_files"]))
-    return FileReplayer(protocol, options.init, given["symmetry"], given["limit_bytes"])
+    return FileReplayer(protocol, options.init, given["symmetry"], given["limit_bytes"], given.get("seen_as"))
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:

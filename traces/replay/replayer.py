@@ -132,6 +132,9 @@ class Replayer:
     symmetry
         The name of the symmetry under which the traces were made, or None: then a step may lead to a permutation of
         a next state. An initial state may always be a permutation of ours, under any symmetry of the protocol.
+    seen_as
+        The name of the VIEW under which they were made, or None: then a lasso may lead back to a state but for the
+        bounds that it leaves out.
     limit_bytes
         The most bytes that a file may unpack to.
     report
@@ -146,6 +149,7 @@ class Replayer:
         *,
         init: str = "Init",
         symmetry: str | None = None,
+        seen_as: str | None = None,
         limit_bytes: int = DEFAULT_LIMIT,
         report: Callable[[], None] | None = None,
         watch: Callable[[ReplayedState], None] | None = None,
@@ -153,7 +157,7 @@ class Replayer:
         self._report = report
         self.watch = watch
         self.protocol = protocol
-        self.symmetry = symmetry
+        self.symmetry, self.seen_as = symmetry, seen_as
         self.limit_bytes = limit_bytes
         self._learn()
         self.starts = initial_states(self.semantics, init)
@@ -426,21 +430,18 @@ class _Walk:
         assert isinstance(target, State)  # it was when it was walked through
         assert self.state is not None
         steps = [step for step in self.replayer.semantics.transitions(self.state) if action in (None, step.action)]
-        view = None if any(step.target == target for step in steps) else self._made_equal(steps, target)
-        if view is not None:
-            name, target = view
-            self._note(f"it comes back to state {number} but for what VIEW {name} leaves out")
-        self._step(found, self.number, action, self.state, target)
+        alike = None if any(step.target == target for step in steps) else self._made_equal(steps, target)
+        if alike is not None:
+            self._note(f"it comes back to state {number} but for what VIEW {self.replayer.seen_as} leaves out")
+        self._step(found, self.number, action, self.state, alike or target)
 
-    def _made_equal(self, steps: list[Transition], target: State) -> tuple[str, State] | None:
-        """Return a view that leaves out bounds alone, and where a step leads that to it is the target, if it can be."""
-        protocol = self.replayer.protocol
-        for view in protocol.views:
-            see = identity_of(protocol, None, view)
-            for step in steps if not protocol.hidden(view).shared else ():
-                if see(step.target) == see(target):
-                    return view, step.target
-        return None
+    def _made_equal(self, steps: list[Transition], target: State) -> State | None:
+        """Return where a step leads that is the target but for the bounds that the VIEW leaves out, if one does."""
+        protocol, view = self.replayer.protocol, self.replayer.seen_as
+        if view is None or protocol.hidden(view).shared:
+            return None
+        see = identity_of(protocol, None, view)
+        return next((step.target for step in steps if see(step.target) == see(target)), None)
 
 
 def _in_words(permutation: Permutation) -> str:
