@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    _open_closed_streams()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what the word under its cursor may become
         from kraftcheck.completion import complete
 
@@ -50,11 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parser(next(iter(words), "")).parse_args(words)
+        from kraftcheck.spec.errors import InputError, RaisedError
     except _BadUsage as error:
         return _complain(str(error), _json_in(words), program=error.program)
+    except KeyboardInterrupt:  # while modules are imported
+        return _interrupted()
     given.words = words
-    from kraftcheck.spec.errors import InputError, RaisedError
-
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops what Ctrl-C stops, in the same way
     json = getattr(given, "json", None)
@@ -80,9 +82,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return _complain(message, _unwritten(json, before))
     except KeyboardInterrupt:
-        exec("")  # where one was interrupted, as in dataclasses, CPython ends by the signal, unless another follows
-        print("interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller closed (`>&-`), to nowhere: else a file of ours would have the number of a stream."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, f"__{name}__") is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            stream = open(number, mode, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - while it runs
+            setattr(sys, f"__{name}__", stream)
+            if getattr(sys, name) is None:
+                setattr(sys, name, stream)
+
+
+def _interrupted() -> int:
+    """Tell that the user ended it; return the exit code."""
+    exec("")  # where one was interrupted, as in dataclasses, CPython ends by the signal, unless another follows
+    print("interrupted", file=sys.stderr)
+    return 130
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:

@@ -1,0 +1,172 @@
+"""What surrounds a command is odd: a stream is closed, a disk is full, Ctrl-C comes at once, a protocol exits."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import Run
+
+BROKEN = ("lock-service", "--variant", "impatient-server", "--engine", "reference")
+NODES = """
+from kraftcheck import *
+
+
+class Node(Record):
+    id: int
+    name: str = ""
+
+
+class Nothing(Record):
+    pass
+
+
+class Own(BaseException):
+    def __str__(self) -> str:
+        raise ValueError("says nothing")
+
+
+class Nodes(Protocol):
+    network = Bag()
+
+    def initial(self):
+        yield self.start([Node(1)], Nothing())
+
+    @internal
+    def step(self, me: Node) -> Steps:
+        yield become(me)
+"""
+REFERENCE = ("--engine", "reference", "--quiet")
+
+
+@pytest.fixture
+def changed(tmp_path: Path):
+    def change(old: str, new: str) -> str:
+        assert old in NODES
+        (tmp_path / "nodes.py").write_text(NODES.replace(old, new))
+        return f"{tmp_path / 'nodes.py'}:Nodes"
+
+    return change
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams(closed: str, tmp_path: Path) -> None:
+    found = tmp_path / "found.json"
+    command = f'exec "$0" -m kraftcheck check {" ".join(BROKEN)} --json "$1" {closed}'
+    done = subprocess.run(["bash", "-c", command, sys.executable, found], capture_output=True, text=True, check=False)
+    assert done.returncode == 12, done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads(found.read_text())["result"] == "violation"
+
+
+def test_an_interruption_while_modules_are_imported() -> None:
+    slow = "lambda name: (print('now', flush=True), time.sleep(60))"
+    code = f"import sys, time, kraftcheck.cli as cli; cli.import_module = {slow}; sys.exit(cli.main(['warm']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "interrupted\n"
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("option", ["--json", "--trace", "--junit"])
+def test_a_full_disk_keeps_nobody_from_hearing_the_result(run: Run, option: str) -> None:
+    outcome = run("check", *BROKEN, option, "/dev/full")
+    assert outcome.code == 2
+    assert outcome.err.endswith(f"error: {option} /dev/full: cannot be written: No space left on device\n")
+    assert "VIOLATION: violated: MutualExclusion" in outcome.out
+
+
+def test_a_full_disk_when_variants_are_compared(run: Run) -> None:
+    words = ("compare", "lock-service", "impatient-server", "--engine", "reference", "--max-states", "500")
+    outcome = run(*words, "--json", "/dev/full")
+    assert outcome.code == 2
+    assert "--json /dev/full: cannot be written" in outcome.err
+    assert "MutualExclusion" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("raise Own", "Own"),
+        ("raise OSError(2, 'nothing', 'there')", "FileNotFoundError: [Errno 2] nothing: 'there'"),
+    ],
+)
+def test_what_initial_raises_is_never_how_the_check_ends(run: Run, changed, raised: str, said: str) -> None:
+    model = changed("yield self.start", f"{raised}\n        yield self.start")
+    outcome = run("check", model, *REFERENCE)
+    assert outcome.code == 2
+    assert outcome.err == f"kraftcheck: error: {model.rpartition(':')[0]}:23: {said}\n"
+
+
+def test_what_is_no_exception_of_pythons_usual_ones(run: Run, changed) -> None:
+    model = changed("yield become(me)", "raise Own")
+    assert run("check", model, *REFERENCE).err == f"kraftcheck: error: {model.rpartition(':')[0]}:27: Own\n"
+    model = changed("class Nodes(", "raise Own\nclass Nodes(")
+    assert run("check", model).err == f"kraftcheck: error: {model.rpartition(':')[0]}:19: cannot be imported: Own\n"
+
+
+def test_a_device_is_no_protocol(run: Run) -> None:
+    assert "/dev/null: expected a Python file with a protocol, found a device" in run("check", "/dev/null:Nodes").err
+
+
+@pytest.mark.parametrize("engine", ["reference", pytest.param("tables", marks=pytest.mark.kernel)])
+def test_half_a_surrogate_pair_is_no_text(run: Run, changed, engine: str) -> None:
+    outcome = run("check", changed("Node(1)", r"Node(1, '\udc80')"), "--engine", engine)
+    assert outcome.code == 2
+    assert r"replicas[1].name: expected text, found a string, '\udc80', with half of a surrogate pair" in outcome.err
+
+
+def test_an_error_that_no_file_can_hold_is_written_too(run: Run, changed, tmp_path: Path) -> None:
+    found = tmp_path / "found.json"
+    model = changed("yield become(me)", r"raise ValueError('\udc80')")
+    assert run("check", model, *REFERENCE, "--json", found).code == 2
+    assert "\udc80" in json.loads(found.read_text())["error"]
+
+
+@pytest.mark.kernel
+def test_an_action_that_never_ends_is_told_of_and_left(changed) -> None:
+    model = changed("yield become(me)", "print('now', flush=True)\n        while True: yield become(me)")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kraftcheck", "check", model, "--engine", "tables"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while process.stdout.readline() != "now\n":
+            pass
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == "\n"
+        assert "Ctrl-C again ends it at once" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert "interrupted; 1 distinct states" in process.stdout.read()
+    assert process.returncode == 130
+
+
+def test_initial_that_never_ends(changed) -> None:
+    model = changed("yield self.start", "print('now', flush=True)\n        while True: yield self.start")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kraftcheck", "check", model, *REFERENCE], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert "interrupted; 0 distinct states" in process.stdout.read()
+    assert process.returncode == 130
