@@ -14,7 +14,7 @@ from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError
+from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import line_to_blame
 from kraftcheck.traces.scenarios.text import Start
@@ -250,13 +250,13 @@ def blaming(model: Model) -> Iterator[None]:
         if place is None or str(model.file) in str(error):
             raise
         raise InputError(f"{place}: {error}") from error
-    except (InputError, OSError):
+    except (InputError, BrokenPipeError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # SystemExit among them: no protocol says how its check ended
         place = _place(model, error)
         if place is None:
             raise
-        raise InputError(f"{place}: {type(error).__name__}: {error}") from error
+        raise InputError(f"{place}: {told_error(error)}") from error
 
 
 def _place(model: Model, error: BaseException | None) -> str | None:

@@ -105,9 +105,23 @@ class RaisedError(ProtocolError):
         self.trace: tuple[Any, ...] | None = None
 
 
+def text_of_error(error: BaseException) -> str:
+    """Return the text of an error; "" where it has none, or its class cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def told_error(error: BaseException) -> str:
+    """Return the kind of an error and its text, if it has one."""
+    text = text_of_error(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def _said(error: BaseException, names: Mapping[str, Any]) -> str:
     """Return what an error says; of a record made of a wrong field, its fields too."""
-    text = str(error)
+    text = text_of_error(error)
     wrong = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text)
     missing = re.match(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.*)", text)
     found = wrong or missing

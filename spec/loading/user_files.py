@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard, get_type_hints
 
-from kraftcheck.spec.errors import InputError, ProtocolError, unknown
+from kraftcheck.spec.errors import InputError, ProtocolError, told_error, unknown
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.old_imports import old_import
 
@@ -61,7 +61,7 @@ def protocols_of(module: ModuleType) -> list[type[Protocol]]:
 def line_to_blame(error: BaseException, path: str | Path) -> int | None:
     """Return the line of a file in which an exception arose, innermost first; None if the file is not involved."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
-        return error.lineno
+        return error.lineno or None  # of the file as a whole Python says 0
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return lines[-1] if lines else None
 
@@ -75,6 +75,8 @@ def _import_file(path: Path) -> ModuleType:
         raise InputError(f"{path}: there is no such file; expected a Python file with a protocol")
     if path.is_dir():
         raise InputError(f"{path}: expected a Python file with a protocol, found a folder")
+    if path.is_char_device():  # /dev/zero has no end
+        raise InputError(f"{path}: expected a Python file with a protocol, found a device")
     name = PREFIX + path.stem
     loader = SourceFileLoader(name, str(path))
     found = spec_from_loader(name, loader)
@@ -87,11 +89,13 @@ def _import_file(path: Path) -> ModuleType:
     sys.dont_write_bytecode = True
     try:
         loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         if before is None:
             del sys.modules[name]
         else:
             sys.modules[name] = before
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise InputError(_import_failure(path, error)) from error
     finally:
         sys.dont_write_bytecode = wrote
@@ -109,4 +113,4 @@ def _import_failure(path: Path, error: BaseException) -> str:
         return str(error) if str(error).startswith(str(path)) else f"{place}: {error}"
     if isinstance(error, SyntaxError) and error.filename in (None, str(path)):
         return f"{place}: not Python: {error.msg}"
-    return f"{place}: cannot be imported: {type(error).__name__}: {error}"
+    return f"{place}: cannot be imported: {told_error(error)}"
