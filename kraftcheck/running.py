@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from kraftcheck.explorer.simplifying.simplifier import Simplifier
 from kraftcheck.jobs import Job
 from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import write_counterexamples, write_json
+from kraftcheck.reporting.files import Writing, write_counterexamples, write_json
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import report
@@ -108,7 +109,9 @@ def judged(
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
-    result.warnings += slips(protocol, complete=result.complete)
+    if result.limit != INTERRUPTED or result.distinct_states:  # else `initial` itself may never end
+        with suppress(KeyboardInterrupt):  # what the search has found is told in any case
+            result.warnings += slips(protocol, complete=result.complete)
     return result, _vacuity(protocol, options, result, watched) if seen else {}
 
 
@@ -225,23 +228,29 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
     int
         The exit code.
     """
+    writing = Writing()
     if arguments.json:
-        write_json(arguments.json, result_as_json(job, result) | more)
+        with writing.of("--json", arguments.json):
+            write_json(arguments.json, result_as_json(job, result) | more)
     if arguments.trace:
-        write_counterexamples(job.protocol, result.violations, arguments.trace)
+        with writing.of("--trace", arguments.trace):
+            write_counterexamples(job.protocol, result.violations, arguments.trace)
     if arguments.report:
         from kraftcheck.reporting.report import run_as_data, write_report
 
-        write_report(arguments.report, [run_as_data(job, result, more)])
+        with writing.of("--report", arguments.report):
+            write_report(arguments.report, [run_as_data(job, result, more)])
     code, allowed = exit_code(result), bool(getattr(arguments, "allow_incomplete", False))
     if getattr(arguments, "junit", None):
         from kraftcheck.reporting.ci import write_junit
 
-        write_junit(job, result, arguments.junit, allow_incomplete=allowed)
+        with writing.of("--junit", arguments.junit):
+            write_junit(job, result, arguments.junit, allow_incomplete=allowed)
     columns = shutil.get_terminal_size().columns if getattr(arguments, "layout", None) == COLUMNS else None
     print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls, columns=columns))
     if getattr(arguments, "github", False):
         from kraftcheck.reporting.ci import github_annotations
 
         print_lines(github_annotations(job, result))
+    writing.end()
     return 0 if allowed and code == EXIT_CODES[Verdict.INCOMPLETE] else code

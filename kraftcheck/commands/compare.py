@@ -1,7 +1,8 @@
 """Search a model and variants of it within the same bounds, and say what differs.
 
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
-not stay reachable; 20 nothing violated, but the search stopped at a limit; 2 bad input; 130 interrupted
+not stay reachable; 14 an assert failed; 20 nothing violated, but the search stopped at a limit; 2 bad input;
+130 interrupted
 
 for example:
     kraftcheck compare reconfig observer-stands
@@ -20,7 +21,7 @@ from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Vio
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import require_report, require_writable, write_json
+from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.reporting.summary import LIMITS, header
 from kraftcheck.running import EXIT_INTERRUPTED, exit_code, run_job
@@ -116,14 +117,18 @@ def run(arguments: argparse.Namespace) -> int:
         groups.append(_compare(base_job, variant_jobs, arguments))
         if groups[-1][0].result.limit == INTERRUPTED:
             break
+    writing = Writing()
     if arguments.json:
-        write_json(arguments.json, [content for group in groups for content in as_json(group)])
+        with writing.of("--json", arguments.json):
+            write_json(arguments.json, [content for group in groups for content in as_json(group)])
     if arguments.report:
         from kraftcheck.reporting.report import run_as_data, write_report
 
         runs = [run_as_data(one.job, one.result, {"label": one.label}) for group in groups for one in group]
-        write_report(arguments.report, runs)
+        with writing.of("--report", arguments.report):
+            write_report(arguments.report, runs)
     print_lines(table(groups, quiet=arguments.quiet))
+    writing.end()
     codes = [exit_code(one.result) for group in groups for one in group]
     return next(code for code in SEVERITY if code in codes)
 

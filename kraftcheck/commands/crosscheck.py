@@ -24,7 +24,7 @@ from kraftcheck.explorer.result import Progress
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import CrosscheckResult, as_json, told
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.errors import InputError
@@ -86,9 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
         print_warnings(warnings)
         file = str(model.configurations.get(job.config_name, job.config_name))
         outcome = _with_spec(job, file, arguments) if arguments.dump is None else _with_dump(job, arguments)
+        writing = Writing()
         if arguments.json:
-            write_json(arguments.json, as_json(model.name, job.protocol, file, outcome))
+            with writing.of("--json", arguments.json):
+                write_json(arguments.json, as_json(model.name, job.protocol, file, outcome))
         print_lines(told(outcome, quiet=arguments.quiet))
+        writing.end()
     if outcome.tlc is not None and outcome.tlc.violated is not None:
         return VIOLATED[outcome.tlc.kind or "safety"]
     return EQUAL if outcome.equal else DIFFERENT

@@ -34,7 +34,7 @@ from kraftcheck.mutation.mutants import Mutant, mutants_of
 from kraftcheck.mutation.recording import Recording, record
 from kraftcheck.mutation.working import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, many, print_lines
 from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.reporting.progress import Meter
@@ -124,10 +124,13 @@ def run(arguments: argparse.Namespace) -> int:
                 print_lines(_how_to_go_on(arguments))
                 return EXIT_INTERRUPTED
         judged = [(mutant, verdicts[mutant.name]) for mutant in mutants]
+        writing = Writing()
         if arguments.json:
             about = {"model": model.name, "variant": model.protocol.variant, "configurations": _named(recordings)}
-            write_json(arguments.json, as_json(judged, explanations, about))
+            with writing.of("--json", arguments.json):
+                write_json(arguments.json, as_json(judged, explanations, about))
         print_lines(report(judged, explanations, quiet=arguments.quiet))
+        writing.end()
         survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
         return int(arguments.strict and not all(map(explanations.of, survived)))
 

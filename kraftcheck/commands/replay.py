@@ -25,7 +25,7 @@ from kraftcheck.explorer.simplifying.simplifier import violation_of
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import told as counterexample
-from kraftcheck.reporting.files import require_report, require_writable, write_counterexamples, write_json
+from kraftcheck.reporting.files import Writing, require_report, require_writable, write_counterexamples, write_json
 from kraftcheck.reporting.lines import FAINT, Line, harmless, notes, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.replay import as_json, exit_code, tally, told
@@ -113,12 +113,17 @@ def run(arguments: argparse.Namespace) -> int:
     verdicts = Counter[str](replay.verdict for replay in replays)
     if len(replays) > 1:
         print_lines([tally(verdicts)])
+    writing = Writing()
     if arguments.json:
-        write_json(arguments.json, [as_json(replay) for replay in replays])
+        with writing.of("--json", arguments.json):
+            write_json(arguments.json, [as_json(replay) for replay in replays])
     if arguments.report:
-        write_report(arguments.report, runs)
+        with writing.of("--report", arguments.report):
+            write_report(arguments.report, runs)
     if arguments.trace:
-        write_counterexamples(job.protocol, simpler, arguments.trace)
+        with writing.of("--trace", arguments.trace):
+            write_counterexamples(job.protocol, simpler, arguments.trace)
+    writing.end()
     return exit_code(verdicts)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,31 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
             path.unlink()
 
 
+class Writing:
+    """Writes files of which one that cannot be written keeps nobody from hearing the result.
+
+    Within `of` such an error is noted; `end`, called when all is told, raises it.
+    """
+
+    def __init__(self) -> None:
+        self._failed: InputError | None = None
+
+    @contextmanager
+    def of(self, option: str, path: Path) -> Iterator[None]:
+        """Note that the file of an option cannot be written, where it cannot: a disk may be full by now."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._failed = InputError(f"{option} {path}: cannot be written: {error.strerror or error}")
+
+    def end(self) -> None:
+        """Raise InputError for a file that could not be written."""
+        if self._failed is not None:
+            raise self._failed
+
+
 def require_report(path: Path | None) -> None:
     """Raise InputError for a report of a form that there is not."""
     if path is not None and path.suffix not in REPORTS:
@@ -66,7 +92,7 @@ def write_json(path: Path, content: Any) -> None:
     """Write a value as JSON that people can read too; to the process's standard output where the path is `-`."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     if path != STANDARD_OUTPUT:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # a name that is no text: "\\udcff"
     elif sys.__stdout__ is not None:
         sys.__stdout__.write(text)
         sys.__stdout__.flush()
