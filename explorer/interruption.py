@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -11,8 +12,14 @@ from typing import Any, Self
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+PATIENCE = 3
+"""Seconds after which whoever pressed Ctrl-C is told what is waited for."""
+
+
 class Interruption:
     """Within it Ctrl-C and SIGTERM are noted, once; a second one raises KeyboardInterrupt at once.
+
+    Where the first does not end the search soon, as with an action that never ends, that is said on standard error.
 
     Outside the main thread, where Python allows no signal handlers, it does nothing; nor for a signal that is ignored.
 
@@ -31,6 +38,7 @@ class Interruption:
         self.asked = False
         self._hurry = hurry
         self._before: dict[int, Any] = {}
+        self._over = threading.Event()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -41,6 +49,7 @@ class Interruption:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -48,5 +57,11 @@ class Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        threading.Thread(target=self._explain, daemon=True).start()
         if self._hurry is not None:
             threading.Thread(target=self._hurry, daemon=True).start()
+
+    def _explain(self) -> None:
+        if not self._over.wait(PATIENCE):
+            what = "interrupted: ending what is under way; Ctrl-C again ends it at once, and keeps less"
+            print(f"\n{what}", file=sys.stderr, flush=True)
