@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import types
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,6 +14,7 @@ from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, field_types, is_enum
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
@@ -86,6 +88,8 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
         return f"{path}: expected {len(arguments)} elements, found {len(value)}"
     if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
         return f"{path}: {value!r} of type {type(value).__name__} is not a value that a state may hold"
+    if kind is str and type(value) is str:
+        return f"{path}: expected text, found {describe_value(value)}, with half of a surrogate pair"
     return f"{path}: expected {describe_type(kind)}, found {describe_value(value)}"
 
 
@@ -173,11 +177,18 @@ def _plain_checker(kind: Any) -> Check:
         return lambda value: True
     if kind in INSTEAD:
         raise ProtocolError(f"a field of type {kind.__name__} can change; annotate it as a {INSTEAD[kind]}")
+    if kind is str:
+        return _is_text
     if kind in SCALARS:
         return lambda value: type(value) is kind
     if issubclass(kind, Record):
         return lambda value: isinstance(value, kind) and _has_good_fields(value)
     return lambda value: isinstance(value, kind) and _is_value(value)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is a string that every file can hold: no half of a surrogate pair is in it."""
+    return type(value) is str and (value.isascii() or _SURROGATE.search(value) is None)
 
 
 def _has_good_fields(record: Record) -> bool:
@@ -215,4 +226,6 @@ def _is_value(value: Value) -> bool:
         return all(_is_value(key) and _is_value(item) for key, item in value.items())
     if type(value) in (tuple, frozenset):
         return all(map(_is_value, value))
+    if type(value) is str:
+        return _is_text(value)
     return value is None or type(value) in SCALARS or is_enum(type(value))
