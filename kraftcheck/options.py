@@ -17,17 +17,34 @@ from typing import Any
 
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Options
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
 
 _FIELDS = [field.name for field in fields(Options) if field.name != "report"]  # --report is a file, that is progress
 _EVERY = Options.checkpoint_every
+MOST_WORKERS = 4096
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
 def count(text: str) -> int:
     """Read a number of at least 1."""
     if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {cut(text, 60)!r}")
+    return int(text)
+
+
+def workers(text: str) -> int:
+    """Read a number of threads or processes: a slip shall not make as many as a machine cannot bear."""
+    number = count(text)
+    if number > MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"expected at most {MOST_WORKERS}, found {number}")
+    return number
+
+
+def seed(text: str) -> int:
+    """Read a seed: any whole number."""
+    if not re.fullmatch("-?[0-9]{1,1000}", text):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at most 1000 digits, found {cut(text, 60)!r}")
     return int(text)
 
 
@@ -47,7 +64,7 @@ def _seconds(text: str) -> float:
 
 def _size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
-    if match is None or not float(match[1]):
+    if match is None or not 0 < float(match[1]) < math.inf:
         raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {text!r}")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
@@ -78,7 +95,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--check-actions": _flag("test that actions are pure"),
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
     "--engine": _value("NAME", "the engine (default: the first that can do what is asked)"),
-    "--workers": _value("N", "threads", count),
+    "--workers": _value("N", "threads", workers),
     "--memory": _value("SIZE", "such as 4G; states beyond it go to disk (default: 60 %% of the machine)", _size),
     "--master": _value("URL", "spark://HOST:PORT, yarn, ... (default: this machine)"),
     "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),

@@ -36,6 +36,9 @@ from kraftcheck.spec import (
     weak,
 )
 
+MOST_ELECTIONS = 1_000_000
+"""A state counts the values of each epoch, and there is an epoch for each election."""
+
 
 class ReconfigBase(Protocol):
     """Constants, bounds, the start, and what several modules use."""
@@ -63,7 +66,9 @@ class ReconfigBase(Protocol):
     strict_bounds = True  # they are part of the specification
 
     def check_constants(self) -> None:
-        """Refuse cluster sizes that contradict each other."""
+        """Refuse cluster sizes that contradict each other, and more epochs than a state can have a counter for."""
+        if self.elections > MOST_ELECTIONS:
+            raise ConstantError("MaxElections", f"expected at most {MOST_ELECTIONS}, found {self.elections}")
         if self.init_cluster_size > len(self.hosts):
             raise ConstantError(
                 "InitClusterSize",

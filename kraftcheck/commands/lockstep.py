@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kraftcheck.commands._driving import DEPTH, RUNS, Driven, drive
 from kraftcheck.commands._walks import Task, tasks
-from kraftcheck.options import add, count
+from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.cover import as_json as cover_as_json
 from kraftcheck.reporting.cover import counts
 from kraftcheck.reporting.files import require_report, require_writable, write_json
@@ -51,7 +51,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     walks.add_argument("--runs", type=count, metavar="N", help=what)
     what = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
     walks.add_argument("--depth", type=count, metavar="N", help=what)
-    walks.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other walks (default: 0)")
+    walks.add_argument("--seed", type=seed, default=0, metavar="N", help="another seed, other walks (default: 0)")
     what = "take these walks: of walk files, scenarios, or traces (as replay reads them)"
     walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
     what = "take every labelled step of a bounded model's state graph (default for --config: smoke)"

@@ -33,7 +33,7 @@ from kraftcheck.mutation.judging import SURVIVED, Judge
 from kraftcheck.mutation.mutants import Mutant, mutants_of
 from kraftcheck.mutation.recording import Recording, record
 from kraftcheck.mutation.working import MutationFolder, Workers, judge_all
-from kraftcheck.options import add, count
+from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, many, print_lines
 from kraftcheck.reporting.mutation import Explanations, as_json, report
@@ -60,7 +60,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(checked, "--set", "--variant")
     which = parser.add_argument_group("which mutants")
     which.add_argument("--sample", type=count, metavar="N", help="only so many of them, chosen by --seed")
-    which.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, another sample (default: 0)")
+    which.add_argument("--seed", type=seed, default=0, metavar="N", help="another seed, another sample (default: 0)")
     only = "only mutants whose name contains this (repeatable)"
     which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
     how = parser.add_argument_group("how")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.engines import compiling
 from kraftcheck.explorer.result import Options, Result, TraceStep
 from kraftcheck.jobs import Job, job_of, named_model
-from kraftcheck.options import CHECKED, add, count
+from kraftcheck.options import CHECKED, add, count, seed
 from kraftcheck.reporting.files import require_empty_folder, require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
@@ -47,7 +47,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         ("--runs", count, 1000, "walks"),
         ("--depth", count, 100, "states along a walk"),
         ("--min-depth", count, 1, "make a walk that ends with fewer states again, by other choices"),
-        ("--seed", int, 0, "another seed, other walks"),
+        ("--seed", seed, 0, "another seed, other walks"),
     ):
         how.add_argument(option, type=read, default=default, metavar="N", help=f"{what} (default: {default})")
     add(how, "--engine", help=f"the engine: {ENGINES[0]} or, for a corpus in --out, {SPARK}")

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.action import Action
@@ -21,6 +22,8 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
 
 MISSING: Any = object()
+MOST = 2**31 - 1
+"""The largest bound: what is spent of each has a column of 32 bits."""
 FAIR_SPEC = "FairSpec"
 """The specification whose fairness is what the actions declare."""
 
@@ -168,6 +171,8 @@ class Protocol:
                 raise ConstantError(declared.name, problem.removeprefix(f"{declared.name}: "))
             if declared.at_least is not None and value < declared.at_least:
                 raise ConstantError(declared.name, f"expected a number of at least {declared.at_least}, found {value}")
+            if declared.is_bound and value > MOST:
+                raise ConstantError(declared.name, f"expected a number of at most {MOST}, found {cut(str(value), 60)}")
             setattr(self, declared.attribute, value)
         if values:
             known = ", ".join(c.attribute for c in self.constants.values())

@@ -178,7 +178,7 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
         place = Random(number).randrange(len(whole) - 1)
         damaged = bytearray(whole)
         damaged[place] ^= 1 << number % 7
-        path.write_bytes(damaged if number % 2 else whole[:place])
+        path.write_bytes(b"[" * 100_000 if number == 0 else damaged if number % 2 else whole[:place])
         with pytest.raises(InputError, match=r"--resume .*: the checkpoint (is damaged: .*manifest|has format)"):
             BreadthFirst(protocol, replace(options, resume=folder), 1)
 

@@ -124,7 +124,7 @@ class Checkpoint:
             return None
         try:
             content = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._damaged_file(MANIFEST, f"it is not JSON: {error}") from None
         if not isinstance(content, dict) or "format" not in content:
             raise self._damaged_file(MANIFEST, "it is no manifest of a checkpoint")
