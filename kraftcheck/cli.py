@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from importlib import import_module
+from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
-    _open_closed_streams()
+    _prepare_streams()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what the word under its cursor may become
         from kraftcheck.completion import complete
 
@@ -85,8 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted()
 
 
-def _open_closed_streams() -> None:
-    """Open what the caller closed (`>&-`), to nowhere: else a file of ours would have the number of a stream."""
+def _prepare_streams() -> None:
+    """Open to nowhere what the caller closed (`>&-`): else a file of ours would have the number of a stream.
+
+    What a stream's encoding cannot say (`LC_ALL=C`, PYTHONIOENCODING) is said in ASCII.
+    """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, f"__{name}__") is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
@@ -94,6 +98,8 @@ def _open_closed_streams() -> None:
             setattr(sys, f"__{name}__", stream)
             if getattr(sys, name) is None:
                 setattr(sys, name, stream)
+        elif mode == "w" and isinstance(stream := getattr(sys, f"__{name}__"), TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _interrupted() -> int:
