@@ -7,7 +7,7 @@ from typing import Any
 
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
-from kraftcheck.spec.display import cut
+from kraftcheck.spec.display import cut, visible
 from kraftcheck.traces.replay.differences import Difference
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
@@ -77,7 +77,7 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
     name
         What to call it; by default its file.
     """
-    which = name or replay.file
+    which = visible(name or replay.file)
     which = which if replay.index == 0 else f"{which}, trace {replay.index + 1}"
     found = replay.divergence
     if found is None:

@@ -31,7 +31,7 @@ from importlib import resources
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from kraftcheck.spec.display import cut, one_of
+from kraftcheck.spec.display import cut, one_of, visible
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Value, encode, name_of
 
@@ -68,7 +68,8 @@ class TlaSyntaxError(InputError):
     """
 
     def __init__(self, file: str, line: int, column: int, found: str, expected: str) -> None:
-        super().__init__(f"{file}:{line}:{column}: expected {expected}, found {found}")
+        # one line, whatever strangers call a file or a variable
+        super().__init__(visible(f"{file}:{line}:{column}: expected {expected}, found {found}"))
         self.file = file
         self.line = line
         self.column = column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -136,6 +137,39 @@ def test_an_error_that_no_file_can_hold_is_written_too(run: Run, changed, tmp_pa
     model = changed("yield become(me)", r"raise ValueError('\udc80')")
     assert run("check", model, *REFERENCE, "--json", found).code == 2
     assert "\udc80" in json.loads(found.read_text())["error"]
+
+
+def test_letters_that_a_stream_cannot_say(tmp_path: Path) -> None:
+    folder = tmp_path / "köln"
+    folder.mkdir()
+    (folder / "nodes.py").write_text(NODES)
+    command = [sys.executable, "-m", "kraftcheck", "check", "köln/nodes.py:Nodes", "--engine", "reference"]
+    odd = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, cwd=tmp_path, env=odd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(r"k\xf6ln/nodes.py:Nodes, ")
+
+
+def test_a_stranger_begins_no_line_of_what_is_told(run: Run, changed, tmp_path: Path) -> None:
+    """In a log of GitHub's a line that begins with `::` is a command."""
+    model, path = changed("Own", "Own"), tmp_path / "trace\n::error::file.itf.json"
+    states = [{"id": {"#map": []}, "\n::error::name": 1}]
+    path.write_text(json.dumps({"#meta": {"format": "ITF"}, "vars": [*states[0]], "states": states}))
+    outcome = run("replay", model, path)
+    assert outcome.code == 2
+    assert r"trace\n::error::file.itf.json:1:1: expected the variables of Nodes" in outcome.err
+    model = changed("yield become(me)", "yield from ()")
+    run("check", model, *REFERENCE, "--trace", path)
+    outcome = run("replay", model, path)
+    assert r"trace\n::error::file.itf.json: conforms" in outcome.out
+    assert "\n::" not in outcome.out + outcome.err
+
+
+def test_mutants_are_not_made_of_an_action_that_raises(run: Run, changed) -> None:
+    model = changed("yield become(me)", "yield become(me.but(id=1 // (me.id - 1)))")
+    outcome = run("mutate", model, *REFERENCE)
+    assert outcome.code == 2
+    assert f"error: {model.rpartition(':')[0]}:27: action Step of Nodes raised ZeroDivisionError" in outcome.err
 
 
 @pytest.mark.kernel
