@@ -7,6 +7,7 @@ import re
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from inspect import unwrap
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -87,6 +88,7 @@ class RaisedError(ProtocolError):
         cause: BaseException | None = None,
         line: int | None = None,
     ) -> None:
+        function = unwrap(function)
         code = function.__code__
         self.place = (code.co_filename, line or code.co_firstlineno)
         self.is_assertion = isinstance(cause, AssertionError)

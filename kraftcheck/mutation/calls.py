@@ -74,6 +74,7 @@ def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
     """
     made = Action(name, action.kind, _function(wrapper), action.messages, action.reads)
     vars(made).update(asks=action.asks, actors=action.actors)
+    vars(made.function)["__wrapped__"] = action.function  # an error names its file and line
     return made
 
 
