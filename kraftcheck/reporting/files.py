@@ -35,9 +35,10 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
     Raises
     ------
     InputError
-        For a file that cannot be written, or that two options name.
+        For a file that cannot be written, that two options name, or that the command reads.
     """
     taken: dict[Path, str] = {}
+    inputs = {Path(name).resolve() for name in _inputs(arguments)}
     for option in options:
         path: Path | None = getattr(arguments, option)
         if path is None or (option == "json" and path == STANDARD_OUTPUT):
@@ -45,6 +46,8 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
         option = f"--{option}"
         if path.is_dir():
             raise InputError(f"{option} {path}: expected a file to write, found a folder")
+        if path.resolve() in inputs and path.is_file():
+            raise InputError(f"{option} {path}: this file is read; expected another one to write")
         other = taken.setdefault(path.resolve(), option)
         if other != option:
             raise InputError(f"{option} {path}: {other} writes this file too")
@@ -80,6 +83,14 @@ class Writing:
         """Raise InputError for a file that could not be written."""
         if self._failed is not None:
             raise self._failed
+
+
+def _inputs(arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the names, of files perhaps, of what a command line has the command read."""
+    for name in ("model", "config", "traces", "dump", "spec", "walk", "variants", "explained"):
+        given = getattr(arguments, name, None) or ()
+        for one in (given if isinstance(given, list | tuple) else (given,)):
+            yield str(one).rpartition(":")[0] if name in ("model", "variants") and ":" in str(one) else str(one)
 
 
 def require_report(path: Path | None) -> None:

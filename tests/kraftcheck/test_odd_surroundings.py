@@ -139,6 +139,22 @@ def test_an_error_that_no_file_can_hold_is_written_too(run: Run, changed, tmp_pa
     assert "\udc80" in json.loads(found.read_text())["error"]
 
 
+def test_a_file_that_is_read_is_not_written(run: Run, changed, tmp_path: Path) -> None:
+    model, trace, config = changed("yield become(me)", "yield from ()"), tmp_path / "trace.out", tmp_path / "a.cfg"
+    config.write_text("CHECK_DEADLOCK TRUE\n")
+    assert run("check", model, *REFERENCE, "--trace", trace).code == 11
+    for words, path in (
+        (("replay", model, trace, "--json", trace), trace),
+        (("check", model, *REFERENCE, "--json", tmp_path / "nodes.py"), tmp_path / "nodes.py"),
+        (("check", model, *REFERENCE, "--config", config, "--trace", config), config),
+    ):
+        before = path.read_text()
+        outcome = run(*words)
+        assert outcome.code == 2
+        assert f"{path}: this file is read; expected another one to write" in outcome.err
+        assert path.read_text() == before
+
+
 def test_letters_that_a_stream_cannot_say(tmp_path: Path) -> None:
     folder = tmp_path / "köln"
     folder.mkdir()

@@ -107,7 +107,7 @@ def test_constraints_and_properties_of_a_configuration(run, ping, tmp_path) -> N
         (["--runs", "0"], "argument --runs: expected a number of at least 1, found '0'"),
         (["--depth", "x"], "argument --depth: expected a number of at least 1, found 'x'"),
         (["--depth", 10**7], "expected at most 1,000,000 states along a walk, found 10,000,000"),
-        (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["--seed", "x"], "argument --seed: expected a whole number of at most 1000 digits, found 'x'"),
         (["--engine", "reference"], "--engine reference: random walks are made by tables or spark"),
         (["--search", "dfs"], "unrecognized arguments: --search dfs"),
         (["--graph", "x.dot"], "unrecognized arguments: --graph x.dot"),
