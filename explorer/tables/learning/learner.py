@@ -20,6 +20,7 @@ from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tries import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
+from kraftcheck.explorer.tables.learning.by_type import asking_for_types
 from kraftcheck.explorer.tables.learning.interner import Interner, within
 from kraftcheck.explorer.tables.learning.marked import followed
 from kraftcheck.explorer.tables.learning.outcomes import Outcomes
@@ -123,8 +124,7 @@ class Learner:
         self._roots: dict[int, Root] = {}
         self._reads_replicas: set[int] = set()
         asking: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
-        names = {owner.name: getattr(owner.function, "__code__", None) for owner in asking}
-        self._read_wholly = {name for name, code in names.items() if code is None or "type" in code.co_names}
+        self._read_wholly = asking_for_types(type(protocol), asking)
         self._whole_roots: set[int] = set()
         self._marks = not self._of_actor
         self._actions: dict[type, list[Action]] = {}

@@ -30,6 +30,23 @@ class SharedReader:
         self._type = record_type
         self._read = read
 
+    def _whole(self) -> Any:
+        """Return the record itself, all fields of which are noted."""
+        return plain(self._type(*map(self._read, field_names(self._type))))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # isinstance sees the record's class
+        return self._type
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._whole() == plain(other))
+
+    def __hash__(self) -> int:
+        return hash(self._whole())
+
+    def __repr__(self) -> str:
+        return repr(self._whole())
+
     def __getattr__(self, name: str) -> Value:
         if name in field_names(self._type):
             return self._read(name)

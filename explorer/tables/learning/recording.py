@@ -186,10 +186,11 @@ class Recording:
             if name not in prop.asks:
                 continue
             record = self._interner.locals[local]
-            if "peer" not in prop.asks and not prop.over_steps:
+            if not self.by_field or ("peer" not in prop.asks and not prop.over_steps):
                 self._read_local(role, local, None)
                 given[name] = record
             else:
+                self.lent = True
                 given[name] = LocalReader(record, partial(self._read_local, role, local))
                 kind = questions.number(CLASS, _class)
                 self._note((LOCAL_QUESTION, kind, role), questions.answer(kind, local))

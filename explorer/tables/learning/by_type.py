@@ -1,0 +1,113 @@
+"""Finds the methods that ask for the type of a record: a stand-in for one answers `type(peer) is Server` otherwise."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.loading.classes import modules_of
+from kraftcheck.spec.values import cached
+
+TELLING = {"type", "vars", "__dict__"}
+"""Names by which a stand-in is told from what it stands for."""
+LANGUAGE, EXAMPLES = "kraftcheck.spec.", "kraftcheck.spec.examples."
+MOST_WRAPPED = 4
+"""How often a function may be wrapped: a property of a memoised function."""
+
+Named = dict[str, list[FunctionType]]
+
+
+def asking_for_types(protocol: type[Protocol], owners: Iterable[Any]) -> set[str]:
+    """Return the names of the actions and properties that may ask for the type of something, also by way of others.
+
+    Parameters
+    ----------
+    protocol
+        Their class.
+    owners
+        The actions and properties.
+    """
+    methods, known = _methods(protocol), dict[FunctionType, bool]()
+    return {owner.name for owner in owners if _asks(owner.function, methods, known)}
+
+
+@cached
+def _methods(protocol: type[Protocol]) -> Named:
+    """Return the methods of a protocol and of the classes in its modules, by name."""
+    found: Named = defaultdict(list)
+    classes: list[type] = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in _classes(module))]
+    for cls in dict.fromkeys(classes):
+        if not _is_language(cls):
+            for name, value in vars(cls).items():
+                found[name] += _behind(value)
+    return found
+
+
+def _classes(module: ModuleType) -> list[type]:
+    return [one for one in vars(module).values() if isinstance(one, type)]
+
+
+def _is_language(value: Any) -> bool:
+    module = str(value.__module__)  # code that was made has none
+    return module.startswith(LANGUAGE) and not module.startswith(EXAMPLES)
+
+
+def _behind(value: Any) -> list[FunctionType]:
+    """Return the function behind a method, a property or a memoised function."""
+    for _ in range(MOST_WRAPPED):
+        if isinstance(value, FunctionType):
+            return [] if _is_language(value) else [value]
+        if isinstance(value, type):
+            break
+        inner = (getattr(value, name, None) for name in ("fget", "__func__", "func", "__wrapped__", "method"))
+        value = next(filter(callable, inner), None)
+    return []
+
+
+def _asks(function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool]) -> bool:
+    """Whether a function, or one that it may call, asks for a type; so is one of which nothing can be known."""
+    waiting, seen = _behind(function), set[FunctionType]()
+    if not waiting:
+        return True
+    while waiting:
+        one = waiting.pop()
+        if one in seen or known.get(one) is False:
+            continue
+        seen.add(one)
+        names = set(_names(one.__code__))
+        if known.get(one) or names & TELLING:
+            known[one] = True
+            return True
+        waiting += _called(one, names, methods)
+    known.update(dict.fromkeys(seen, False))
+    return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that a function uses, those of functions within it included."""
+    yield from (*code.co_names, *code.co_freevars)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+def _called(function: FunctionType, names: set[str], methods: Named) -> Iterator[FunctionType]:
+    """Yield the functions for which names that a function uses may stand."""
+    closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    cells = {name: cell.cell_contents for name, cell in closure if _is_filled(cell)}
+    for name in names:
+        value = cells.get(name, function.__globals__.get(name))
+        yield from _behind(value)
+        yield from methods.get(name, ())
+        if isinstance(value, ModuleType):
+            yield from (found for inner in names for found in _behind(vars(value).get(inner)))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False

@@ -1,0 +1,145 @@
+"""What a method can ask of a record has the same answer where the tables give it a stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftcheck import check
+from kraftcheck.spec import (
+    Map,
+    Protocol,
+    Record,
+    State,
+    Step,
+    Steps,
+    action_constraint,
+    become,
+    environment,
+    internal,
+    invariant,
+    projection,
+    step_invariant,
+)
+
+pytestmark = pytest.mark.kernel
+
+
+class Client(Record):
+    """One of two kinds of replica."""
+
+    id: int
+    count: int = 0
+
+
+class Server(Record):
+    """The other kind."""
+
+    id: int
+    count: int = 0
+
+
+class World(Record):
+    """What all share."""
+
+    day: int = 0
+
+
+def is_server(replica: Record) -> bool:
+    return type(replica) is Server
+
+
+class Counting(Protocol):
+    """A client and a server count to three."""
+
+    def initial(self) -> Iterator[State]:
+        """Both at 0."""
+        yield self.start([Client(1), Server(2)], World())
+
+    @projection
+    def whole(self, me: Record) -> Record:
+        """All of a replica."""
+        return me
+
+    @internal
+    def count(self, me: Client | Server) -> Steps:
+        """Count."""
+        if me.count < 3:
+            yield become(me.but(count=me.count + 1))
+
+
+class OfSteps(Counting):
+    @step_invariant
+    def low(self, before: Record, after: Any) -> bool:
+        return not (type(after) is Server and after.count == 2)
+
+
+class OfPairs(Counting):
+    @invariant
+    def low(self, me: Client, peer: Any) -> bool:
+        return not (type(peer) is Server and peer.count == 2)
+
+
+class ByAHelper(Counting):
+    def servers(self, *some: Any) -> list[Any]:
+        return list(filter(is_server, some))
+
+    @step_invariant
+    def low(self, before: Record, after: Any) -> bool:
+        return not any(one.count == 2 for one in self.servers(after))
+
+
+class Copies(Counting):
+    @step_invariant
+    def low(self, before: Any, after: Any) -> bool:
+        return replace(before, count=after.count) == after and after.count < 3
+
+
+class OfOthers(Counting):
+    @internal(reads=Counting.whole)
+    def jump(self, me: Client, whole: Map[int, Any]) -> Steps:
+        if me.count == 0 and any(type(one) is Server and one.count == 2 for one in whole.values()):
+            yield become(me.but(count=9))
+
+    @invariant
+    def low(self, me: Client) -> bool:
+        return me.count < 9
+
+
+class Shared(Counting):
+    @environment
+    def dawn(self, shared: World) -> Steps:
+        assert isinstance(shared, World)
+        if shared == World(0) and World(1) != shared and hash(shared) == hash(World(0)):
+            yield Step().put(day=1)
+
+    @invariant
+    def low(self, shared: World) -> bool:
+        return isinstance(shared, World) and shared != World(1)
+
+
+class Pruned(Counting):
+    @action_constraint
+    def short(self, before: Record, after: Any) -> bool:
+        return not (type(after) is Server and after.count == 2)
+
+    @invariant
+    def low(self, me: Server) -> bool:
+        return me.count < 2
+
+
+@pytest.mark.parametrize("engine", ["tables", "symbolic"])
+@pytest.mark.parametrize("model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, Pruned])
+def test_a_stand_in_answers_as_the_record_does(model: type[Protocol], engine: str) -> None:
+    beyond = ["Short"] if model is Pruned else []
+    found, expected = (
+        check(model(), engine=name, keep_going=True, deadlock=False, action_constraints=beyond)
+        for name in (engine, "reference")
+    )
+    told = [(one.property, len(one.trace)) for one in expected.violations]
+    assert [name for name, _ in told] == ["Low"]
+    assert [(one.property, len(one.trace)) for one in found.violations] == told
+    assert (found.distinct_states, found.actions) == (expected.distinct_states, expected.actions)
