@@ -38,6 +38,15 @@ def describe_type(kind: Any) -> str:
     return f"a {kind.__name__}" if isinstance(kind, type) else "a value"
 
 
+def may_be_record(kind: Any) -> bool:
+    """Whether a value of a type may be a record."""
+    if isinstance(kind, type) and get_origin(kind) is None:
+        return kind is object or issubclass(kind, Record)
+    if get_origin(kind) in (Union, types.UnionType):
+        return any(map(may_be_record, get_args(kind)))
+    return get_origin(kind) is None
+
+
 def _plural(phrase: str) -> str:
     return phrase.removeprefix("a ").removeprefix("an ") + ("s" if phrase.startswith("a") else "")
 

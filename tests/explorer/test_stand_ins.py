@@ -131,8 +131,33 @@ class Pruned(Counting):
         return me.count < 2
 
 
+class Paper(Record):
+    """What is left for others."""
+
+    last: Client | Server | None = None
+    any: object = None
+
+
+class Left(Counting):
+    """A shared field holds a record now and then."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Client(1), Server(2)], Paper())
+
+    @internal
+    def leave(self, me: Client | Server, shared: Paper) -> Steps:
+        if shared.last is None or shared.last.count < me.count:
+            yield become(me).put(last=me, any=None if shared.any == me else me)
+        elif isinstance(shared.last, Server) and shared.last.count == 2:
+            yield become(me).put(last=None, any=1)
+
+    @invariant
+    def low(self, shared: Paper) -> bool:
+        return shared.last is None or isinstance(shared.last, Client) or shared.last.count < 3
+
+
 @pytest.mark.parametrize("engine", ["tables", "symbolic"])
-@pytest.mark.parametrize("model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, Pruned])
+@pytest.mark.parametrize("model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, Pruned, Left])
 def test_a_stand_in_answers_as_the_record_does(model: type[Protocol], engine: str) -> None:
     beyond = ["Short"] if model is Pruned else []
     found, expected = (

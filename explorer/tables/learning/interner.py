@@ -25,11 +25,12 @@ from kraftcheck.explorer.tables.learning.questions import WHOLE, Questions
 from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.calling import evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types
 
 Fields = tuple[tuple[str, type, Value], ...]
 """Names of fields, each with the type of its value, as 1 and True are equal, and the value."""
@@ -53,6 +54,8 @@ class Interner:
         The slot of each replica's id.
     locals, messages, shared_values
         Values by id: local states (0: no replica), messages, and those of each shared field.
+    shared_records
+        The numbers of the shared fields that may hold a record.
     questions, shared_questions
         Questions about local states, and about the values of each shared field.
     sets
@@ -75,6 +78,7 @@ class Interner:
         self.bounds = list(protocol.bounds)
         self.shared_type: type[Record] | None = None
         self.shared_names: tuple[str, ...] = ()
+        self.shared_records: set[int] = set()
         self.shared_values: list[list[Value]] = []
         self.shared_questions: list[Questions] = []
         self.slots: dict[Value, int] = {}
@@ -158,11 +162,10 @@ class Interner:
 
     def change(self, fields: Fields) -> int:
         """Return the id of a change of some of a local state's fields."""
-        found = self._change_ids.get(fields)
-        if found is None:
-            found = self._change_ids[fields] = len(self._changes)
+        if fields not in self._change_ids:
+            self._change_ids[fields] = len(self._changes)
             self._changes.append(fields)
-        return found
+        return self._change_ids[fields]
 
     def changed(self, local: int, change: int) -> int:
         """Return the id of the local state that a change makes of another."""
@@ -296,6 +299,7 @@ class Interner:
         tables = self.tables
         self.shared_type = shared_type
         self.shared_names = field_names(shared_type)
+        self.shared_records = {i for i, kind in enumerate(field_types(shared_type).values()) if may_be_record(kind)}
         self._shared_ids = [{} for _ in self.shared_names]
         self.shared_values = [[] for _ in self.shared_names]
         numbers = count()

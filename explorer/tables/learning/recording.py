@@ -88,10 +88,11 @@ class Recording:
             found = self._set(index)
             return found if self.by_field else frozenset(found)
         value = interner.shared_values[index][self._control[column]]
-        if self.by_field and isinstance(value, Record):
-            self._note_shared(index, CLASS, _class)
-            self.lent = True
-            return LocalReader(value, partial(self._read_shared_part, index))
+        if self.by_field and index in interner.shared_records:
+            self._note_shared(index, CLASS, _class)  # which also tells whether it is a record
+            if isinstance(value, Record):
+                self.lent = True
+                return LocalReader(value, partial(self._read_shared_part, index))
         self._note((SHARED, column, 0), self._control[column])
         return value
 
