@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
 from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
@@ -262,7 +263,6 @@ class Violation:
         return self.trap is not None or self.loop is not None
 
 
-DEADLOCK = "Deadlock"
 INTERRUPTED = "interrupted"
 MEMORY = "memory"
 

@@ -6,6 +6,7 @@ import enum
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, get_type_hints
@@ -17,13 +18,15 @@ from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.signature import Projection
+from kraftcheck.spec.language.signature import Projection, place_of
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
 
 MISSING: Any = object()
 MOST = 2**31 - 1
 """The largest bound: what is spent of each has a column of 32 bits."""
+DEADLOCK = "Deadlock"
+"""What a search calls a state that has no next one."""
 FAIR_SPEC = "FairSpec"
 """The specification whose fairness is what the actions declare."""
 
@@ -159,6 +162,7 @@ class Protocol:
         )
         cls.actions = _made(cls, "action_mark")
         cls.properties = _made(cls, "property_mark")
+        _same_projections((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
         hints = get_type_hints(type(self))
@@ -219,6 +223,10 @@ class Protocol:
             forgot = " (forgot `()`?)" if isinstance(network, type) else ""
             what = f"expected a network, such as MessageSet(), found {network!r}{forgot}"
             raise ProtocolError(f"{at('network')}{name}.network: {what}")
+        for action in network.own_actions():
+            if action in self.actions:
+                place = place_of(self.actions[action].function)
+                raise ProtocolError(f"{place}: a step of the network is called {action} too; name= gives another name")
         for specification, declared in self.specifications.items():
             if not isinstance(declared, bool) and (problem := fairness_problem(declared)) is not None:
                 raise ProtocolError(f"{at('specifications')}{name}.specifications[{specification!r}]: {problem}")
@@ -381,5 +389,32 @@ def _made(cls: type, mark: str) -> Mapping[str, Any]:
         for method, function in vars(base).items():
             if hasattr(function, mark):
                 marks[method] = getattr(function, mark)
-    made = [found.made(method, getattr(cls, method)) for method, found in marks.items()]
-    return MappingProxyType({one.name: one for one in made})
+    made: dict[str, Any] = {}
+    for method, found in marks.items():
+        one = found.made(method, getattr(cls, method))
+        if one.name in made or one.name == DEADLOCK:
+            other = made[one.name].function.__qualname__ if one.name in made else "no next state"
+            raise ProtocolError(f"{place_of(one.function)}: {other} is called {one.name} too; name= gives another name")
+        made[one.name] = replace(one, reads=tuple(_as_overridden(cls, read) for read in one.reads))
+    return MappingProxyType(made)
+
+
+def _as_overridden(cls: type, read: Projection) -> Projection:
+    """Return a projection as a class has it: it may override the method, with the decorator or without."""
+    for base in cls.__mro__:
+        for method, function in vars(base).items():
+            if getattr(function, "projection", None) is read:
+                current = getattr(cls, method)
+                found: Projection = getattr(current, "projection", read)
+                return found._replace(name=read.name, function=current)
+    return read
+
+
+def _same_projections(owners: Iterable[Any]) -> None:
+    """Raise ProtocolError where two projections have one name."""
+    known: dict[str, Projection] = {}
+    for owner in owners:
+        for read in owner.reads:
+            if known.setdefault(read.name, read) != read:
+                places = " and ".join(sorted(map(place_of, (known[read.name].function, read.function))))
+                raise ProtocolError(f"two projections are called {read.name}: {places}")
