@@ -41,7 +41,7 @@ def describe_type(kind: Any) -> str:
 def may_be_record(kind: Any) -> bool:
     """Whether a value of a type may be a record."""
     if isinstance(kind, type) and get_origin(kind) is None:
-        return kind is object or issubclass(kind, Record)
+        return kind in (Any, object) or issubclass(kind, Record)
     if get_origin(kind) in (Union, types.UnionType):
         return any(map(may_be_record, get_args(kind)))
     return get_origin(kind) is None

@@ -13,7 +13,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform, get_type_hints
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 Value = Any
 """A value: a recursive union that mypy cannot express. `kraftcheck.spec.kinds` checks it at run time."""
@@ -127,6 +140,7 @@ class Record:
     """
 
     _quiet: ClassVar[tuple[str, ...]] = ()
+    _is_exact: ClassVar[bool] = False  # whether it holds records, which tell 1 from True, whatever its fields say
 
     def __init_subclass__(cls, quiet: tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -169,7 +183,8 @@ class Record:
         if hash(self) != hash(other):
             return False
         values = _fields_getter(type(self))
-        return values(self.__dict__) == values(other.__dict__)
+        mine, others = values(self.__dict__), values(other.__dict__)
+        return mine == others and (not _has_mixtures(type(self)) or is_same(mine, others))
 
     def __hash__(self) -> int:
         try:
@@ -217,6 +232,44 @@ def _fields_getter(cls: type[Record]) -> Callable[[dict[str, Value]], tuple[Valu
     if len(names) > 1:
         return itemgetter(*names)
     return lambda values: tuple([values[name] for name in names])
+
+
+@cached
+def _has_mixtures(cls: type[Record]) -> bool:
+    try:
+        return not cls._is_exact and any(map(is_mixture, field_types(cls).values()))
+    except NameError:
+        return True
+
+
+def is_mixture(kind: Any) -> bool:
+    """Whether values of a type may be equal in Python and yet not the same, as 1 and True are."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is None:
+        return not isinstance(kind, type) or kind in (Any, object, tuple, frozenset, Map)
+    if origin is Literal:
+        return len(set(map(type, arguments))) > 1
+    choices = arguments if origin in (Union, UnionType) else ()
+    like = [base for one in choices for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
+    literals = any(get_origin(one) is Literal for one in choices)
+    return literals or len(set(like)) < len(like) or any(is_mixture(one) for one in arguments if one is not Ellipsis)
+
+
+def is_same(one: Value, other: Value) -> bool:
+    """Return whether equal values are of the same types, all through: 1 and True are equal."""
+    if one is other or isinstance(one, Record):  # which compares so
+        return True
+    return type(one) is type(other) and (not isinstance(one, tuple | frozenset | Map) or keyed(one) == keyed(other))
+
+
+def keyed(value: Value) -> Any:
+    """Return a key of a dict that tells a value from all others: 1 and True are the same key."""
+    kind = type(value)
+    if kind is tuple or kind is frozenset:
+        return kind, kind(map(keyed, value))
+    if isinstance(value, Map):
+        return kind, frozenset([(keyed(key), keyed(item)) for key, item in value.items()])
+    return kind, value
 
 
 class Map(Mapping[K, V]):

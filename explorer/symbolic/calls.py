@@ -16,7 +16,7 @@ from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 
 class Question(NamedTuple):
@@ -122,7 +122,7 @@ class Calls:
         node = self._known.get(key)
         while isinstance(node, _Node):
             answer = answers(node.question)
-            node = node.branches.get((type(answer), answer))
+            node = node.branches.get(keyed(answer))
         return node if node is not None else self._call(key, action, me, message, answers)
 
     def _call(self, key: tuple[str, Value, Value], action: Action, me: Any, message: Any, answers: Answers) -> Leaf:
@@ -184,4 +184,4 @@ class Calls:
                 raise AssertionError(f"action {key[0]} is not pure: on the same input it read something else")
             end = place + 1 == len(leaf.path)
             other: _Node | Leaf = leaf if end else _Node(leaf.path[place + 1][0])
-            node = node.branches.setdefault((type(answer), answer), other)
+            node = node.branches.setdefault(keyed(answer), other)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, PART, Variables
-from kraftcheck.spec.values import Record, Value
+from kraftcheck.spec.values import Record, Value, keyed
 
 IDENTITY = 0  # the map of each value to itself
 
@@ -68,10 +68,10 @@ class Classes:
 
     def number(self, one: Hashable) -> int:
         """Return the number of a class."""
-        keyed = (type(one), one)
-        found = self._numbers.get(keyed)
+        key = keyed(one)
+        found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[keyed] = len(self.values)
+            found = self._numbers[key] = len(self.values)
             self.values.append(one)
         return found
 

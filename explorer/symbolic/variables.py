@@ -25,7 +25,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
+from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered
 
 LOCAL, CHANNEL, SHARED, BOUND, PART = "local", "channel", "shared", "bound", "part"
 ANYONE = "anyone"  # the sender, where an inbox is not divided by senders
@@ -194,10 +194,10 @@ class Variables:
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level."""
         numbers = self._numbers[level]
-        keyed = (type(value), value) if type(value) in (bool, int) else value  # 1 and True are equal
-        found = numbers.get(keyed)
+        key = keyed(value) if self.keys[level].kind == SHARED else value
+        found = numbers.get(key)
         if found is None:
-            found = numbers[keyed] = len(numbers)
+            found = numbers[key] = len(numbers)
             self.values[level].append(value)
             if self.keys[level].kind == LOCAL and found >= FEWEST_VALUES and found & (found - 1) == 0:
                 self._look_for_parts(level)

@@ -16,7 +16,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step, note_spent
-from kraftcheck.spec.values import Map, Record, Value, ordered
+from kraftcheck.spec.values import Map, Record, Value, is_same, ordered
 
 
 class Refusal(NamedTuple):
@@ -121,9 +121,8 @@ class Semantics:
 
     def same(self, value: Value) -> Value:
         """Return the one object that represents all values equal to this one."""
-        if type(value) in (bool, int):  # 1 and True are equal keys, and not the same value
-            return value
-        return self._same.setdefault(value, value)
+        found = self._same.setdefault(value, value)
+        return found if is_same(found, value) else value  # 1 and True are equal keys, and not the same value
 
     def initial(self) -> list[State]:
         """Return the initial states, checked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from kraftcheck.spec.values import Map, Record
 
@@ -22,6 +22,7 @@ class State(Record):
         From the name of a bound to how much of it is spent.
     """
 
+    _is_exact: ClassVar[bool] = True
     replicas: Map[Any, Any]
     inboxes: Map[Any, Any]
     shared: Any

@@ -135,7 +135,7 @@ class Paper(Record):
     """What is left for others."""
 
     last: Client | Server | None = None
-    any: object = None
+    any: Any = None
 
 
 class Left(Counting):

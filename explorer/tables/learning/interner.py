@@ -30,7 +30,7 @@ from kraftcheck.spec.language.calling import evaluate_property
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names, field_types
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
 
 Fields = tuple[tuple[str, type, Value], ...]
 """Names of fields, each with the type of its value, as 1 and True are equal, and the value."""
@@ -174,10 +174,10 @@ class Interner:
     def shared_id(self, column: int, value: Value) -> int:
         """Return the id of a shared field's value."""
         ids = self._shared_ids[column]
-        keyed = (type(value), value)  # 1 and True are equal, and not the same value
-        found = ids.get(keyed)
+        key = keyed(value)
+        found = ids.get(key)
         if found is None:
-            found = ids[keyed] = len(ids)
+            found = ids[key] = len(ids)
             self.shared_values[column].append(value)
             self.shared_questions[column].add(found, value)
             intern = partial(self.shared_id, column)

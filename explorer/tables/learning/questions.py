@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables
-from kraftcheck.spec.values import Value
+from kraftcheck.spec.values import Value, keyed
 
 Key = tuple[str, ...]
 WHOLE: Key = ("whole", "")  # the local state itself
@@ -26,7 +26,7 @@ class NumberedFunction(NamedTuple):
     def number(self, value: Any) -> int:
         """Return the number of the function's value."""
         answer = self.function(value)
-        key = type(answer), answer  # 1 and True are equal, and not the same
+        key = keyed(answer)
         found = self.ids.get(key)
         if found is None:
             found = self.ids[key] = len(self.values)
