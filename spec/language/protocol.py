@@ -31,6 +31,9 @@ FAIR_SPEC = "FairSpec"
 """The specification whose fairness is what the actions declare."""
 
 
+MARKS = ("action_mark", "property_mark")
+
+
 class Constant:
     """A constant of a protocol class, made by `constant` or `bound`. Each instance sets its value."""
 
@@ -160,8 +163,7 @@ class Protocol:
         cls.constants = MappingProxyType(
             {**cls.constants, **{c.name: c for c in vars(cls).values() if isinstance(c, Constant)}}
         )
-        cls.actions = _made(cls, "action_mark")
-        cls.properties = _made(cls, "property_mark")
+        cls.actions, cls.properties = (_made(cls, mark) for mark in MARKS)
         _same_projections((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
@@ -403,10 +405,13 @@ def _as_overridden(cls: type, read: Projection) -> Projection:
     """Return a projection as a class has it: it may override the method, with the decorator or without."""
     for base in cls.__mro__:
         for method, function in vars(base).items():
-            if getattr(function, "projection", None) is read:
-                current = getattr(cls, method)
-                found: Projection = getattr(current, "projection", read)
-                return found._replace(name=read.name, function=current)
+            found: Projection | None = getattr(function, "projection", None)
+            if found is not None and found is read:
+                current: Any = getattr(cls, method)
+                if not inspect.isfunction(current) or any(hasattr(current, mark) for mark in MARKS):
+                    return read  # something else has the name
+                _, _, of_inbox, is_whole = getattr(current, "projection", read)
+                return Projection(read.name, current, of_inbox, is_whole)
     return read
 
 

@@ -20,6 +20,7 @@ from kraftcheck.spec import (
     become,
     internal,
     invariant,
+    predicate,
     projection,
 )
 
@@ -59,6 +60,10 @@ def counts(self: Any, me: Node) -> int:
     return me.count - 1
 
 
+def never(self: Any, me: Node) -> bool:
+    return False
+
+
 @pytest.mark.parametrize("override", [less, projection(counts)])
 def test_a_projection_is_read_as_a_variant_overrides_it(override: Callable[..., Any]) -> None:
     changed = type("More", (Counting,), {"counts": override})
@@ -66,14 +71,15 @@ def test_a_projection_is_read_as_a_variant_overrides_it(override: Callable[..., 
     assert found == [8, 15]
 
 
+def test_something_else_of_the_name_overrides_no_projection() -> None:
+    changed = type("More", (Counting,), {"counts": predicate(never)})
+    assert explore(changed(), Options(deadlock=False)).distinct_states == 8
+
+
 def told(**methods: Any) -> str:
     with pytest.raises(ProtocolError) as caught:
         type("Other", (Counting,), methods)()
     return str(caught.value)
-
-
-def never(self: Any, me: Node) -> bool:
-    return False
 
 
 def stand(self: Any, me: Node) -> Steps:
