@@ -435,7 +435,8 @@ class SymbolicSearch:
         actions = dict.fromkeys(names, 0)
         if self.space is not None and self._is_over:
             expanded = self.space.store.roots.get("expanded", EMPTY)
-            actions = self.space.fired(names, expanded, self._counted)
+            if expanded != EMPTY or self.options.search != Search.BFS:  # breadth first no step is taken before
+                actions = self.space.fired(names, expanded, self._counted)
         generated, uncounted = len(self.starts) + sum(actions.values()), [one for one in names if one not in actions]
         return Totals(self._counted, generated, actions, dict(self.calls.counts), uncounted)
 

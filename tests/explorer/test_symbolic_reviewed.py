@@ -25,12 +25,14 @@ from kraftcheck.spec import (
     Protocol,
     Record,
     State,
+    Step,
     Steps,
     action_constraint,
     become,
     bound,
     constraint,
     consume,
+    environment,
     hide,
     internal,
     invariant,
@@ -158,6 +160,15 @@ class Raising(Two):
     def few(self, before: Node, after: Node) -> bool:
         """No more than 49."""
         return after.count < 50
+
+
+class Dawning(Two):
+    """A step of the environment, which is known before any is taken."""
+
+    @environment
+    def dawn(self) -> Steps:
+        """Nothing is different."""
+        yield Step()
 
 
 class Low(Two):
@@ -316,6 +327,14 @@ def test_an_interrupt_while_properties_are_evaluated_at_a_limit(order: str, monk
     protocol = TooFar()
     result = explore(protocol, options_of(protocol, search=order, time_limit=1e-9))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
+
+
+def test_no_step_is_taken_in_the_initial_states_alone() -> None:
+    protocol = Dawning()
+    options = options_of(protocol, search="bfs", max_depth=1)
+    found = explore(protocol, options)
+    assert found.uncounted == []
+    assert told(found) == told(ReferenceSearch(protocol, options).run())
 
 
 def test_steps_that_were_not_counted_are_null_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
