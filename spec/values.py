@@ -359,7 +359,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
         known = value.__dict__.get("_order")
         if known is None:
             known = value.__dict__["_order"] = (7, kind.__qualname__, tuple(map(order_key, field_values(value))))
-        return known  # type: ignore[no-any-return]
+        return known
     if isinstance(value, Map):
         return (8, len(value), tuple(sorted((order_key(k), order_key(v)) for k, v in value.items())))
     if value is None:
