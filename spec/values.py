@@ -358,7 +358,8 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if isinstance(value, Record):
         known = value.__dict__.get("_order")
         if known is None:
-            known = value.__dict__["_order"] = (7, kind.__qualname__, tuple(map(order_key, field_values(value))))
+            fields = tuple(map(order_key, field_values(value)))
+            known = value.__dict__["_order"] = (7, kind.__qualname__, kind.__module__, fields)
         return known
     if isinstance(value, Map):
         return (8, len(value), tuple(sorted((order_key(k), order_key(v)) for k, v in value.items())))

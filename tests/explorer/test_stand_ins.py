@@ -156,8 +156,38 @@ class Left(Counting):
         return shared.last is None or isinstance(shared.last, Client) or shared.last.count < 3
 
 
+class Namesake(Record):
+    """Another module's client."""
+
+    id: int
+    count: int = 0
+
+
+Namesake.__module__, Namesake.__qualname__ = "elsewhere", Client.__qualname__
+
+
+class Alike(Protocol):
+    """Two kinds of replica have classes of one name."""
+
+    def initial(self) -> Iterator[State]:
+        """The second is of either."""
+        yield self.start([Client(1), Client(2)], World())
+        yield self.start([Client(1), Namesake(2)], World())
+
+    @internal
+    def grow(self, me: Client | Namesake) -> Steps:
+        """Grow once."""
+        if me.count < 1:
+            yield become(me.but(count=1))
+
+    @invariant
+    def low(self, me: Client, peer: Client | Namesake) -> bool:
+        """It does not hold of the other module's."""
+        return not (isinstance(peer, Namesake) and peer.count)
+
+
 @pytest.mark.parametrize("engine", ["tables", "symbolic"])
-@pytest.mark.parametrize("model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, Pruned, Left])
+@pytest.mark.parametrize("model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, Pruned, Left, Alike])
 def test_a_stand_in_answers_as_the_record_does(model: type[Protocol], engine: str) -> None:
     beyond = ["Short"] if model is Pruned else []
     found, expected = (

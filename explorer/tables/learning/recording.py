@@ -235,7 +235,7 @@ def _field(name: str, record: Record) -> Value:
 
 
 def _class(record: Record) -> Value:
-    return type(record).__qualname__
+    return f"{type(record).__module__}.{type(record).__qualname__}"
 
 
 def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
