@@ -9,15 +9,15 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a search to stop: Ctrl-C, the system, a terminal that is closed."""
 
 PATIENCE = 3
 """Seconds after which whoever pressed Ctrl-C is told what is waited for."""
 
 
 class Interruption:
-    """Within it Ctrl-C and SIGTERM are noted, once; a second one raises KeyboardInterrupt at once.
+    """Within it Ctrl-C, SIGTERM and SIGHUP are noted, once; a second one raises KeyboardInterrupt at once.
 
     Where the first does not end the search soon, as with an action that never ends, that is said on standard error.
 

@@ -59,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted()
     given.words = words
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops what Ctrl-C stops, in the same way
+        for number in (signal.SIGTERM, signal.SIGHUP):  # they stop what Ctrl-C stops, in the same way
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, signal.default_int_handler)
     json = getattr(given, "json", None)
     before = _stamp(json)
     try:

@@ -154,6 +154,7 @@ def _work(judge: Judge, mutant: Mutant, end: Connection) -> None:
     """Judge one mutant; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     end.send_bytes(json.dumps(judge.judge(mutant)._asdict()).encode())
 
 

@@ -272,7 +272,7 @@ def test_ten_million_states_killed_and_resumed_twenty_times(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_path: Path, number: int) -> None:
     folder, report = tmp_path / "c", tmp_path / "report.json"
     words = command(folder, report, "--config", "large")
