@@ -184,8 +184,8 @@ class BreadthFirst:
     def _expand_batch(self) -> None:
         """Expand a piece of the last level but one."""
         expander, workers = self.expander, self.expander.workers
-        most = workers * self.memory.budget.batch(self.batch, expander.width, workers)
-        size = min(most, self.checker.batch_size(BATCH * max(1, workers // 2)))
+        batch = self.memory.budget.batch(self.batch, expander.width, workers, is_flat=expander.flat > 0)
+        size = min(workers * batch, self.checker.batch_size(BATCH * max(1, workers // 2)))
         rows = self.expander.ordered(self.levels.read(self.levels.depth - 1, self._position, size))
         count = len(rows)
         which = np.arange(count, dtype=np.int64)

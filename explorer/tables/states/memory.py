@@ -12,6 +12,7 @@ from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, SMALL
 
 SHARE = 0.6  # of the machine's memory, where the user sets no limit
 MOST_ROWS = 1 << 25  # bytes of rows in memory, however much there is: history is seldom read
+MOST_FLAT = 1 << 24  # bytes for a worker's flat successors, however much there is: they are to stay in its cache
 LEAST_BATCH = 1 << 12  # states, however little memory there is
 LEAST_SHARE = 8  # states have an eighth of the memory at least, however much what is learned takes
 LEAST_LEARNED = 1 << 25  # bytes that what is learned may take, however little memory there is
@@ -60,9 +61,13 @@ class Budget(NamedTuple):
         """Up to how many places a partition of that set grows fast; less where memory is short."""
         return min(SMALL, self.visited // FAST_SHARE)
 
-    def batch(self, most: int, columns: int, workers: int) -> int:
-        """Return how many states of so many columns one worker may expand at a time, at most `most`."""
-        fitting = self.buffers // (workers * 2 * SUCCESSORS_PER_STATE * 4 * columns)
+    def batch(self, most: int, columns: int, workers: int, *, is_flat: bool = False) -> int:
+        """Return how many states of so many columns one worker may expand at a time, at most `most`.
+
+        States with control rows are expanded in the order of these, which pays the more of them there are at a time.
+        """
+        room = self.buffers // workers
+        fitting = (min(room, MOST_FLAT) if is_flat else room) // (2 * SUCCESSORS_PER_STATE * 4 * columns)
         return max(min(fitting, most), min(LEAST_BATCH, most))
 
 
