@@ -37,6 +37,7 @@ FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory
 PAGES_FROM = 1 << 18  # bytes of an array that has pages of its own
 SPARE = 1.1  # room in a partition for more than its share
+TOGETHER = 1 << 16  # states that are packed anew together, at least
 
 _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
@@ -197,7 +198,7 @@ class VisitedSet:
         return new_rows
 
     def fit(self, new: Packing) -> None:
-        """Pack the states anew where they shall be packed in another way, one partition after the other."""
+        """Pack the states anew where they shall be packed in another way, those of some partitions at a time."""
         old, self.packing = self.packing, new
         if new is old:
             return
@@ -206,11 +207,14 @@ class VisitedSet:
             return
         before = self.partitions
         self.partitions = self._empty([max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
+        gathered: list[Words] = []
         for number, partition in enumerate(before):
-            words = partition.words()
+            gathered.append(partition.words())
             before[number] = Partition(old, capacity=1)
-            for p, mine in repacked_words(words, old, new):
-                self.partitions[p].add_words(mine)
+            if sum(map(len, gathered)) >= TOGETHER or number + 1 == PARTITIONS:
+                for p, mine in repacked_words(np.concatenate(gathered), old, new):
+                    self.partitions[p].add_words(mine)
+                gathered.clear()
 
     def reserve(self, states: int) -> None:
         """Make room for so many states; the set must be empty."""
