@@ -68,6 +68,11 @@ def describe_value(value: Value) -> str:
     return f"{shown} of type {kind.__name__}"
 
 
+def fits(value: Value, kind: Any) -> bool:
+    """Return whether a value matches a type: see `mismatch`, which also says where it does not."""
+    return _checker(kind)(value)
+
+
 def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     """Return where a value does not match a type.
 

@@ -7,7 +7,7 @@ from types import GeneratorType
 from typing import Any
 
 from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, RaisedError
-from kraftcheck.spec.kinds import describe_type, describe_value, mismatch
+from kraftcheck.spec.kinds import describe_type, describe_value, fits, mismatch
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -155,25 +155,34 @@ def _breach(protocol: Protocol, me: Record | None, message: Record | None, step:
     """Return what is wrong with a step that an action yielded, or None."""
     if not isinstance(step, Step):
         return f"yielded {step!r}, which is not a step (become(...), consume(...) or Step())"
-    if step.me != () and (me is None or type(step.me) is not type(me) or step.me.id != me.id):  # type: ignore[attr-defined]
-        return f"yielded {step.me!r} as the next state of {getattr(me, 'id', 'the environment')}"
+    written, sends = step.writes, step.sends
+    if step.me != ():
+        if me is None or type(step.me) is not type(me) or step.me.id != me.id:  # type: ignore[attr-defined]
+            return f"yielded {step.me!r} as the next state of {getattr(me, 'id', 'the environment')}"
+        written = (*written, step.me)
     if step.consumes and message is None:
         return "consumes a message, but none was delivered"
-    ids = [getattr(replica, "id", None) for replica in (*step.writes, *([] if step.me == () else [step.me]))]
-    for one in ids:
-        if ids.count(one) > 1:
-            return f"writes the replica {one!r} twice in one step"
-    written = [(f"the replica {replica!r}", replica) for replica in step.writes]
-    if step.me != ():
-        written.append(("me", step.me))
-    written += [("the message", sent) for _, sent in step.sends]
-    for path, value in written:
-        if not isinstance(value, Record):
-            return f"{path}: expected a record, found {value!r}"
-        problem = mismatch(value, type(value), path)
-        if problem:
-            return problem
+    if len(written) > 1:
+        ids = [getattr(replica, "id", None) for replica in written]
+        for one in ids:
+            if ids.count(one) > 1:
+                return f"writes the replica {one!r} twice in one step"
+    for value in (*written, *[sent for _, sent in sends]):
+        if not isinstance(value, Record) or not fits(value, type(value)):
+            return _misfit(step, value)
     return _effects_breach(protocol, step)
+
+
+def _misfit(step: Step, value: Any) -> str | None:
+    """Return what is wrong with a replica or a message of a step."""
+    path = "the message"
+    if value is step.me:
+        path = "me"
+    elif any(value is replica for replica in step.writes):
+        path = f"the replica {value!r}"
+    if not isinstance(value, Record):
+        return f"{path}: expected a record, found {value!r}"
+    return mismatch(value, type(value), path)
 
 
 def _effects_breach(protocol: Protocol, step: Step) -> str | None:
