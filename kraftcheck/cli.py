@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ASSERTION = 14
 """The exit code where an `assert` failed and no engine found the way to it."""
+END_BY_CODE = ""
+"""Does nothing. Where `exec` was interrupted, as in dataclasses, CPython ends by the signal, unless another follows."""
 COLLECT = (50_000, 20, 10)
 """When Python looks for cycles: seldom, as what is imported makes hundreds of thousands of objects that all stay."""
 
@@ -86,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(message, _unwritten(json, before))
     except KeyboardInterrupt:
         return _interrupted()
+    finally:
+        exec(END_BY_CODE)
 
 
 def _prepare_streams() -> None:
@@ -106,7 +110,7 @@ def _prepare_streams() -> None:
 
 def _interrupted() -> int:
     """Tell that the user ended it; return the exit code."""
-    exec("")  # where one was interrupted, as in dataclasses, CPython ends by the signal, unless another follows
+    exec(END_BY_CODE)
     print("interrupted", file=sys.stderr)
     return 130
 

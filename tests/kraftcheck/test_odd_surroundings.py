@@ -66,6 +66,15 @@ def test_closed_streams(closed: str, tmp_path: Path) -> None:
     assert json.loads(found.read_text())["result"] == "violation"
 
 
+def test_an_interruption_within_exec_that_was_dealt_with(changed) -> None:
+    """CPython would end the process by the signal, whatever the exit code is."""
+    lines = ("try:", "    exec('raise KeyboardInterrupt')", "except KeyboardInterrupt:", "    pass", "yield self")
+    model = changed("        yield self", "\n".join(f"        {line}" for line in lines))
+    words = (sys.executable, "-m", "kraftcheck", "check", model, *REFERENCE)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_interruption_while_modules_are_imported() -> None:
     slow = "lambda name: (print('now', flush=True), time.sleep(60))"
     code = f"import sys, time, kraftcheck.cli as cli; cli.import_module = {slow}; sys.exit(cli.main(['warm']))"
