@@ -356,10 +356,9 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if kind is frozenset:
         return (6, len(value), tuple(sorted(map(order_key, value))))
     if isinstance(value, Record):
-        known = value.__dict__.get("_order")
-        if known is None:
-            fields = tuple(map(order_key, field_values(value)))
-            known = value.__dict__["_order"] = (7, kind.__qualname__, kind.__module__, fields)
+        if (known := value.__dict__.get("_order")) is None:
+            known = (7, kind.__qualname__, kind.__module__, tuple(map(order_key, field_values(value))))
+            value.__dict__["_order"] = known
         return known
     if isinstance(value, Map):
         return (8, len(value), tuple(sorted((order_key(k), order_key(v)) for k, v in value.items())))
