@@ -76,12 +76,14 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
     waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
     folders = {path.parent for path in map(source_of, waiting) if path is not None}
     found: dict[str, ModuleType] = {}
+    seen = set[str]()
     while waiting:
         module = waiting.pop(0)
-        path = source_of(module)
-        if module.__name__ in found or (module.__name__ != protocol.__module__ and path is None):
+        if module.__name__ in seen:
             continue
-        if path is not None and path.parent not in folders:
+        seen.add(module.__name__)
+        path = source_of(module)
+        if module.__name__ != protocol.__module__ if path is None else path.parent not in folders:
             continue
         found[module.__name__] = module
         for value in vars(module).values():

@@ -132,4 +132,4 @@ def test_a_loop_may_change_what_its_test_looks_at() -> None:
             found.append(number)
             limit = number + 2 if number < 3 else limit
         assert found == [0, 1, 2, 3, 4]
-    assert [key[1:] for key, _ in asked] == [((int, 4),)] * 2
+    assert [key[2:] for key, _ in asked] == [((int, 4),)] * 2

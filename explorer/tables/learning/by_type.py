@@ -60,7 +60,7 @@ def _behind(value: Any) -> list[FunctionType]:
     for _ in range(MOST_WRAPPED):
         if isinstance(value, FunctionType):
             return [] if _is_language(value) else [value]
-        if isinstance(value, type):
+        if value is None or isinstance(value, type):
             break
         inner = (getattr(value, name, None) for name in ("fget", "__func__", "func", "__wrapped__", "method"))
         value = next(filter(callable, inner), None)

@@ -13,7 +13,25 @@ ABSENT = object()
 NO_CHANGES: Mapping[str, Value] = {}
 
 
-class SharedReader:
+class StandIn:
+    """Is what a record is, to whoever asks for more than a field of it: `_whole` gives that record, and notes it."""
+
+    __slots__ = ()
+
+    def _whole(self) -> Any:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._whole() == plain(other))
+
+    def __hash__(self) -> int:
+        return hash(self._whole())
+
+    def __repr__(self) -> str:
+        return repr(self._whole())
+
+
+class SharedReader(StandIn):
     """Reads like the shared record, and notes each field when it is first read.
 
     Parameters
@@ -38,15 +56,6 @@ class SharedReader:
     def __class__(self) -> Any:  # isinstance sees the record's class
         return self._type
 
-    def __eq__(self, other: object) -> bool:
-        return bool(self._whole() == plain(other))
-
-    def __hash__(self) -> int:
-        return hash(self._whole())
-
-    def __repr__(self) -> str:
-        return repr(self._whole())
-
     def __getattr__(self, name: str) -> Value:
         if name in field_names(self._type):
             return self._read(name)
@@ -56,7 +65,7 @@ class SharedReader:
         )
 
 
-class LocalReader:
+class LocalReader(StandIn):
     """Reads like a replica's record, and notes each field; any other use notes the whole record.
 
     Parameters
@@ -106,15 +115,6 @@ class LocalReader:
 
     def _changed(self, changes: Mapping[str, Value]) -> LocalReader:
         return LocalReader(self._record, self._tell, changes)
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self._whole() == plain(other))
-
-    def __hash__(self) -> int:
-        return hash(self._whole())
-
-    def __repr__(self) -> str:
-        return repr(self._whole())
 
     def __reduce__(self) -> Any:
         return self._whole().__reduce__()

@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import SHARED
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Record, Value, field_values, ordered
+from kraftcheck.spec.values import ModelValue, Record, Value, field_values, keyed, ordered
 
 MANY = 64
 """Values of a shared set from which on it is seen whether it is taken apart."""
@@ -262,8 +262,8 @@ def frozen(passes: Any) -> tuple[Value, Passes | None]:
     if not all(map(_is_fixed, cells)):
         return None, None
     again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, cells)))
-    kinds = [(type(value), id(value) if isinstance(value, Protocol) else value) for value in cells]
-    return (passes.__code__, *kinds), again
+    known = [id(value) if isinstance(value, Protocol) else keyed(value) for value in cells]
+    return (passes.__code__, id(passes.__globals__), *known), again
 
 
 def _cells(passes: Any) -> list[Any]:
