@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from kraftcheck.spec.diagnosis.source import parsed
+from kraftcheck.spec.diagnosis.source import nodes_of, parsed
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -48,9 +48,7 @@ def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
 def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Yield a warning for each action or property that a class defines twice: the first is lost."""
     for path, tree in trees.items():
-        for owner in ast.walk(tree):
-            if not isinstance(owner, ast.ClassDef):
-                continue
+        for owner in nodes_of(tree, ast.ClassDef):
             found: dict[str, int] = {}
             for method in owner.body:
                 if isinstance(method, ast.FunctionDef):
@@ -68,13 +66,10 @@ def slips(protocol: Protocol, *, complete: bool) -> list[str]:
 
 
 def _names_read(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield node.attr
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-        elif isinstance(node, ast.MatchClass):
-            yield from node.kwd_attrs
+    yield from (node.attr for node in nodes_of(tree, ast.Attribute) if isinstance(node.ctx, ast.Load))
+    yield from (node.value for node in nodes_of(tree, ast.Constant) if isinstance(node.value, str))
+    for node in nodes_of(tree, ast.MatchClass):
+        yield from node.kwd_attrs
 
 
 def _unread_constants(protocol: Protocol, trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
@@ -112,8 +107,8 @@ def _place(owner: type, name: str, trees: dict[Path, ast.Module]) -> str | None:
         if name not in vars(cls).get("__annotations__", {}) and name not in vars(cls):
             continue
         for path, tree in trees.items():
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and _is_in(cls, path):
+            for node in nodes_of(tree, ast.ClassDef):
+                if node.name == cls.__name__ and _is_in(cls, path):
                     for line in node.body:
                         if isinstance(line, ast.AnnAssign | ast.Assign) and name in _targets(line):
                             return f"{path}:{line.lineno}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import enum
 import linecache
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from kraftcheck.spec.diagnosis.tracing import Names
 from kraftcheck.spec.display import cut, text_of
@@ -21,6 +21,7 @@ SHOWN = 80
 VALUES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
 
 _MAKE = "__make__"
+Node = TypeVar("Node", bound=ast.AST)
 
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -69,8 +70,8 @@ def source_of_function(code: CodeType) -> FunctionSource | None:
 def definition_of(code: CodeType) -> ast.FunctionDef | None:
     """Return the definition of a function, which is not to be changed; None if it cannot be found."""
     module = parsed(code.co_filename)
-    for node in ast.walk(module) if module is not None else ():
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+    for node in nodes_of(module, ast.FunctionDef) if module is not None else ():
+        if node.name == code.co_name:
             first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
             if first == code.co_firstlineno:
                 return node
@@ -125,6 +126,25 @@ def _module(text: str) -> ast.Module | None:
         return ast.parse(text)
     except (SyntaxError, ValueError):
         return None
+
+
+def nodes_of(module: ast.Module, kind: type[Node]) -> Sequence[Node]:
+    """Return a module's nodes of a kind, as `ast.walk` finds them; they are looked for once."""
+    return _nodes_by_kind(module).get(kind, ())  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=256)
+def _nodes_by_kind(module: ast.Module) -> dict[type, list[ast.AST]]:
+    nodes: list[ast.AST] = [module]
+    kinds: dict[type, list[ast.AST]] = {}
+    for node in nodes:
+        kinds.setdefault(type(node), []).append(node)
+        for value in vars(node).values():
+            if isinstance(value, list):
+                nodes += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST):
+                nodes.append(value)
+    return kinds
 
 
 def called(call: ast.Call) -> str | None:

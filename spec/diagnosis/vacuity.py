@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from pathlib import Path
+from pickle import dumps, loads
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
@@ -75,16 +75,13 @@ class Watch:
         self.calls = self.elements = 0
         self.prop = prop
         self._function: Callable[..., Any] = prop.function
-        self._definition = definition_of(prop.function.__code__)
         self._open: dict[int, Part] = {}
         self._met: set[int] = set()
-        if self._definition is not None:
-            marker = _Marker(set(), self._met.add)
-            marked = deepcopy(self._definition)
-            marker.mark(marked)
-            self._open = marker.parts
-            self.elements = sum(part.is_element for part in marker.parts.values())
-            self._rebuild()
+        definition = definition_of(prop.function.__code__)
+        if definition is not None:
+            self._definition = dumps(definition)  # of which a copy is quickly made
+            self._open = self._mark(set())
+            self.elements = sum(part.is_element for part in self._open.values())
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the property."""
@@ -99,19 +96,25 @@ class Watch:
 
     def _rebuild(self) -> None:
         """Take out the marks that were met."""
-        assert self._definition is not None
         self._open = {number: part for number, part in self._open.items() if number not in self._met}
         self._met.clear()
-        definition = deepcopy(self._definition)
-        _Marker(set(self._open), self._met.add).mark(definition)
-        function = self.prop.function
-        self._function = recompiled(function, definition, {_SEEN: self._met.add}) if self._open else function
+        self._function = self.prop.function
+        if self._open:
+            self._mark(set(self._open))
+
+    def _mark(self, wanted: set[int]) -> dict[int, Part]:
+        """Put in the marks of these numbers, or all; return the parts that may have one."""
+        definition, marker = loads(self._definition), _Marker(wanted)
+        marker.mark(definition)
+        if marker.parts:
+            self._function = recompiled(self.prop.function, definition, {_SEEN: self._met.add})
+        return marker.parts
 
 
 class _Marker:
     """Puts marks into a definition: all, or those of the given numbers."""
 
-    def __init__(self, wanted: set[int], seen: Callable[[int], None]) -> None:
+    def __init__(self, wanted: set[int]) -> None:
         self.parts: dict[int, Part] = {}
         self._wanted = wanted
 

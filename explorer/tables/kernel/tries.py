@@ -8,8 +8,10 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING
-from kraftcheck.explorer.tables.kernel.maps import find
+from kraftcheck.explorer.tables.kernel.maps import find, store
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+
+LEAST_JUMPS, MOST_JUMPS = 4, 64  # answers of a node for which there is a place in a table
 
 
 @inlined
@@ -64,6 +66,59 @@ def walk_alone(t: Any, node: Any, me: Any, peer: Any) -> Any:
         if node < 0:
             return MISSING
     return node if t.nodes[node, codes.KIND] == codes.LEAF else MISSING
+
+
+@jit
+def child_of(t: Any, node: Any, answer: Any) -> Any:
+    """Do the same as `child`, for Python."""
+    return child(t, node, answer)
+
+
+@jit
+def lay(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
+    """Lay a path of questions, each with its answer, from a node on; there is room for what is new.
+
+    Returns
+    -------
+    tuple
+        The node at its end, or MISSING where another question stands on the way; then the numbers of nodes and jumps.
+    """
+    for k in range(len(path)):
+        if t.nodes[node, codes.KIND] == codes.UNKNOWN:
+            for column in range(3):
+                t.nodes[node, column] = path[k, column]
+            t.nodes[node, codes.SIZE] = 0
+        for column in range(3):
+            if t.nodes[node, column] != path[k, column]:
+                return MISSING, nodes, jumps
+        answer = path[k, 3]
+        found = child(t, node, answer)
+        if found < 0:
+            found = np.int64(nodes)
+            t.nodes[found] = 0
+            nodes += 1
+            t.meta[codes.M_BRANCHES] += store(t.branches, (node << 32) | answer, found)
+            jumps = _note_jump(t, node, answer, found, jumps)
+        node = found
+    return node, nodes, jumps
+
+
+@inlined
+def _note_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
+    """Note where a small answer leads, which is found there without a map; return how many jumps there are."""
+    size, start = t.nodes[node, codes.SIZE], t.nodes[node, codes.JUMPS]
+    if size <= answer < MOST_JUMPS:
+        more = LEAST_JUMPS
+        while more <= answer:
+            more *= 2
+        for one in range(more):
+            t.jumps[jumps + one] = t.jumps[start + one] if one < size else MISSING
+        t.nodes[node, codes.JUMPS], t.nodes[node, codes.SIZE] = jumps, more
+        start, size = t.nodes[node, codes.JUMPS], t.nodes[node, codes.SIZE]
+        jumps += more
+    if answer < size:
+        t.jumps[start + answer] = found
+    return jumps
 
 
 @jit

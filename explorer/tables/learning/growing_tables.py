@@ -15,6 +15,7 @@ from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
 from kraftcheck.explorer.tables.kernel.tables import Tables
+from kraftcheck.explorer.tables.kernel.tries import MOST_JUMPS
 
 ROOM = {
     "rows": 10,
@@ -95,6 +96,20 @@ class GrowingTables(Tables):
         for row in rows:
             self.append(name, row)
         return start
+
+    def room_for_path(self, length: int) -> tuple[int, int]:
+        """Make room for a path of a trie; return how many nodes and jumps there are."""
+        nodes, jumps = self._used["nodes"], self._used["jumps"]
+        self.nodes = grown(self.nodes, nodes + length)
+        self.jumps = grown(self.jumps, jumps + length * MOST_JUMPS)
+        while is_full.py_func(self.meta[codes.M_BRANCHES] + length, self.branches):
+            self._grow_map("branches")
+        return nodes, jumps
+
+    def note_used(self, **used: int) -> None:
+        """Note how many rows some tables have."""
+        for name, count in used.items():
+            self._used[name] = count
 
     def fit_columns(self, name: str, columns: int, fill: int = 0) -> NDArray[np.int32]:
         """Return a table of at least so many columns; it gets twice as many as it needs."""
