@@ -179,16 +179,15 @@ class Expander:
 
     # Successors
 
-    def ordered(self, rows: Rows) -> Rows:
-        """Return states in the order in which they are best expanded: by what they have in common."""
+    def order_of(self, rows: Rows) -> Indices:
+        """Return the numbers of states in the order in which they are best expanded: by what they have in common."""
+        order = np.arange(len(rows))
         if self.flat:
-            return rows
-        order = np.empty(len(rows), np.int64)
+            return order
         most = self.learner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)
         by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
-        found: Rows = rows[order]
-        return found
+        return order
 
     def expand(self, rows: Rows, which: Indices) -> tuple[Rows, Indices]:
         """Expand rows[which] as far as the buffers have room.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from kraftcheck.explorer.tables.kernel.packing import (
     unmix,
     unpack_states,
 )
+from kraftcheck.explorer.tables.states import pages
 from kraftcheck.explorer.tables.states.packing import Packing, Rows, Words, entry_bytes, packing, roomy_packing
 from kraftcheck.explorer.tables.states.successors import Found, Successors
 from kraftcheck.explorer.tables.states.visited import Partition, VisitedSet
@@ -82,6 +84,40 @@ def new_of(partition: Partition, words: Words) -> list[int]:
     count = partition.insert(rows, words, len(words), new, 0)
     found: list[int] = new[:count, 0].tolist()
     return found
+
+
+@pytest.mark.parametrize("own_pages", [1, 1 << 30])
+def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "OWN_PAGES", own_pages)
+    packed, spare = packing_of(90), (pages.Spare(), pages.Spare())
+    partitions = [Partition(packed, None, 20, 100, spare) for _ in range(5)]
+    made = [made_up(packed, 4_000, seed) for seed in range(len(partitions))]
+    taken, grown = set(), set()
+    for first in range(0, 4_000, 250):
+        for partition, words in zip(partitions, made, strict=True):
+            new_of(partition, words[first : first + 250])
+            taken.add(partition.keys.ctypes.data)
+            grown.add((id(partition), int(partition.layout[CAPACITY])))
+    assert [as_set(partition.words()) for partition in partitions] == [as_set(words) for words in made]
+    assert len(taken) < len(grown)
+    larger = max(partition.keys.nbytes for partition in partitions)
+    assert len(spare[0].take(1)) <= pages.RESERVED * larger + 1  # of what was left one is kept
+
+
+def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def refusing(number: int, count: int, **rest: Any) -> Any:
+        made.append(count)
+        if count > pages.OWN_PAGES:
+            raise OSError(12, "Cannot allocate memory")
+        return mmap.mmap(number, count, **rest)
+
+    monkeypatch.setattr(pages, "map_memory", refusing)
+    found = pages.reserved(pages.OWN_PAGES)
+    assert made == [pages.RESERVED * pages.OWN_PAGES, pages.OWN_PAGES]
+    assert len(found) == pages.OWN_PAGES
+    assert not found.any()
 
 
 @given(st.integers(1, 200), st.integers(0, 10**9))

@@ -186,9 +186,8 @@ class BreadthFirst:
         expander, workers = self.expander, self.expander.workers
         batch = self.memory.budget.batch(self.batch, expander.width, workers, is_flat=expander.flat > 0)
         size = min(workers * batch, self.checker.batch_size(BATCH * max(1, workers // 2)))
-        rows = self.expander.ordered(self.levels.read(self.levels.depth - 1, self._position, size))
-        count = len(rows)
-        which = np.arange(count, dtype=np.int64)
+        rows = self.levels.read(self.levels.depth - 1, self._position, size)
+        count, which = len(rows), self.expander.order_of(rows)
         while len(which):
             rows, which = expander.expand(rows, which)
             pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()

@@ -96,11 +96,11 @@ def _sizes(bits: int) -> tuple[int, int]:
 
 def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each partition that owns something, with the indices of what it owns, in their order."""
-    order = np.argsort(owner, kind="stable")
-    ends = np.searchsorted(owner[order], np.arange(parts + 1))
-    for partition in range(parts):
-        if ends[partition] < ends[partition + 1]:
-            yield partition, order[ends[partition] : ends[partition + 1]]
+    order = np.argsort(owner.astype(np.uint16), kind="stable")  # which counts, where numbers are short
+    ends = np.cumsum(np.bincount(owner, minlength=parts))
+    for partition, first in enumerate([0, *ends[:-1]]):
+        if first < ends[partition]:
+            yield partition, order[first : ends[partition]]
 
 
 def repacked_words(words: Words, old: Packing, new: Packing) -> Iterator[tuple[int, Words]]:

@@ -11,9 +11,8 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
-from contextlib import suppress
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,12 @@ from kraftcheck.explorer.tables.states.packing import (
     packing,
     repacked_words,
 )
+from kraftcheck.explorer.tables.states.pages import Spare, reserved
 from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
 FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory
-PAGES_FROM = 1 << 18  # bytes of an array that has pages of its own
 SPARE = 1.1  # room in a partition for more than its share
 TOGETHER = 1 << 16  # states that are packed anew together, at least
 
@@ -55,6 +54,8 @@ class Partition:
         Homes that there are at first.
     small
         Up to how many it grows fast.
+    spare
+        What tables of keys, and of places, have left.
 
     Attributes
     ----------
@@ -65,19 +66,33 @@ class Partition:
     """
 
     def __init__(
-        self, packing: Packing, number: int | None = None, capacity: int = FIRST_CAPACITY, small: int = SMALL
+        self,
+        packing: Packing,
+        number: int | None = None,
+        capacity: int = FIRST_CAPACITY,
+        small: int = SMALL,
+        spare: tuple[Spare, Spare] | None = None,
     ) -> None:
         self.count = 0
         self._packing, self._number, self._small = packing, number, small
-        self.keys, self.places, self.layout = self._empty(capacity)
+        self._spare = spare or (Spare(), Spare())
+        self._take(capacity)
 
-    def _empty(self, capacity: int) -> tuple[Any, Any, Any]:
+    def _take(self, capacity: int) -> None:
+        """Take empty tables with so many homes."""
         bits, others = self._packing.bits, PARTITION_BITS if self._number is None else 0
         stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
         beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
-        layout = np.array([capacity, stride, beside, scale, others, self._number or 0], np.int64)
+        self.layout = np.array([capacity, stride, beside, scale, others, self._number or 0], np.int64)
         places = capacity + BEHIND
-        return zeros(places * stride + HEAD), zeros(places), layout
+        keys = places * stride + HEAD
+        self._bytes = self._spare[0].take(keys), self._spare[1].take(places)
+        self.keys, self.places = self._bytes[0][:keys], self._bytes[1][:places]
+        self.places[:] = 0
+
+    def _leave(self, tables: tuple[Any, Any]) -> None:
+        for spare, left in zip(self._spare, tables, strict=True):
+            spare.leave(left)
 
     @property
     def nbytes(self) -> int:
@@ -92,12 +107,13 @@ class Partition:
 
     def grow(self) -> None:
         """Make room for more entries."""
-        old, capacity = (self.keys, self.places, self.layout), int(self.layout[CAPACITY])
-        while True:
+        old, left = (self.keys, self.places, self.layout), self._bytes
+        capacity, is_done = int(self.layout[CAPACITY]), False
+        while not is_done:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self._small else GROWTH)) + 1
-            self.keys, self.places, self.layout = self._empty(capacity)
-            if move_all(*old, self.keys, self.places, self.layout, self._packing.words):
-                return
+            self._take(capacity)
+            is_done = move_all(*old, self.keys, self.places, self.layout, self._packing.words)
+            self._leave(left if is_done else self._bytes)
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
         """Insert states; copy those that are new to `new`, and return how many stand there then.
@@ -126,23 +142,12 @@ class Partition:
         """Move its arrays to others, made given their length and the type of their numbers."""
         keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
-        self.keys, self.places = keys, places
+        self.keys, self.places, self._bytes = keys, places, (reserved(0), reserved(0))
 
     def clear(self) -> None:
         """Take every entry out; the room stays."""
         self.places[:] = 0
         self.count = 0
-
-
-def zeros(count: int) -> Any:
-    """Return bytes that are 0; many have pages of their own, as the heap would keep what tables leave that grow."""
-    if count < PAGES_FROM:
-        return np.zeros(count, np.uint8)
-    pages = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
-            pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, np.uint8)
 
 
 class VisitedSet:
@@ -160,10 +165,12 @@ class VisitedSet:
         self.packing = packing([1])
         self._threads = threads
         self._small = small
+        self._spare = Spare(), Spare()
+        self._new = [np.empty(0, np.int32)] * threads.count
         self.partitions = self._empty([FIRST_CAPACITY] * PARTITIONS)
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
-        return [Partition(self.packing, number, n, self._small) for number, n in enumerate(capacities)]
+        return [Partition(self.packing, number, n, self._small, self._spare) for number, n in enumerate(capacities)]
 
     @property
     def count(self) -> int:
@@ -176,14 +183,14 @@ class VisitedSet:
         return sum(partition.nbytes for partition in self.partitions)
 
     def add(self, found: Found) -> list[Rows]:
-        """Insert what the workers have found; return the rows of those states that are new."""
+        """Insert what the workers have found; return the rows of those states that are new, until the next call."""
         self.fit(found.packing)
         total = np.sum([part.counts for part in found.parts], axis=0)
         owners = self._threads.count if int(total.sum()) > SERIAL else 1
         new_rows: list[Rows] = []
 
         def own(number: int) -> None:
-            new, count = np.empty((int(total[number::owners].sum()), found.width), np.int32), 0
+            new, count = self._room(number, int(total[number::owners].sum()), found.width), 0
             for p in range(number, PARTITIONS, owners):
                 for part in found.parts:
                     if part.counts[p]:
@@ -197,6 +204,12 @@ class VisitedSet:
             part.clear()
         return new_rows
 
+    def _room(self, owner: int, count: int, width: int) -> Rows:
+        """Return an array for the new states of one thread, with room for one more than there may be."""
+        if self._new[owner].size < (count + 1) * width:
+            self._new[owner] = np.empty(2 * (count + 1) * width, np.int32)
+        return self._new[owner][: (count + 1) * width].reshape(count + 1, width)
+
     def fit(self, new: Packing) -> None:
         """Pack the states anew where they shall be packed in another way, those of some partitions at a time."""
         old, self.packing = self.packing, new
@@ -207,14 +220,21 @@ class VisitedSet:
             return
         before = self.partitions
         self.partitions = self._empty([max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
-        gathered: list[Words] = []
-        for number, partition in enumerate(before):
-            gathered.append(partition.words())
-            before[number] = Partition(old, capacity=1)
-            if sum(map(len, gathered)) >= TOGETHER or number + 1 == PARTITIONS:
-                for p, mine in repacked_words(np.concatenate(gathered), old, new):
-                    self.partitions[p].add_words(mine)
-                gathered.clear()
+        locks = [Lock() for _ in self.partitions]
+        owners = self._threads.count if sum(partition.count for partition in before) > SERIAL else 1
+
+        def own(number: int) -> None:
+            gathered: list[Words] = []
+            for p in range(number, PARTITIONS, owners):
+                gathered.append(before[p].words())
+                before[p] = Partition(old, capacity=1)
+                if sum(map(len, gathered)) >= TOGETHER or p + owners >= PARTITIONS:
+                    for q, mine in repacked_words(np.concatenate(gathered), old, new):
+                        with locks[q]:
+                            self.partitions[q].add_words(mine)
+                    gathered.clear()
+
+        self._threads.run(own, owners)
 
     def reserve(self, states: int) -> None:
         """Make room for so many states; the set must be empty."""

@@ -1,0 +1,52 @@
+"""Memory for tables that are replaced by larger ones again and again.
+
+What is given back to the system and taken anew comes page by page, each of which the system clears; and threads of one
+process wait for each other there. So a table's bytes stand at the beginning of addresses reserved for more, and
+what a table leaves goes to the next one that grows in the same thread.
+"""
+
+from __future__ import annotations
+
+import mmap
+from contextlib import suppress
+from mmap import mmap as map_memory
+from threading import local
+from typing import Any
+
+import numpy as np
+
+OWN_PAGES = 1 << 18  # bytes of a table that has pages of its own
+LARGE_PAGES = 1 << 25  # bytes of a table that has large pages: the last one is half empty
+RESERVED = 4  # times as many addresses as bytes
+
+
+def reserved(count: int) -> Any:
+    """Return bytes that are 0, at least so many; those that nobody writes take no memory."""
+    if count < OWN_PAGES:
+        return np.zeros(count, np.uint8)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    try:
+        pages = map_memory(-1, RESERVED * count, flags=flags)
+    except OSError:  # there are not so many addresses
+        pages = map_memory(-1, count, flags=flags)
+    if count >= LARGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
+
+
+class Spare(local):
+    """What tables of one kind have left in this thread: the largest of it."""
+
+    def __init__(self) -> None:
+        self._spare = reserved(0)
+
+    def take(self, count: int) -> Any:
+        """Return bytes, at least so many, which may hold anything."""
+        taken, self._spare = self._spare, reserved(0)
+        return taken if len(taken) >= count else reserved(count)
+
+    def leave(self, left: Any) -> None:
+        """Leave bytes that nobody reads any more."""
+        if len(left) > len(self._spare):
+            self._spare = left
