@@ -66,6 +66,8 @@ class Outcomes:
         return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
 
     def _spending(self, step: Step) -> Pairs:
+        if not step.spends and not step.needs:
+            return ()
         bounds = self._interner.bounds
         spent = [(bounds.index(name), amount) for name, amount in Counter(step.spends).items()]
         return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
