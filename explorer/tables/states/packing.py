@@ -96,7 +96,7 @@ def _sizes(bits: int) -> tuple[int, int]:
 
 def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each partition that owns something, with the indices of what it owns, in their order."""
-    order = np.argsort(owner.astype(np.uint16), kind="stable")  # which counts, where numbers are short
+    order = np.argsort(owner.astype(np.min_scalar_type(parts)), kind="stable")  # which counts, where numbers are short
     ends = np.cumsum(np.bincount(owner, minlength=parts))
     for partition, first in enumerate([0, *ends[:-1]]):
         if first < ends[partition]:
