@@ -81,7 +81,7 @@ def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np
     """
     owner = np.empty(len(compared), np.int64)
     owners(np.ascontiguousarray(compared), parts, owner)
-    return by_owner(owner.astype(np.uint16), parts)  # numpy sorts these by radix
+    return by_owner(owner, parts)
 
 
 def in_order(words: Words) -> Words:

@@ -181,7 +181,7 @@ class Expander:
 
     def order_of(self, rows: Rows) -> Indices:
         """Return the numbers of states in the order in which they are best expanded: by what they have in common."""
-        order = np.arange(len(rows))
+        order = np.arange(len(rows), dtype=np.int64)
         if self.flat:
             return order
         most = self.learner.counts()[0]

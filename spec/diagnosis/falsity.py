@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from kraftcheck.spec.diagnosis.guards import guard_of
-from kraftcheck.spec.diagnosis.source import negated, parsed, source_of_function, values_in
+from kraftcheck.spec.diagnosis.source import negated, nodes_of, parsed, source_of_function, values_in
 from kraftcheck.spec.diagnosis.tracing import Names, trace_call
 from kraftcheck.spec.display import cut
 
@@ -64,8 +64,8 @@ def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ..
         The file and the line at which it was raised.
     """
     module, traceback = parsed(place[0]), error.__traceback__
-    for node in ast.walk(module) if module is not None else ():
-        if isinstance(node, ast.Assert) and node.lineno <= place[1] <= (node.end_lineno or node.lineno):
+    for node in nodes_of(module, ast.Assert) if module is not None else ():
+        if node.lineno <= place[1] <= (node.end_lineno or node.lineno):
             while traceback is not None:
                 frame = traceback.tb_frame
                 if (frame.f_code.co_filename, traceback.tb_lineno) == place:

@@ -14,7 +14,7 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 
 SAMPLE = 64  # values that stand for all of their kind
 ENTRY = 130  # bytes of a dictionary's entry for a value, and of its id
-PATH = 100  # bytes of an entry for a branch of a trie
+PATH = 100  # bytes, at the most, that a branch of a trie takes beside its place in the tables
 GIB, MIB = 1 << 30, 1 << 20
 
 _TABLES = {

@@ -51,8 +51,8 @@ class Tries:
         """Make a node a leaf."""
         self._tables.nodes[node] = LEAF, value, 0, count, 0, 0
 
-    def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> bool:
-        """Return whether a trie leads to a leaf; without inboxes it stops at a question about them."""
+    def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int]) -> bool:
+        """Return whether a trie leads to a leaf."""
         node = root
         while node >= 0:
             kind, a, b, *_ = self._tables.nodes[node].tolist()
@@ -66,8 +66,6 @@ class Tries:
             elif kind == LOCAL_QUESTION:
                 local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
                 answer = self._interner.questions.answer(a, local)
-            elif inboxes is None:
-                return False
             else:
                 answer = self._inbox_questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
             node = child_of(self._tables, node, answer)
