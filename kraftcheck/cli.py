@@ -7,6 +7,7 @@ and two functions: `declare(parser)`, which adds its arguments, and `run(argumen
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import os
 import signal
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     if arguments is None:
-        gc.set_threshold(*COLLECT)
+        _save_time()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parser(next(iter(words), "")).parse_args(words)
@@ -90,6 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted()
     finally:
         exec(END_BY_CODE)
+
+
+def _save_time() -> None:
+    """Keep what the process would do besides its work as short as it can be."""
+    gc.set_threshold(*COLLECT)
+    atexit.register(gc.freeze)  # else all that was learned is looked through once more, when it no longer matters
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else NumPy starts threads that spin; we multiply no matrices
 
 
 def _prepare_streams() -> None:

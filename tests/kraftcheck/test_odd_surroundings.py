@@ -229,3 +229,17 @@ def test_initial_that_never_ends(changed) -> None:
         process.send_signal(signal.SIGINT)
         assert "interrupted; 0 distinct states" in process.stdout.read()
     assert process.returncode == 130
+
+
+def test_nothing_is_spent_on_idle_threads_or_on_the_end() -> None:
+    program = (
+        "import atexit, gc, os, sys; from kraftcheck.cli import main;"
+        "atexit.register(lambda: print('kept', gc.get_freeze_count() > 10_000));"
+        "sys.argv[1:] = ['check', 'paxos', '--config', 'smoke', '--engine', 'tables', '--workers', '1', '--quiet'];"
+        "print(main()); print('threads', len(os.listdir('/proc/self/task')))"
+    )
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("/proc tells of the threads")
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split("\n")[-4:] == ["0", "threads 1", "kept True", ""]
