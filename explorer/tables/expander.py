@@ -93,6 +93,7 @@ class Expander:
         self.packing = packing([1])
         self.flat = 0
         self._slots = 0
+        self._packed_counts: list[int] = []
         self._deadlock = deadlock
 
     @classmethod
@@ -310,7 +311,7 @@ class Expander:
         bits = [max(1, count.bit_length()) for count in counts]
         if self.packing.has_room_for(bits):
             return
-        new = roomy_packing(bits)
+        new, self._packed_counts = roomy_packing(counts, self._packed_counts), counts
         for worker in self.pool:
             if worker.successors.counts.any():
                 rows = self.with_columns(worker.successors.all_rows())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import GROUP, NEAR_BITS, copy_map, find_near, group_of, is_full, put
 from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables
 
 pytestmark = pytest.mark.kernel
 
@@ -87,3 +88,37 @@ def test_what_no_group_has_room_for_stands_elsewhere(each: int) -> None:
         assert not put(pairs, number << NEAR_BITS | other, value + 1, True)
         assert looked_up(pairs, number, other) == value + 1
     assert int(np.sum(pairs[:, 0] != -1)) == len(expected)
+
+
+@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=12), st.booleans())
+def test_tables_grow_in_their_place_and_what_is_new_is_empty(lengths: list[int], filled: bool) -> None:
+    tables, name = GrowingTables(1, 0), "permuted_slots" if filled else "nodes"
+    fill = UNASKED if filled else 0
+    rows = getattr(tables, name)
+    rows[:] = fill
+    known = rows.copy()
+    for length in lengths:
+        tables.lengthen(name, length, fill)
+        rows = getattr(tables, name)
+        assert len(rows) >= length
+        assert (rows[: len(known)] == known).all()
+        assert (rows[len(known) :] == fill).all()
+        rows[length // 2 :] = length
+        known = rows.copy()
+
+
+def test_a_large_table_grows_where_it_stands() -> None:
+    tables = GrowingTables(1, 0)
+    tables.lengthen("nodes", 20_000)
+    first, place = len(tables.nodes), tables.nodes.ctypes.data
+    tables.nodes[:] = 7
+    tables.lengthen("nodes", first + 1)
+    assert (len(tables.nodes), tables.nodes.ctypes.data) == (2 * first, place)
+    assert (tables.nodes[:first] == 7).all()
+    assert not tables.nodes[first:].any()
+    tables.nodes = tables.nodes.copy()  # another one stands there now
+    tables.nodes[:] = 8
+    tables.lengthen("nodes", 2 * first + 1)
+    assert tables.nodes.ctypes.data != place
+    assert (tables.nodes[: 2 * first] == 8).all()
+    assert not tables.nodes[2 * first :].any()

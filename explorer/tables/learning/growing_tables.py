@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
 from kraftcheck.explorer.tables.kernel.tables import Tables
 from kraftcheck.explorer.tables.kernel.tries import MOST_JUMPS
+from kraftcheck.explorer.tables.states.pages import reserved
 
 ROOM = {
     "rows": 10,
@@ -27,6 +28,7 @@ ROOM = {
     "bundle_items": 14,
 }
 FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
+LARGE_TABLE = 1 << 22  # bytes of a table that has large pages, as it is read all over
 LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the processor's caches
 MAPS = {
     "branches": codes.M_BRANCHES,
@@ -56,6 +58,7 @@ class GrowingTables(Tables):
     def __init__(self, permutations: int, network_operations: int) -> None:
         super().__init__()
         self._used: Counter[str] = Counter()
+        self._reserved: dict[str, NDArray[Any]] = {}
         for name in self.declared:
             old = getattr(self, name)
             setattr(self, name, np.zeros((1 << ROOM.get(name, 6), *old.shape[1:]), old.dtype))
@@ -77,11 +80,25 @@ class GrowingTables(Tables):
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
         """Set a row of a table."""
+        self.lengthen(name, index + 1, fill)
+        getattr(self, name)[index] = value
+
+    def lengthen(self, name: str, rows: int, fill: int = 0) -> None:
+        """Make a table at least so long, and then at least twice as long as it is; in its place, if there is room."""
         array = getattr(self, name)
-        if index >= len(array):
-            array = grown(array, index + 1, fill)
-            setattr(self, name, array)
-        array[index] = value
+        if rows <= len(array):
+            return
+        shape = max(rows, 2 * len(array)), *array.shape[1:]
+        count, whole = prod(shape) * array.itemsize, self._reserved.get(name)
+        is_there = whole is not None and array.base is whole and len(whole) >= count
+        if whole is None or not is_there:
+            whole = self._reserved[name] = reserved(count, LARGE_TABLE)
+        longer = whole[:count].view(array.dtype).reshape(shape)
+        if not is_there:
+            longer[: len(array)] = array
+        if fill:
+            longer[len(array) :] = fill
+        setattr(self, name, longer)
 
     def append(self, name: str, row: Any) -> int:
         """Append a row to a table; return where it stands."""
@@ -100,8 +117,8 @@ class GrowingTables(Tables):
     def room_for_path(self, length: int) -> tuple[int, int]:
         """Make room for a path of a trie; return how many nodes and jumps there are."""
         nodes, jumps = self._used["nodes"], self._used["jumps"]
-        self.nodes = grown(self.nodes, nodes + length)
-        self.jumps = grown(self.jumps, jumps + length * MOST_JUMPS)
+        self.lengthen("nodes", nodes + length)
+        self.lengthen("jumps", jumps + length * MOST_JUMPS)
         while is_full.py_func(self.meta[codes.M_BRANCHES] + length, self.branches):
             self._grow_map("branches")
         return nodes, jumps
@@ -158,7 +175,7 @@ class GrowingTables(Tables):
 
     def _double(self, *names: str) -> None:
         for name in names:
-            setattr(self, name, grown(getattr(self, name), 2 * len(getattr(self, name))))
+            self.lengthen(name, 2 * len(getattr(self, name)))
 
     def forget_control_rows(self) -> None:
         """Forget all control rows, and what is known of them."""

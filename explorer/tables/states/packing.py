@@ -8,7 +8,7 @@ the next batch, and the visited set, the archive and the set of depths repack wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,12 +65,26 @@ def packing(widths: list[int]) -> Packing:
     return Packing(position, np.array(widths, np.int32))
 
 
-def roomy_packing(bits: list[int]) -> Packing:
-    """Return a packing of ids that need so many bits; fields have one to spare as far as that takes no more memory."""
-    spare, total = 0, sum(bits)
-    while spare < len(bits) and _sizes(total + spare + 1) == _sizes(total):
+def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
+    """Return a packing of fields; some have a bit to spare, as far as that takes no more memory.
+
+    Parameters
+    ----------
+    counts
+        The largest number of each field.
+    before
+        What that was when the last packing was made. The fields that will be outgrown first, if they go on to grow as
+        they did, have a bit to spare first.
+    """
+    widths = [max(1, count.bit_length()) for count in counts]
+    spare, total = 0, sum(widths)
+    while spare < len(widths) and _sizes(total + spare + 1) == _sizes(total):
         spare += 1
-    return packing([n + (field < spare) for field, n in enumerate(bits)])
+    grown = [count / max(1, old) for count, old in zip(counts, [*before, *[1] * len(counts)], strict=False)]
+    soon = sorted(range(len(widths)), key=lambda field: -counts[field] * grown[field] / (1 << widths[field]))
+    for field in soon[:spare]:
+        widths[field] += 1
+    return packing(widths)
 
 
 def entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:

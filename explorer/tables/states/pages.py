@@ -16,12 +16,20 @@ from typing import Any
 import numpy as np
 
 OWN_PAGES = 1 << 18  # bytes of a table that has pages of its own
-LARGE_PAGES = 1 << 25  # bytes of a table that has large pages: the last one is half empty
+LARGE_PAGES = 1 << 25  # bytes of a table that has large pages, if nothing else is said: the last one is half empty
 RESERVED = 4  # times as many addresses as bytes
 
 
-def reserved(count: int) -> Any:
-    """Return bytes that are 0, at least so many; those that nobody writes take no memory."""
+def reserved(count: int, large: int = LARGE_PAGES) -> Any:
+    """Return bytes that are 0, at least so many; those that nobody writes take no memory.
+
+    Parameters
+    ----------
+    count
+        How many bytes.
+    large
+        From how many on they have large pages.
+    """
     if count < OWN_PAGES:
         return np.zeros(count, np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
@@ -29,7 +37,7 @@ def reserved(count: int) -> Any:
         pages = map_memory(-1, RESERVED * count, flags=flags)
     except OSError:  # there are not so many addresses
         pages = map_memory(-1, count, flags=flags)
-    if count >= LARGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
+    if count >= large and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)

@@ -16,6 +16,31 @@ from kraftcheck.explorer.tables.kernel.worker import note, try_again
 SMALL = 1 << 12  # ids of local states of which it is remembered what holds of two of them; no replica is in place 0
 
 
+@inlined
+def violated_by(
+    t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any, of_two: Any, me: Any, peer: Any
+) -> Any:
+    """Return a mask of what does not hold of a replica, or of two.
+
+    With it: whether all holds whatever else there is, and whether it is known of each property.
+    """
+    bad, certain, known = np.int64(0), True, True
+    for p in range(t.meta[codes.M_PROPERTIES]):
+        if t.properties[p, 2] != constraints or t.properties[p, 1] != (2 if of_two else 1):
+            continue
+        root = np.int64(t.properties[p, 0])
+        leaf = walk_alone(t, root, me, peer)
+        if leaf < 0:
+            certain = False
+            leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, np.int64(-1))
+        if leaf < 0:
+            known = False
+        elif t.nodes[leaf, codes.A] == 0:
+            certain = False
+            bad |= np.int64(1) << np.int64(p)
+    return bad, certain, known
+
+
 @jit
 def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return a mask of the invariants, or of the constraints, that do not hold in a flat state; or MISSING.
@@ -31,8 +56,7 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
         me = np.int64(rows[row, base + s])
         if me == 0:
             continue
-        for q in range(slots if kinds & 4 else 1):
-            other = q if kinds & 4 else s
+        for other in range(s, slots if kinds & 4 else s + 1):  # of two replicas, each is judged beside the other
             peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
             if other != s and peer == 0:
                 continue
@@ -41,19 +65,12 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
             if worker.judged[place] >> constraints & 1:
                 continue
             certain = True
-            for p in range(t.meta[codes.M_PROPERTIES]):
-                if t.properties[p, 2] != constraints or t.properties[p, 1] != (1 if other == s else 2):
-                    continue
-                root = np.int64(t.properties[p, 0])
-                leaf = walk_alone(t, root, me, peer)
-                if leaf < 0:
-                    certain = False
-                    leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, np.int64(-1))
-                if leaf < 0:
-                    missing = True
-                elif t.nodes[leaf, codes.A] == 0:
-                    certain = False
-                    bad |= np.int64(1) << np.int64(p)
+            for turned in range(1 if other == s else 2):
+                one, two = (peer, me) if turned else (me, peer)
+                found, sure, known = violated_by(t, worker, serial, rows, row, constraints, other != s, one, two)
+                bad |= found
+                certain &= sure
+                missing |= not known
             if certain and is_small:
                 worker.judged[place] |= 1 << constraints
     for p in range(t.meta[codes.M_PROPERTIES] if kinds & 1 else 0):
