@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import caching, imputils, runtime
 from numba.core import cgutils as llvm_utilities
-from numba.core import imputils
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 
@@ -23,6 +23,10 @@ _numba: Any = numba
 config = _numba.config
 
 _FOLDER = "kraftcheck"
+_TAKEN_AT_ONCE = "0.68."
+"""The release of Numba with which cached code is known to need no more than its runtime."""
+_caching: Any = caching
+_runtime: Any = vars(runtime)["rtsys"]
 
 
 def cache_folder(*sources: Path) -> str:
@@ -59,9 +63,25 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = folder
     try:
-        return _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+        compiled = _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+        if _numba.__version__.startswith(_TAKEN_AT_ONCE):
+            compiled._cache = _Cache(function)
+        return compiled
     finally:
         config.CACHE_DIR = before
+
+
+class _Cache(_caching.FunctionCache):  # type: ignore[misc]
+    """The compiled code of a function on disk.
+
+    Numba makes ready all that compiling could need before it looks there. Where code is found, that is for nothing;
+    where none is, it is done again when the function is compiled.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        _runtime.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
