@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.reference import explore
+from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import worker as working
 from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
@@ -16,6 +18,8 @@ from kraftcheck.explorer.tables.states import visited as visiting
 from kraftcheck.explorer.tables.states.packing import Packing
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.worker import Worker
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.values import ModelValue
 from tests.support.explorer.agreement import check_agreement
 from tests.support.explorer.random_protocols import sample
 
@@ -78,3 +82,16 @@ def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeyp
         check_agreement(found, 2)
     assert True in laid_out
     assert True in full
+
+
+@pytest.mark.parametrize("symmetry", [None, "symmRM"])
+def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | None) -> None:
+    """Who hears a decision again, or that someone is prepared, stays as it is: two fifths of all steps."""
+    managers = frozenset(ModelValue(f"rm{number}", number) for number in range(1, 5))
+    protocol = TwoPhaseCommit(resource_managers=managers)
+    options = Options(properties=tuple(protocol.properties.values()), symmetry=symmetry)
+    expected = explore(protocol, options)
+    found = BreadthFirst(protocol, options, 1).run()
+    counts = [(one.distinct_states, one.generated_states, one.depth, one.actions) for one in (expected, found)]
+    assert counts[0] == counts[1]
+    assert True in laid_out

@@ -108,6 +108,8 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             note_deadlock(worker, which[i])
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
+            if succ[k, 1] == codes.LOOP:
+                continue
             if notable and not is_kept(t, worker, which[i], k):
                 keep_pruned(worker, which[i], k)
                 continue

@@ -101,7 +101,8 @@ def pack_orbits(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any)
     words, last = worker.words, len(worker.words) - 1
     known = pack_least(t, packing, worker, serial, worker.states, at, np.int64(0), words, last)
     for k in range(n):
-        known &= pack_least(t, packing, worker, serial, worker.succ, k, np.int64(2), words, k)
+        if worker.succ[k, 1] != codes.LOOP:
+            known &= pack_least(t, packing, worker, serial, worker.succ, k, np.int64(2), words, k)
     return known
 
 

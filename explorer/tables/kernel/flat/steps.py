@@ -104,6 +104,11 @@ def emit(
     if n >= len(succ) - 1:
         return FULL
     first_inbox = 2 + t.meta[codes.M_INBOXES]
+    stays = inbox < 0 or inbox == states[at, t.meta[codes.M_INBOXES] + slot]
+    if stays and delta == 0 and t.outcomes[outcome, codes.COUNT] == 0 and t.outcomes[outcome, codes.BROKEN] == 0:
+        succ[n, 0] = t.outcomes[outcome, codes.ACTION]
+        succ[n, 1] = codes.LOOP
+        return n + 1
     for c in range(states.shape[1]):
         succ[n, 2 + c] = states[at, c]
     for w in range(worker.words.shape[1]):
