@@ -63,8 +63,7 @@ class ModelValue:
     __slots__ = ("_hash", "index", "name")
 
     def __init__(self, name: str, index: int = 0) -> None:
-        self.name = name
-        self.index = index
+        self.name, self.index = name, index
         self._hash = hash(("ModelValue", name))
 
     def __eq__(self, other: object) -> bool:
@@ -259,7 +258,8 @@ def is_same(one: Value, other: Value) -> bool:
     """Return whether equal values are of the same types, all through: 1 and True are equal."""
     if one is other or isinstance(one, Record):  # which compares so
         return True
-    return type(one) is type(other) and (not isinstance(one, tuple | frozenset | Map) or keyed(one) == keyed(other))
+    alike = map(is_same, one, other) if isinstance(one, tuple) else [keyed(one) == keyed(other)]
+    return type(one) is type(other) and all(alike)
 
 
 def keyed(value: Value) -> Any:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.temporal.kernel.product import gather
 from kraftcheck.explorer.temporal.room import Growing, Room
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.formula import NEXT, Fairness
@@ -185,6 +184,8 @@ class LabelledGraph:
         strict_bounds
             Whether steps that a bound alone keeps from being taken are not enabled.
         """
+        from kraftcheck.explorer.temporal.kernel.product import gather
+
         found = np.zeros(count, np.uint64)
         self.beyond.add(bits, first, found)
         if not strict_bounds:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import Loop, Options, TraceStep
-from kraftcheck.explorer.temporal.checking import Lasso, Move, check
 from kraftcheck.explorer.temporal.conditions import fairness_of
 from kraftcheck.explorer.temporal.graph import LabelledGraph, peer_of
 from kraftcheck.explorer.temporal.waiting import never_taken
@@ -18,6 +18,9 @@ from kraftcheck.spec.language.property import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+
+if TYPE_CHECKING:
+    from kraftcheck.explorer.temporal.checking import Lasso, Move
 
 Decode = Callable[[int], State]
 
@@ -62,6 +65,8 @@ def check_temporal(
     InputError
         Where the VIEW leaves out a bound of which nothing is left in a state, or too little for a counterexample.
     """
+    from kraftcheck.explorer.temporal.checking import check  # most searches do without its compiled code
+
     protocol, notes = semantics.protocol, books.result.notes
     strict = strict_bounds(protocol, options)
     beyond = len(set(graph.beyond.states.tolist()))

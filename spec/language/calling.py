@@ -144,9 +144,7 @@ def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> di
     step
         The step.
     """
-    if not isinstance(me, prop.kinds("before")):
-        return None
-    if "message" in prop.asks and not isinstance(message, prop.kinds("message")):
+    if not prop.speaks_of(me.__class__, message.__class__):
         return None
     return {"before": me, "after": me if step.me == () else step.me, "message": message, "step": step}
 

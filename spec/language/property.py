@@ -399,6 +399,19 @@ class Property:
     def _kinds(self) -> dict[str, tuple[type[Record], ...]]:
         return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
 
+    def speaks_of(self, actor: type, message: type) -> bool:
+        """Return whether a property of a replica's own steps is about those of such replicas, on such messages."""
+        found = self._spoken_of.get((actor, message))
+        if found is None:
+            found = issubclass(actor, self.kinds("before"))
+            found &= "message" not in self.asks or issubclass(message, self.kinds("message"))
+            self._spoken_of[actor, message] = found
+        return found
+
+    @cached_property
+    def _spoken_of(self) -> dict[tuple[type, type], bool]:
+        return {}
+
 
 @dataclass(frozen=True)
 class PropertyMark:

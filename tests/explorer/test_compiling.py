@@ -43,3 +43,8 @@ def test_of_another_release_nothing_is_taken_for_granted(monkeypatch: pytest.Mon
     monkeypatch.setattr(numba, "__version__", "99.0.0")
     unknown = compiling._compiled(searched, compiling.cache_folder())
     assert (type(known._cache), type(unknown._cache)) == (compiling._Cache, compiling._Cache.__mro__[1])
+
+
+def test_what_compiles_nothing_does_without_the_compiler() -> None:
+    program = "import sys; import kraftcheck.explorer.reference; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
