@@ -80,6 +80,7 @@ class Known(BreadthFirst):
         super().__init__(protocol, options, 1)
         if learner is not None:
             self.expander.learner = learner
+            self.expander.lay_out(flat=False)  # the other search may have ended with flat states
 
 
 def searched(case: Case, times: int) -> Iterator[tuple[Result, Counter[str]]]:
@@ -116,7 +117,8 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--times", type=int, default=5, help="searches with full tables (default: 5)")
     given = parser.parse_args()
-    CLOCK.watch(expander, "expand_batch", "expand")
+    for kernel in ("expand_batch", "expand_flat_batch"):
+        CLOCK.watch(expander, kernel, "expand")
     CLOCK.watch(visited, "insert_rows", "insert")
     CLOCK.watch(Learner, "resolve", "learn")
     chosen = None if given.model is None else Case(given.model, given.config, tuple(given.set))
