@@ -71,26 +71,33 @@ class Clock:
 
 
 CLOCK = Clock()
+NEVER = 1 << 62  # more states than there are
 
 
 class Known(BreadthFirst):
     """A search that begins with what another one has learned."""
 
-    def __init__(self, protocol: Protocol, options: Options, learner: Learner | None) -> None:
+    def __init__(self, protocol: Protocol, options: Options, before: Known | None) -> None:
         super().__init__(protocol, options, 1)
-        if learner is not None:
-            self.expander.learner = learner
-            self.expander.lay_out(flat=False)  # the other search may have ended with flat states
+        self._is_flat = before is not None and before.expander.flat != 0
+        if before is not None:
+            self.expander.learner = before.expander.learner
+            self.expander.lay_out(flat=False)
+            self._asked_for = NEVER  # all control rows are known, which seem to be many beside few states
+
+    def _start(self) -> None:
+        super()._start()
+        if self._is_flat:
+            self._lay_out(flat=True)
 
 
 def searched(case: Case, times: int) -> Iterator[tuple[Result, Counter[str]]]:
     """Yield what a search finds and what it takes, by what it goes into, with all tables full: so many times."""
     constants = dict(setting.split("=", 1) for setting in case.settings)
     job = load(case.model, case.config, constants=constants).job(workers=1)
-    learner = None
+    made = None
     for turn in range(times + 1):
-        made = Known(job.protocol, job.options, learner)
-        learner = made.expander.learner
+        made = Known(job.protocol, job.options, made)
         CLOCK.seconds.clear()
         began = time.process_time()
         result = made.run()
