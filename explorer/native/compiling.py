@@ -25,8 +25,8 @@ config = _numba.config
 _FOLDER = "kraftcheck"
 _TAKEN_AT_ONCE = "0.68."
 """The release of Numba with which cached code is known to need no more than its runtime."""
-_caching: Any = caching
-_runtime: Any = vars(runtime)["rtsys"]
+_FunctionCache: Any = vars(caching).get("FunctionCache", object)  # another release may have none
+_runtime: Any = vars(runtime).get("rtsys")
 
 
 def cache_folder(*sources: Path) -> str:
@@ -71,7 +71,7 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
         config.CACHE_DIR = before
 
 
-class _Cache(_caching.FunctionCache):  # type: ignore[misc]
+class _Cache(_FunctionCache):  # type: ignore[misc]
     """The compiled code of a function on disk.
 
     Numba makes ready all that compiling could need before it looks there. Where code is found, that is for nothing;
