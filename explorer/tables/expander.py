@@ -246,7 +246,7 @@ class Expander:
         for worker in self.pool:
             worker.sources = np.argsort(slots, axis=1).astype(np.int32)
             worker.judged = np.zeros_like(worker.judged)  # it does not cover a new replica
-        self.packing = packing([1])
+        self.packing, self._packed_counts = packing([1]), []
         self.fit_packing()
 
     def _take_for(self, flat: int) -> None:

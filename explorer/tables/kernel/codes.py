@@ -50,8 +50,8 @@ BLOCKED = np.int64(-2)  # in the place of a step's next control row: a bound has
 FLAG_SHIFT = 40
 ROW_MASK = (1 << 40) - 1
 STEP_FLAGS = (1 << 20) - 1  # of what stands above a control row: the step's flags
-LOOP = -(1 << 31)  # in their place: a step to the state that it comes from, of which nothing else is written
 UNSETTLED = 1 << 22  # among them: the control row is not judged yet, or violates something, or is pruned
+LOOP = -(1 << 31)  # in the place of a flat step's flags: it leads to its own state, of which no more is written
 BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
 BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
 

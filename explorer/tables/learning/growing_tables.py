@@ -80,14 +80,16 @@ class GrowingTables(Tables):
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
         """Set a row of a table."""
-        self.lengthen(name, index + 1, fill)
-        getattr(self, name)[index] = value
+        array = getattr(self, name)
+        if index >= len(array):
+            array = self.lengthen(name, index + 1, fill)
+        array[index] = value
 
-    def lengthen(self, name: str, rows: int, fill: int = 0) -> None:
-        """Make a table at least so long, and then at least twice as long as it is; in its place, if there is room."""
+    def lengthen(self, name: str, rows: int, fill: int = 0) -> Any:
+        """Return a table, made at least so long: then at least twice as long, and where it stood if there is room."""
         array = getattr(self, name)
         if rows <= len(array):
-            return
+            return array
         shape = max(rows, 2 * len(array)), *array.shape[1:]
         count, whole = prod(shape) * array.itemsize, self._reserved.get(name)
         is_there = whole is not None and array.base is whole and len(whole) >= count
@@ -99,6 +101,7 @@ class GrowingTables(Tables):
         if fill:
             longer[len(array) :] = fill
         setattr(self, name, longer)
+        return longer
 
     def append(self, name: str, row: Any) -> int:
         """Append a row to a table; return where it stands."""
