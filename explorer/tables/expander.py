@@ -245,7 +245,8 @@ class Expander:
         slots = interner.tables.permuted_slots[: self.learner.permutations, : self._slots]
         for worker in self.pool:
             worker.sources = np.argsort(slots, axis=1).astype(np.int32)
-            worker.judged = np.zeros_like(worker.judged)  # it does not cover a new replica
+            worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (worker.sources.astype(np.int64) & 63), axis=0)
+            worker.forget_facts(interner.base - len(interner.bounds))
         self.packing, self._packed_counts = packing([1]), []
         self.fit_packing()
 

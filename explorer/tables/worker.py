@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.flat.properties import SMALL
+from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.successors import Successors
@@ -36,7 +36,6 @@ class Worker(WorkerArrays):
         self.events = np.zeros((1 << 12, 3), np.int64)
         self.misses = np.zeros((1 << 14, 5), np.int64)
         self.blocked = np.zeros(SUCCESSORS, np.int64)
-        self.judged = np.zeros(SMALL * SMALL, np.uint8)
         self.pruned = np.zeros((0, 0), np.int32)
         self.succ = np.zeros((SUCCESSORS, 0), np.int32)
         self.successors = Successors()
@@ -57,6 +56,14 @@ class Worker(WorkerArrays):
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
         self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
+
+    def forget_facts(self, shared: int) -> None:
+        """Forget what follows from parts of flat states, and number the contents of so many shared fields anew."""
+        self.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
+        self.facts = np.zeros((1 << facts.FACT_BITS, 2), np.int64)
+        self.listed = np.zeros(facts.LISTED, np.int32)
+        self.shared_contents = np.zeros((facts.MOST_CONTENTS, shared), np.int32)
+        self.shared_places = np.zeros(2 * facts.MOST_CONTENTS, np.int32)
 
     def make_room(self) -> None:
         """Make room for a state with more successors than any before."""

@@ -12,6 +12,7 @@ from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import worker as working
+from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states import visited as visiting
@@ -95,3 +96,28 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
     counts = [(one.distinct_states, one.generated_states, one.depth, one.actions) for one in (expected, found)]
     assert counts[0] == counts[1]
     assert True in laid_out
+
+
+def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few contents of the shared fields have numbers, and few things that replicas may do have a place."""
+    seen: list[tuple[int, int]] = []
+    forget = Worker.forget_facts
+
+    def noting(worker: Worker, shared: int) -> None:
+        if len(worker.fact_counts):
+            seen.append((int(worker.fact_counts[facts.UNLIKE]), int(worker.fact_counts[facts.NUMBERED])))
+        forget(worker, shared)
+
+    monkeypatch.setattr(facts, "MOST_CONTENTS", 4)
+    monkeypatch.setattr(facts, "LISTED", 16)
+    monkeypatch.setattr(Worker, "forget_facts", noting)
+    for found in sample(6, seed=4_712, large=60, most=1_000):
+        check_agreement(found, 2)
+        search = BreadthFirst(found.protocol, found.description.options(found.protocol), 1)
+        search.run()
+        for worker in search.expander.pool:
+            noting(worker, 1)
+    assert True in laid_out
+    assert any(unlike for unlike, _ in seen)
+    assert any(numbered for _, numbered in seen)
+    assert max(numbered for _, numbered in seen) < 4

@@ -61,12 +61,13 @@ class Tables(Arrays):
     bundle_items = array(np.int32, 3)  # outcome or node, whether a node, inbox without the message
 
     properties = array(np.int32, 3)  # root, kind, whether a constraint
+    judged = array(np.int64, 3)  # by whether a constraint: the properties of all, of a replica, of two, as masks
     step_properties = array(np.int32, 2)  # root, whether a constraint
 
     permuted_rows = array(np.int32, -1)  # control row, by permutation; -1 where not known yet
     permuted_contents = array(np.int32, -1)  # inbox content, by permutation
     permuted_slots = array(np.int32, -1)  # permutation, slot
-    permuted_locals = array(np.int32, -1)  # permutation, local
+    permuted_locals = array(np.int32, -1)  # local, permutation
     permuted_messages = array(np.int32, -1)  # permutation, message
     permuted_shared = array(np.int32, -1)  # permutation and shared column, value
 

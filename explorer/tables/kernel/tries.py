@@ -57,17 +57,6 @@ def walk(t: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any, states: Any
             return MISSING
 
 
-@inlined
-def walk_alone(t: Any, node: Any, me: Any, peer: Any) -> Any:
-    """Follow a trie to a leaf by what two local states say; MISSING where it is not laid, or asks for anything else."""
-    while t.nodes[node, codes.KIND] == codes.LOCAL_QUESTION and t.nodes[node, codes.B] < 0:
-        local = peer if t.nodes[node, codes.B] == codes.PEER else me
-        node = child(t, node, np.int64(t.local_answers[t.nodes[node, codes.A], local]))
-        if node < 0:
-            return MISSING
-    return node if t.nodes[node, codes.KIND] == codes.LEAF else MISSING
-
-
 @jit
 def child_of(t: Any, node: Any, answer: Any) -> Any:
     """Do the same as `child`, for Python."""

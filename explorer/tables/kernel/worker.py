@@ -26,7 +26,12 @@ class WorkerArrays(Arrays):
     words = array(np.uint64, -1)  # packed, of flat states: the successors; last, the state itself
     left = array(np.int64)  # permutations that may lead to the least image
     sources = array(np.int32, -1)  # permutation, slot: which one it puts there
-    judged = array(np.uint8)  # local states, and pairs of them, of which all properties hold: see `flat.violated`
+    sources_of = array(np.int64)  # by slot: which ones permutations put there, as bits
+    fact_counts = array(np.int64)  # see `flat/facts.py`
+    facts = array(np.int64, 2)  # (shared fields, local state, another one) -> what follows from them
+    listed = array(np.int32)  # nodes that lead to what replicas do by themselves
+    shared_contents = array(np.int32, -1)  # of the shared fields, by number
+    shared_places = array(np.int32)  # hash table of these
     scratch = array(np.int32, -1)  # one flat state
     broken = array(np.int64)  # the invariants that each successor violates, where it is pruned
     blocked = array(np.int64)  # labels of steps that a bound alone keeps the state being expanded from taking

@@ -39,7 +39,7 @@ MAPS = {
     "bundles": codes.M_BUNDLES,
 }
 NEAR = ("operated", "changed")
-PERMUTED = ("permuted_slots", "permuted_locals", "permuted_messages", "permuted_shared")
+PERMUTED = ("permuted_slots", "permuted_messages", "permuted_shared")
 BY_ID = ("local_answers", "shared_answers", "network_operations", *PERMUTED)
 UNASKED = -1  # an answer or an image that nobody has asked for yet
 
@@ -77,6 +77,7 @@ class GrowingTables(Tables):
         self.inbox_answers = np.full((1, len(self.contents)), UNASKED, np.int32)
         self.forget_control_rows()
         self.permuted_contents = np.full((len(self.contents), permutations), UNASKED, np.int32)
+        self.permuted_locals = np.zeros((FIRST_ROOM, permutations), np.int32)
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
         """Set a row of a table."""

@@ -136,6 +136,7 @@ class Learner:
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
             tables.append("properties", (self._root(Root(prop)), kind, int(i >= len(properties))))
+            tables.judged[int(i >= len(properties)), kind] |= 1 << i
         for prop in of_pairs:
             tables.append("step_properties", (self._root(Root(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())

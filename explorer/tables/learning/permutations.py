@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from kraftcheck.explorer.identity import Permutation
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
+from kraftcheck.explorer.tables.learning.growing_tables import BY_ID, GrowingTables
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values
 
 Rebuild = Callable[[Value], Value]
@@ -119,6 +119,8 @@ class Orbits:
     ) -> None:
         """Note the ids of a value's images under every permutation `g`, in rows `first + g * apart` of a table.
 
+        Or in its columns, where it has a row for each id.
+
         The whole orbit is interned and noted at once; while it is, `intern` comes here again for its members.
 
         Parameters
@@ -142,7 +144,8 @@ class Orbits:
         orbit = self._waiting[name, first] = [(index, value)]
         under = {number: [intern(image(member)) for image in self._images.generators] for number, member in orbit}
         del self._waiting[name, first]
-        table = self._tables.fit_columns(name, max(under) + 1)
+        tables, count = self._tables, max(under) + 1
+        table = tables.fit_columns(name, count) if name in BY_ID else tables.lengthen(name, count).T
         for number in under:
             numbers = [number] * order
             for g, generator, before in self._images.products:

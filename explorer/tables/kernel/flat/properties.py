@@ -8,79 +8,100 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.flat.facts import (
+    HOLDS,
+    HOLDS_OF_TWO,
+    NUMBERS_TAKEN,
+    forget_numbers,
+    key_of,
+    number_for,
+    recall,
+    remember,
+    shared_number,
+    walk_by,
+)
 from kraftcheck.explorer.tables.kernel.flat.reading import leaf_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.tries import walk_alone
 from kraftcheck.explorer.tables.kernel.worker import note, try_again
-
-SMALL = 1 << 12  # ids of local states of which it is remembered what holds of two of them; no replica is in place 0
 
 
 @inlined
-def violated_by(
-    t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any, of_two: Any, me: Any, peer: Any
+def breaks(
+    t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
-    """Return a mask of what does not hold of a replica, or of two.
+    """Return whether a property does not hold, whether that is certain of these replicas, and whether it is known."""
+    leaf, certain = walk_by(t, worker, kind, number, rows, row, root, me, peer), True
+    if leaf < 0:
+        certain = False
+        leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, np.int64(-1))
+    return leaf >= 0 and t.nodes[leaf, codes.A] == 0, certain, leaf >= 0
 
-    With it: whether all holds whatever else there is, and whether it is known of each property.
+
+@inlined
+def certain_of(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
+    """Return the properties that hold of a replica, of two, or of the shared fields, whatever else there is."""
+    kind = HOLDS if peer == 0 else HOLDS_OF_TWO
+    return recall(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
+
+
+@jit
+def broken_by(
+    t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any
+) -> Any:
+    """Return which of the properties that are left do not hold: of the state, of a replica, or of two; or MISSING.
+
+    Where one holds of them whatever else there is, that is remembered. Of two, each is judged beside the other.
     """
-    bad, certain, known = np.int64(0), True, True
+    kind = HOLDS if peer == 0 else HOLDS_OF_TWO
+    number = number_for(worker, kind, shared)
+    key = key_of(kind, number, me, peer)
+    bad, missing, sure = np.int64(0), False, np.int64(0)
     for p in range(t.meta[codes.M_PROPERTIES]):
-        if t.properties[p, 2] != constraints or t.properties[p, 1] != (2 if of_two else 1):
+        bit = np.int64(1) << np.int64(p)
+        if left & bit == 0:
             continue
         root = np.int64(t.properties[p, 0])
-        leaf = walk_alone(t, root, me, peer)
-        if leaf < 0:
-            certain = False
-            leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, np.int64(-1))
-        if leaf < 0:
-            known = False
-        elif t.nodes[leaf, codes.A] == 0:
-            certain = False
-            bad |= np.int64(1) << np.int64(p)
-    return bad, certain, known
+        is_bad, certain, is_known = breaks(t, worker, serial, rows, row, root, kind, number, me, peer)
+        if peer != 0:
+            other_bad, other_certain, other_known = breaks(
+                t, worker, serial, rows, row, root, kind, number, peer, me
+            )
+            is_bad, certain, is_known = is_bad or other_bad, certain and other_certain, is_known and other_known
+        if is_bad:
+            bad |= bit
+        elif certain:
+            sure |= bit
+        missing |= not is_known
+    if sure:
+        remember(worker, key, sure | recall(worker, key))
+    return np.int64(MISSING) if missing else bad
 
 
 @jit
 def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
-    """Return a mask of the invariants, or of the constraints, that do not hold in a flat state; or MISSING.
-
-    Where all hold of a replica, or of two, whatever else there is, that is remembered in `worker.judged`.
-    """
+    """Return a mask of the invariants, or of the constraints, that do not hold in a flat state; or MISSING."""
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
-    bad, missing, kinds = np.int64(0), False, np.int64(0)
-    for p in range(t.meta[codes.M_PROPERTIES]):
-        if t.properties[p, 2] == constraints:
-            kinds |= 1 << t.properties[p, 1]
-    for s in range(slots if kinds & 6 else 0):
+    of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
+    shared = shared_number(t, worker, rows, row)
+    bad, missing = np.int64(0), False
+    left = of_all & ~certain_of(worker, shared, np.int64(0), np.int64(0)) if of_all else np.int64(0)
+    if left:
+        found = broken_by(t, worker, serial, rows, row, shared, left, np.int64(0), np.int64(0))
+        missing |= found < 0
+        bad |= found
+    for s in range(slots if of_one | of_two else 0):
         me = np.int64(rows[row, base + s])
         if me == 0:
             continue
-        for other in range(s, slots if kinds & 4 else s + 1):  # of two replicas, each is judged beside the other
+        for other in range(s, slots if of_two else s + 1):
             peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
             if other != s and peer == 0:
                 continue
-            is_small = me < SMALL and peer < SMALL
-            place = me * SMALL + peer if is_small else 0
-            if worker.judged[place] >> constraints & 1:
-                continue
-            certain = True
-            for turned in range(1 if other == s else 2):
-                one, two = (peer, me) if turned else (me, peer)
-                found, sure, known = violated_by(t, worker, serial, rows, row, constraints, other != s, one, two)
+            left = (of_one if other == s else of_two) & ~certain_of(worker, shared, me, peer)
+            if left:
+                found = broken_by(t, worker, serial, rows, row, shared, left, me, peer)
+                missing |= found < 0
                 bad |= found
-                certain &= sure
-                missing |= not known
-            if certain and is_small:
-                worker.judged[place] |= 1 << constraints
-    for p in range(t.meta[codes.M_PROPERTIES] if kinds & 1 else 0):
-        if t.properties[p, 2] == constraints and t.properties[p, 1] == 0:
-            root = np.int64(t.properties[p, 0])
-            leaf = leaf_of(t, worker, serial, rows, row, root, np.int64(0), np.int64(0), np.int64(-1))
-            if leaf < 0:
-                missing = True
-            elif t.nodes[leaf, codes.A] == 0:
-                bad |= np.int64(1) << np.int64(p)
     if not constraints:
         for c in range(t.meta[codes.M_INBOXES], rows.shape[1]):
             if t.inbox_codes[rows[row, c]] < 0:
@@ -101,6 +122,8 @@ def judge_batch(t: Any, worker: Any, which: Any) -> None:
     """Judge the worker's states of these numbers, and note what is violated."""
     which = bare(which)
     for i in range(len(which)):
+        if worker.fact_counts[NUMBERS_TAKEN]:
+            forget_numbers(worker)
         bad = violated(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
             try_again(worker, which[i])

@@ -8,12 +8,30 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
-from kraftcheck.explorer.tables.kernel.flat.properties import violated
+from kraftcheck.explorer.tables.kernel.flat.facts import (
+    MAY_DO,
+    NOW,
+    NUMBERS_TAKEN,
+    STEP,
+    TAKEN,
+    forget_facts,
+    forget_numbers,
+    key_of,
+    number_for,
+    recall,
+    remember,
+    shared_number,
+    walk_by,
+)
+from kraftcheck.explorer.tables.kernel.flat.properties import breaks, violated
 from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, leaf_of, roots_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import change_bits, pack
 from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
+
+COUNT_BITS = 24  # of what `what_it_may_do` returns: how many; then a bit that is set, and where
+COUNT = (1 << COUNT_BITS) - 1
 
 
 @inlined
@@ -67,19 +85,26 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a property of it is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
-    flags = np.int64(0)
+    flags, number = np.int64(0), number_for(worker, STEP, worker.fact_counts[NOW])
     missing = False
     for s in range(t.meta[codes.M_ROW_SLOTS]):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
+        key = key_of(STEP, number, before, later)
+        if recall(worker, key):
+            continue
+        all_hold = True
         for p in range(t.meta[codes.M_STEP_PROPERTIES]):
-            root = np.int64(t.step_properties[p, 0])
-            leaf = leaf_of(t, worker, serial, states, at, root, before, later, np.int64(-1))
-            if leaf < 0:
-                missing = True
-            elif t.nodes[leaf, codes.A] == 0:
+            is_bad, certain, is_known = breaks(
+                t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), STEP, number, before, later
+            )
+            all_hold &= certain and not is_bad
+            missing |= not is_known
+            if is_bad:
                 flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else (codes.STEP_BAD | (np.int64(1) << (p + 2)))
+        if all_hold:
+            remember(worker, key, np.int64(1))
     return np.int64(MISSING) if missing else flags
 
 
@@ -196,6 +221,28 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
 
 
 @jit
+def what_it_may_do(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
+    """Return the nodes that lead to what a replica does by itself: where in `worker.listed`, and how many.
+
+    Those are left out of which it is certain that they lead to nothing. With it: whether all that is known.
+    """
+    states, known, n = worker.states, True, np.int64(0)
+    first, count = t.lists[roots, 0], t.lists[roots, 1]
+    if worker.fact_counts[TAKEN] + count > len(worker.listed):
+        forget_facts(worker)
+    start = worker.fact_counts[TAKEN]
+    for k in range(first, first + count):
+        root = np.int64(t.list_nodes[k])
+        root = root if root >= 0 else ~root
+        node = walk_by(t, worker, MAY_DO, number, states, at, root, local, np.int64(0))
+        known &= node != MISSING
+        if node < 0 or t.nodes[node, codes.N] > 0:
+            worker.listed[start + n] = root if node < 0 else node
+            n += 1
+    return (start << (COUNT_BITS + 1)) | (1 << COUNT_BITS) | n, known
+
+
+@jit
 def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     """Write all successors of a flat state to `worker.succ`, as rows (action, flags, columns, inboxes ...).
 
@@ -204,19 +251,31 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_NOTABLE] = 0
+    if worker.fact_counts[NUMBERS_TAKEN]:
+        forget_numbers(worker)
+    shared = shared_number(t, worker, states, at)
+    worker.fact_counts[NOW] = shared
     pack(t, packing, states, at, 0, worker.words, len(worker.words) - 1)
     n = np.int64(0)
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
         if s < slots and local == 0:
             continue
-        roots = roots_of(t, worker, serial, local)
-        if roots < 0:
-            continue
-        for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
-            root = np.int64(t.list_nodes[k])
-            root = root if root >= 0 else ~root
-            n = follow(t, packing, worker, serial, at, n, root, local, s, np.int64(-1), np.int64(-1))
+        number = number_for(worker, MAY_DO, shared)
+        key = key_of(MAY_DO, number, local, np.int64(0))
+        found = recall(worker, key)
+        if found == 0:
+            roots = roots_of(t, worker, serial, local)
+            if roots < 0:
+                continue
+            found, known = what_it_may_do(t, worker, at, number, local, roots)
+            if known:
+                worker.fact_counts[TAKEN] += found & COUNT
+                remember(worker, key, found)
+        first = found >> (COUNT_BITS + 1)
+        for k in range(first, first + (found & COUNT)):
+            node = np.int64(worker.listed[k])
+            n = follow(t, packing, worker, serial, at, n, node, local, s, np.int64(-1), np.int64(-1))
             if n == FULL:
                 return n
     for s in range(slots):

@@ -128,5 +128,5 @@ def make_row_images(t: Any, row: Any) -> None:
         for s in range(slots):
             local = t.rows[row, base + s]
             if local != 0:
-                t.rows[fresh, base + t.permuted_slots[g, s]] = t.permuted_locals[g, local]
+                t.rows[fresh, base + t.permuted_slots[g, s]] = t.permuted_locals[local, g]
         t.permuted_rows[row, g] = intern_row(t, fresh)

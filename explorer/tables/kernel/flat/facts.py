@@ -1,0 +1,140 @@
+"""What follows from the shared fields and one replica, or two: found once, and looked up wherever they stand together.
+
+Whole states seldom repeat where they are flat, but these parts of them do. Each worker numbers the contents of the
+shared fields that it meets, and remembers facts by that number and the local states. Where there are more contents than
+numbers it forgets all, and begins again; where they do not repeat either, it goes by local states alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.maps import mix
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
+from kraftcheck.explorer.tables.kernel.tries import child
+
+# Kinds of fact: what holds (of one replica or none, of two); that nothing speaks against a step; what may be done.
+HOLDS, HOLDS_OF_TWO, STEP, MAY_DO = 0, 1, 2, 3
+LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
+MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # of the shared fields that have numbers
+FACT_BITS = 18  # of the number of places; a fact takes the place of another one
+LISTED = 1 << 18  # places for what replicas may do
+REPEATED = 8  # times that contents of the shared fields come up, on average, where it is worth while to number them
+
+# Places in `fact_counts`: contents numbered, times that one was asked for, places of the list taken, whether contents
+# repeat too seldom, whether all numbers are taken, the number of the state that is expanded; from READS on, by kind of
+# fact, whether shared fields were read for one.
+NUMBERED, ASKED, TAKEN, UNLIKE, NUMBERS_TAKEN, NOW, READS = range(7)
+FACT_COUNTS = READS + (1 << KIND_BITS)
+
+ELSEWHERE = np.int64(-5)  # in the place of a node: what it asks for is neither shared nor of these local states
+
+
+@jit
+def forget_numbers(worker: Any) -> None:
+    """Forget all numbers of shared fields, of which none is left, and all facts."""
+    counts = worker.fact_counts
+    counts[UNLIKE] = counts[ASKED] < REPEATED * counts[NUMBERED]
+    counts[NUMBERED] = counts[ASKED] = counts[NUMBERS_TAKEN] = 0
+    worker.shared_places[:] = 0
+    forget_facts(worker)
+
+
+@jit
+def forget_facts(worker: Any) -> None:
+    """Forget all facts."""
+    worker.fact_counts[TAKEN] = 0
+    worker.facts[:] = 0
+
+
+@jit
+def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
+    """Return the number of what a flat state's shared fields hold; 0: it has none, and nothing is known by it."""
+    first, last = t.meta[codes.M_BOUNDS], t.meta[codes.M_SLOT_BASE]
+    counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
+    if first == last or counts[UNLIKE]:
+        return np.int64(0)
+    counts[ASKED] += 1
+    h = np.uint64(0)
+    for c in range(first, last):
+        h = (h ^ np.uint64(rows[row, c])) * np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+    mask = np.int64(len(places) - 1)
+    i = np.int64(mix(h)) & mask
+    while places[i] != 0:
+        number = np.int64(places[i])
+        same = True
+        for c in range(first, last):
+            same &= contents[number, c - first] == rows[row, c]
+        if same:
+            return number
+        i = (i + 1) & mask
+    number = counts[NUMBERED] + 1
+    if number == len(contents):
+        counts[NUMBERS_TAKEN] = 1
+        return np.int64(0)
+    counts[NUMBERED] = places[i] = number
+    for c in range(first, last):
+        contents[number, c - first] = rows[row, c]
+    return number
+
+
+@inlined
+def number_for(worker: Any, kind: Any, shared: Any) -> Any:
+    """Return the number of the shared fields, by which facts of a kind are known; 0 where none has read these yet."""
+    return shared if worker.fact_counts[READS + kind] else np.int64(0)
+
+
+@inlined
+def key_of(kind: Any, number: Any, me: Any, peer: Any) -> Any:
+    """Return the key of a fact."""
+    return (((number << KIND_BITS) | kind) << (2 * LOCAL_BITS)) | (me << LOCAL_BITS) | peer
+
+
+@inlined
+def place_of(key: Any) -> Any:
+    """Return the place of a fact's key, all of whose bits count."""
+    return np.int64((np.uint64(key ^ (key >> LOCAL_BITS)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - FACT_BITS))
+
+
+@inlined
+def recall(worker: Any, key: Any) -> Any:
+    """Return the fact of a key; 0 where none is known."""
+    place = place_of(key)
+    return worker.facts[place, 1] if worker.facts[place, 0] == key else np.int64(0)
+
+
+@inlined
+def remember(worker: Any, key: Any, fact: Any) -> None:
+    """Remember the fact of a key."""
+    place = place_of(key)
+    worker.facts[place, 0] = key
+    worker.facts[place, 1] = fact
+
+
+@inlined
+def walk_by(t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any) -> Any:
+    """Follow a trie to a leaf by what a fact is known by; MISSING where it is not laid, ELSEWHERE where it asks more.
+
+    Without a number of the shared fields these may not be read; that they would be is noted.
+    """
+    while True:
+        asks, a, b = t.nodes[node, codes.KIND], t.nodes[node, codes.A], t.nodes[node, codes.B]
+        if asks == codes.LEAF:
+            return node
+        if asks == codes.LOCAL_QUESTION and b < 0:
+            answer = np.int64(t.local_answers[a, peer if b == codes.PEER else me])
+        elif (asks == codes.SHARED and a >= t.meta[codes.M_BOUNDS]) or asks == codes.SHARED_QUESTION:
+            if number == 0:
+                worker.fact_counts[READS + kind] = 1
+                return ELSEWHERE
+            answer = np.int64(rows[row, a] if asks == codes.SHARED else t.shared_answers[a, rows[row, b]])
+        else:
+            return np.int64(MISSING) if asks == codes.UNKNOWN else ELSEWHERE
+        node = child(t, node, answer)
+        if node < 0:
+            return np.int64(MISSING)
