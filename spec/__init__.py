@@ -6,6 +6,7 @@ A protocol is a class: constants, records for what a replica knows and sends, an
 
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError, RaisedError
 from kraftcheck.spec.language.action import Action, environment, internal, on
+from kraftcheck.spec.language.channels import Channels
 from kraftcheck.spec.language.formula import (
     Fairness,
     Formula,
@@ -26,7 +27,7 @@ from kraftcheck.spec.language.formula import (
     weak,
 )
 from kraftcheck.spec.language.message_memory import MessageSetWithMemory
-from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, Network
+from kraftcheck.spec.language.network import Bag, BagWithMemory, MessageSet, Network
 from kraftcheck.spec.language.property import (
     action_constraint,
     constraint,

@@ -20,7 +20,7 @@ from kraftcheck.explorer.sets import Changed
 from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Refuser, Unsplittable, with_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.network import Channels
+from kraftcheck.spec.language.channels import Channels
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
@@ -83,8 +83,7 @@ class Layout:
         self.whole: set[str] = set()
         self.order: tuple[Key, ...] = ()
         self.limits: Mapping[str, int] = {}
-        counted = protocol.network.rule("discard", Record()) is not None
-        self.divided = not whole_inboxes and (counted or isinstance(protocol.network, Channels))
+        self.divided = not whole_inboxes and protocol.network.rule_of("discard", Record()) is not None
 
     def arranged(self, order: tuple[Key, ...], limits: Mapping[str, int]) -> Layout:
         """Return a copy with another order, and smaller bounds."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,10 @@ class Verdicts:
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
-        whole = inputs.view(np.dtype((np.void, inputs.shape[1] * inputs.itemsize))).ravel()
-        distinct, first, which = np.unique(whole, return_index=True, return_inverse=True)
-        found = np.zeros(len(distinct), bool)
+        _, first, which = np.unique(_keys(inputs), return_index=True, return_inverse=True)
+        found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):
-            key = distinct[number].tobytes()
+            key = inputs[index].tobytes()
             verdict = self._known.get(key)
             if verdict is None:
                 verdict = self._known[key] = self._judge(rows[index])
@@ -145,3 +145,16 @@ class Verdicts:
         """Return the messages of some classes that an inbox knows."""
         known = self._learner.protocol.network.known(inbox)
         return tuple(message for message in known if isinstance(message, kinds))
+
+
+def _keys(rows: Rows) -> NDArray[Any]:
+    """Return a key for each row, which only equal rows have: a number where there are enough of these."""
+    low = rows.min(axis=0).astype(np.int64)
+    ranges = [int(each) + 1 for each in rows.max(axis=0) - low]
+    if prod(ranges) >= 1 << 63:
+        return rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+    keys = np.zeros(len(rows), np.int64)
+    for column, each in enumerate(ranges):
+        keys *= each
+        keys += rows[:, column] - low[column]
+    return keys

@@ -62,6 +62,8 @@ class LabelBook:
             each: {name for one in fairness if one.each == each for name in _all(one, actions)}
             for each in ("replica", "pair", "message")
         }
+        told_apart = set().union(*self._by.values())
+        self._alone = {name: number for number, name in enumerate(actions) if name not in told_apart}
 
     @property
     def tells_more(self) -> bool:
@@ -70,6 +72,8 @@ class LabelBook:
 
     def number(self, action: str, actor: Any, message: Record | None, step: Step) -> int:
         """Return the number of a step's label, given the actor's id and the message delivered."""
+        if action in self._alone:
+            return self._alone[action]
         pairs = action in self._by["pair"]
         label = Label(
             action,

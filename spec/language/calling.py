@@ -40,7 +40,7 @@ def call_action(
         If the action raises, yields something that is not a step, or writes a value that is not of its declared type.
     """
     leading = [item for item in (me, message) if item is not None]
-    steps: dict[Step, None] = {}
+    steps: list[Step] = []
     try:
         made = action.function(protocol, *leading, *[context[name] for name in action.asks])
         if not isinstance(made, Iterable):
@@ -49,14 +49,13 @@ def call_action(
             problem = _breach(protocol, me, message, step)
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=_line_of(made))
-            if step not in steps:
-                steps[step] = None
-                _note(protocol, action, step)
+            steps.append(step)
+            _note(protocol, action, step)
     except ActionError:
         raise
     except (Exception, SystemExit) as error:
         raise ActionError(action, protocol, me, message, cause=error) from error
-    return tuple(steps)
+    return tuple(steps if len(steps) < 2 else dict.fromkeys(steps))
 
 
 def _line_of(made: object) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from kraftcheck.spec.values import Map, Record, Value, ordered
@@ -39,6 +40,9 @@ class CountingRule(NamedTuple):
         Whether a message is no longer known once its count is 0.
     clears
         Whether the operation removes a whole group of messages instead (`forget`).
+    queues
+        Whether the operation is on the message's channel instead (`Network.queue`): a positive change appends it, a
+        negative one removes it if it is the oldest. `NEVER` as `least` refuses to append what is there already.
     """
 
     absent: int
@@ -46,6 +50,7 @@ class CountingRule(NamedTuple):
     least: int = 0
     forgets: bool = False
     clears: bool = False
+    queues: bool = False
 
 
 NEVER = 1 << 30  # a `least` that no count reaches
@@ -103,6 +108,10 @@ class Network(ABC):
         """Return the group of messages with which `forget` removes a message, or None."""
         return None
 
+    def queue(self, message: Record) -> Value:
+        """Return which channel of its inbox a message is in, where messages of one channel stay in order; or None."""
+        return None
+
     def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
         """Return the inbox without the messages of a group, such as the answers on a connection that was reset."""
         raise ValueError(f"{type(self).__name__} knows no groups of messages")
@@ -111,9 +120,13 @@ class Network(ABC):
         """Return the counting rule that an operation on a message follows, or None if it follows none.
 
         With a rule an engine operates on counts of messages without calling Python. The rule must agree with the
-        operation's method.
+        operation's method. Engines ask `rule_of`, since a subclass may change a method and not the rule.
         """
         return None
+
+    def rule_of(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the counting rule of an operation; None where a subclass changes a method that the rule is about."""
+        return self.rule(operation, message) if _has_rules_of_its_methods(type(self)) else None
 
     def from_counts(self, counts: Map[Record, int]) -> Inbox:
         """Return the inbox that holds these counts of messages (disciplines with counting rules)."""
@@ -123,6 +136,14 @@ class Network(ABC):
         """Return the counts of messages of an inbox (disciplines with counting rules)."""
         counts: Map[Record, int] = inbox
         return counts
+
+    def from_items(self, items: Iterable[tuple[Record, int]]) -> Inbox:
+        """Return the inbox of these messages, each with its count, as an engine keeps it by counting rules."""
+        return self.from_counts(Map(items))
+
+    def to_items(self, inbox: Inbox) -> Iterable[tuple[Record, int]]:
+        """Return what an engine keeps of an inbox by counting rules: a message with a count above 0 is deliverable."""
+        return self.to_counts(inbox).items()
 
     def reply(self, inbox: Inbox, response: Record) -> Inbox | None:
         """Return the inbox of the requester after a response is sent. By default an ordinary send."""
@@ -175,6 +196,17 @@ class Network(ABC):
     def duplicate(self, inbox: Inbox, message: Record) -> Inbox | None:
         """Return the inbox after a deliverable message is doubled."""
         return self.send(inbox, message)
+
+
+@cache
+def _has_rules_of_its_methods(kind: type[Network]) -> bool:
+    """Whether no method of a discipline is of a later class than its rules are."""
+
+    def place(name: str) -> int:
+        return next(number for number, cls in enumerate(kind.__mro__) if name in vars(cls))
+
+    methods = OPERATIONS | {"empty", "deliverable", "known", "count", "group", "apply"}
+    return all(place("rule") <= place(name) for name in methods)
 
 
 def _bound(name: bool | str) -> tuple[str, ...]:
@@ -394,46 +426,3 @@ class MessageSet(Network):
     def lose(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
         """Remove the message, whatever delivery does."""
         return inbox - {message}
-
-
-class Channels(Network):
-    """One first-in first-out channel for each pair of replicas: only a sender's oldest message is deliverable."""
-
-    @property
-    def empty(self) -> Map[Value, tuple[Record, ...]]:
-        """No message from anyone."""
-        return Map()
-
-    def deliverable(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
-        """Return the oldest message of every sender."""
-        return tuple(inbox[source][0] for source in ordered(inbox))
-
-    def known(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
-        """Return all messages under way."""
-        return tuple(ordered({message for queue in inbox.values() for message in queue}))
-
-    def count(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> int:
-        """Return how many copies are under way from the message's source."""
-        return inbox.get(_source(message), ()).count(message)
-
-    def send(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]]:
-        """Append to the sender's channel."""
-        return inbox.put(_source(message), (*inbox.get(_source(message), ()), message))
-
-    def send_once(
-        self, inbox: Map[Value, tuple[Record, ...]], message: Record
-    ) -> Map[Value, tuple[Record, ...]] | None:
-        """Append to the sender's channel if no equal message is in it."""
-        return None if self.count(inbox, message) else self.send(inbox, message)
-
-    def discard(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]] | None:
-        """Remove the oldest message of its sender."""
-        queue = inbox.get(_source(message), ())
-        if not queue or queue[0] != message:
-            return None
-        return inbox.put(_source(message), queue[1:]) if len(queue) > 1 else inbox.without(_source(message))
-
-
-def _source(message: Record) -> Value:
-    source: Value = getattr(message, "source")  # noqa: B009 - the field is the protocol's own
-    return source

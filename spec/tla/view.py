@@ -28,8 +28,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from kraftcheck.spec.language.channels import Channels
 from kraftcheck.spec.language.message_memory import MessageSetWithMemory
-from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet
+from kraftcheck.spec.language.network import Bag, BagWithMemory, MessageSet
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import modules_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.spec import (
     Bag,
     BagWithMemory,
@@ -21,6 +23,7 @@ from kraftcheck.spec import (
     ModelValue,
     Network,
     Protocol,
+    ProtocolError,
     Record,
     State,
     Steps,
@@ -30,6 +33,7 @@ from kraftcheck.spec import (
     internal,
     on,
 )
+from kraftcheck.spec.language.network import NEVER, CountingRule
 from kraftcheck.spec.language.semantics import Semantics
 
 a, b = ModelValue("a", 0), ModelValue("b", 1)
@@ -176,7 +180,14 @@ def test_a_counting_rule_says_what_the_operation_does(network: Network, operatio
         if operation == "duplicate" and isinstance(network, MessageSet | MessageSetWithMemory):
             continue  # a set has no second copies
         after = network.apply(operation, inbox, message)
-        if rule is not None:
+        if rule is not None and rule.queues:
+            assert network.from_items(network.to_items(inbox)) == inbox
+            queue = queue_by_rule(network, inbox, message, rule)
+            assert (after is None) == (queue is None)
+            if after is not None and queue is not None:
+                rest = [item for item in network.to_items(inbox) if network.queue(item[0]) != network.queue(message)]
+                assert Counter(network.to_items(after)) == Counter([*queue, *rest])
+        elif rule is not None:
             counts = dict(network.to_counts(inbox))
             assert network.from_counts(Map(counts)) == inbox
             known = counts.get(message)
@@ -192,6 +203,68 @@ def test_a_counting_rule_says_what_the_operation_does(network: Network, operatio
                 assert network.to_counts(after) == Map(counts)
         if after is not None:
             inbox = after
+
+
+def queue_by_rule(network: Network, inbox: Any, message: Record, rule: CountingRule) -> list[tuple[Record, int]] | None:
+    """Return the channel of a message after an operation, with the number of each message there, as the rule says."""
+    items = [(one, at) for one, at in network.to_items(inbox) if network.queue(one) == network.queue(message)]
+    if rule.change < 0:
+        return [(one, at + 1) for one, at in items if at < 1] if (message, 1) in items else None
+    is_refused = rule.least == NEVER and message in dict(items)
+    return None if is_refused else [*items, (message, 1 - len(items))]
+
+
+class Unsigned(Record):
+    dest: ModelValue
+
+
+def test_channels_need_a_sender() -> None:
+    with pytest.raises(ProtocolError, match=r"Unsigned has no field 'source'.* so a message names it"):
+        Channels().send(Channels().empty, Unsigned(a))
+
+
+class ByKind(Channels):
+    """One channel for each type of message."""
+
+    def queue(self, message: Record) -> str:
+        """Return the name of the message's type."""
+        return type(message).__name__
+
+
+class Forgetful(Channels):
+    """Channels that lose what is sent while another message is under way: the rule of `Channels` does not hold."""
+
+    def send(self, inbox: Map[Any, tuple[Record, ...]], message: Record) -> Map[Any, tuple[Record, ...]]:
+        return inbox if inbox else super().send(inbox, message)
+
+
+class Last(Bag):
+    """A bag of which only the last message can be delivered."""
+
+    def deliverable(self, inbox: Map[Record, int]) -> tuple[Record, ...]:
+        return super().deliverable(inbox)[-1:]
+
+
+def test_a_rule_is_not_followed_where_a_subclass_changes_what_it_is_about() -> None:
+    for network in NETWORKS:
+        assert network.rule_of("send", ASK) == network.rule("send", ASK)
+    assert Forgetful().rule_of("send", ASK) is None
+    assert Forgetful().rule("send", ASK) is not None
+    assert Last().rule_of("send", ASK) is None
+
+
+@pytest.mark.parametrize(
+    "network",
+    [Forgetful(), Last(), ByKind(), Channels(duplicates="faults", loses="faults")],
+    ids=["forgetful", "last", "by-kind", "faults"],
+)
+def test_engines_agree_on_what_a_network_does(network: Network) -> None:
+    chatter = type("Chattering", (Chatter,), {"network": network})
+    found = explore(chatter(asks=3), Options(deadlock=False))
+    tables = explore_tables(chatter(asks=3), Options(deadlock=False))
+    assert found.distinct_states > 4
+    assert (tables.distinct_states, tables.generated_states) == (found.distinct_states, found.generated_states)
+    assert tables.actions == found.actions
 
 
 # In a protocol

@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KE
 from kraftcheck.explorer.tables.kernel.flat.reading import intern_flat
 from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, intern_content
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, QUEUES, intern_content
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, widened
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
 from kraftcheck.explorer.tables.learning.questions import WHOLE, Questions
@@ -96,6 +96,7 @@ class Interner:
         self._message_ids: dict[Value, int] = {}
         self._operation_ids: dict[tuple[str, int], int] = {}
         self._content_ids: dict[tuple[int, Value], int] = {}
+        self._queues: dict[Value, int] = {None: 0}
         self._own_operations = [operation for _, operation, _ in self.network.own_operations()]
         self.group = permutation_group(protocol.symmetry_sets(symmetry) if symmetry is not None else ())
         self.tables = GrowingTables(len(self.group), len(self._own_operations))
@@ -190,8 +191,9 @@ class Interner:
         if found is None:
             found = self._message_ids[message] = len(self.messages)
             self.messages.append(message)
-            group = self.network.group(message)
-            own = 0 if group is None else 1 + self.message(group)
+            own = self._queues.setdefault(self.network.queue(message), len(self._queues))
+            if (group := self.network.group(message)) is not None:
+                own = 1 + self.message(group)
             self.tables.set("messages", found, (self.operation("discard", found), self._violated_by(message), own))
             operations = [self.operation(operation, found) for operation in self._own_operations]
             table = self.tables.fit_columns("network_operations", found + 1)
@@ -214,10 +216,9 @@ class Interner:
             self.operations.append((name, message))
             within(found, KEY_LIMIT, "network operations")
             record = self.messages[message]
-            rule = self.network.rule(name, record)
-            counting = (rule.absent, rule.change, rule.least, rule.forgets) if rule else (LEARNED, 0, 0, 0)
-            if rule and rule.clears:
-                counting = (CLEARS, 0, 0, 0)
+            rule = self.network.rule_of(name, record)
+            kind = LEARNED if rule is None else CLEARS if rule.clears else QUEUES if rule.queues else rule.absent
+            counting = (kind, rule.change, rule.least, rule.forgets) if rule else (kind, 0, 0, 0)
             self.tables.set("operations", found, (self.slot(record.dest), message, *counting))
         return found
 
@@ -227,9 +228,9 @@ class Interner:
         """Return the id of an inbox content."""
         if inbox == self.network.empty:
             return 0
-        if (slot, inbox) in self._content_ids or self.network.rule("discard", self.network.known(inbox)[0]) is None:
+        if (slot, inbox) in self._content_ids or self.network.rule_of("discard", self.network.known(inbox)[0]) is None:
             return self._learned_content(slot, inbox)
-        items = self.network.to_counts(inbox).items()
+        items = self.network.to_items(inbox)
         return self.counted_content(slot, [(self.message(message), count) for message, count in items])
 
     def counted_content(self, slot: int, counts: Iterable[tuple[int, int]]) -> int:
@@ -265,8 +266,7 @@ class Interner:
         self.note_content(found, slot, inbox)
         for g, permutation in enumerate(self.group if len(self.group) > 1 else ()):
             place = int(tables.permuted_slots[g, slot])
-            image = self._learned_content(place, permuted(inbox, permutation))
-            self.tables.permuted_contents[found, g] = image
+            tables.permuted_contents[found, g] = self._learned_content(place, permuted(inbox, permutation))
         return found
 
     def note_content(self, content: int, slot: int, inbox: Value) -> None:
@@ -290,7 +290,7 @@ class Interner:
         if content in self.content_values:
             return self.content_values[content]
         items = self.items_of_content(content)
-        return self.network.from_counts(Map((self.messages[message], count) for message, count in items))
+        return self.network.from_items((self.messages[message], count) for message, count in items)
 
     # States
 

@@ -264,15 +264,18 @@ class Learner:
 
     def _answer(self, worker: WorkerArrays) -> None:
         tables = self.interner.tables
-        inboxes = int(tables.meta[codes.M_INBOXES])
-        count, number, done = int(tables.meta[codes.M_ASKED]), 0, set()
+        inboxes, count = int(tables.meta[codes.M_INBOXES]), int(tables.meta[codes.M_ASKED])
+        asked, number, done = list(map(tuple, tables.asked[:count].tolist())), 0, set()
         tables.meta[codes.M_ASKED] = 0
-        while (number := next_unanswered(tables, number, count, worker.states)) < count:
-            kind, a, b, c, d, e = asked = tuple(tables.asked[number].tolist())
+        while number < count:
+            kind, a, b, c, d, e = one = asked[number]
+            if kind == codes.ASK_PATH and (later := next_unanswered(tables, number, count, worker.states)) > number:
+                number = later  # the answer to another question was the answer to this one
+                continue
             number += 1
             if kind == codes.ASK_PATH:
                 self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
-            elif asked in done:
+            elif one in done:
                 continue
             elif kind == codes.ASK_ROOTS:
                 self._answer_roots(a, b)
@@ -280,7 +283,7 @@ class Learner:
                 self._answer_operation(a, b)
             elif kind == codes.ASK_CHANGE:
                 tables.put("changed_locals", b << 32 | a, self.interner.changed(a, b))
-            done.add(asked)
+            done.add(one)
 
     def _answer_roots(self, local: int, number: int) -> None:
         me = self.interner.locals[local]

@@ -14,6 +14,7 @@ from kraftcheck.explorer.tables.kernel.codes import code_of, grown
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Value
 
 
@@ -65,10 +66,18 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
 
 
 def restore_content_values(interner: Interner, inboxes: Iterable[tuple[int, Value]]) -> None:
-    """Set the values of inbox contents that are more than counts, and their images, which are among them."""
+    """Set the values of inbox contents that follow no rule, and their images, which are among them.
+
+    Raises
+    ------
+    InputError
+        Where they follow one today.
+    """
     numbers: dict[tuple[int, Value], int] = {}
     for content, inbox in inboxes:
         slot = interner.slot_of_content(content)
+        if interner.network.rule_of("discard", interner.network.known(inbox)[0]) is not None:
+            raise InputError("it was made by an older kraftcheck, which kept channels in another way; begin anew")
         interner.note_content(content, slot, inbox)
         numbers[slot, inbox] = content
     tables = interner.tables

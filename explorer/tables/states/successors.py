@@ -45,8 +45,8 @@ class Successors(SuccessorArrays):
             Words of a packed state.
         """
         room = max(room, self.rows.shape[1])
-        self.rows = _fitted(self.rows, room, width)
-        self.words = _fitted(self.words, room, stored)
+        self.rows = _fitted(self.rows, self.counts, room, width)
+        self.words = _fitted(self.words, self.counts, room, stored)
 
     def put(self, rows: Rows, words: Words, owner: NDArray[np.int64]) -> None:
         """Replace everything by these rows.
@@ -75,14 +75,14 @@ class Successors(SuccessorArrays):
         self.counts[:] = 0
 
 
-def _fitted(array: NDArray[Any], room: int, columns: int) -> NDArray[Any]:
-    """Return an array with as much room for each partition, and so many columns."""
+def _fitted(array: NDArray[Any], counts: NDArray[np.int64], room: int, columns: int) -> NDArray[Any]:
+    """Return an array with as much room for each partition, and so many columns; what is counted stays in it."""
     _, old_room, old_columns = array.shape
     if (old_room, old_columns) == (room, columns):
         return array
     larger = np.zeros((PARTITIONS, room, columns), array.dtype)
-    if old_columns <= columns:
-        larger[:, :old_room, :old_columns] = array
+    for p in np.flatnonzero(counts).tolist() if old_columns <= columns else ():
+        larger[p, : counts[p], :old_columns] = array[p, : counts[p]]
     return larger
 
 

@@ -14,6 +14,7 @@ from kraftcheck.explorer.tables.kernel.resolving.asking import ask, stop_to_grow
 
 LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
 CLEARS = np.int64(-3)  # the same: a group of messages is taken out
+QUEUES = np.int64(-4)  # the same: a message is appended to a channel, or its oldest one is taken out
 
 
 @jit
@@ -28,7 +29,10 @@ def make_operated(t: Any, inbox: Any, op: Any) -> Any:
     if t.operations[op, 2] == LEARNED:
         ask(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(MISSING)
-    result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
+    if t.operations[op, 2] == QUEUES:
+        result = queued(t, inbox, op)
+    else:
+        result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
     t.meta[codes.M_OPERATIONS] += 1
     store_near(t.operated, key, result)
     return result
@@ -86,6 +90,51 @@ def cleared(t: Any, inbox: Any, op: Any) -> Any:
             t.content_items[free + written, 0] = t.content_items[k, 0]
             t.content_items[free + written, 1] = t.content_items[k, 1]
             written += 1
+    return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
+
+
+@jit
+def queued(t: Any, inbox: Any, op: Any) -> Any:
+    """Append a message to its channel, or take it out if it is the oldest there; return the content that results.
+
+    The oldest message of a channel has the count 1, the next one 0, then -1, and so on. Items are in the order of
+    messages, equal ones in that of their counts.
+    """
+    message, change = t.operations[op, 1], t.operations[op, 3]
+    channel = t.messages[message, 2]
+    start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
+    free = t.meta[codes.M_CONTENT_ITEMS]
+    if free + n + 2 >= len(t.content_items):
+        stop_to_grow(t, codes.GROW_CONTENTS)
+    length, is_there, is_oldest = 0, False, False
+    for k in range(start, start + n):
+        if t.messages[t.content_items[k, 0], 2] == channel:
+            length += 1
+            if t.content_items[k, 0] == message:
+                is_there = True
+                is_oldest = is_oldest or t.content_items[k, 1] == 1
+    if (change < 0 and not is_oldest) or (change > 0 and is_there and t.operations[op, 4] > 1):
+        return np.int64(REFUSED)
+    written = 0
+    is_done = False
+    for k in range(start, start + n):
+        m, c = t.content_items[k, 0], t.content_items[k, 1]
+        if change > 0 and not is_done and m >= message:
+            is_done = True
+            t.content_items[free + written, 0] = message
+            t.content_items[free + written, 1] = 1 - length
+            written += 1
+        if change < 0 and t.messages[m, 2] == channel:
+            if c == 1:
+                continue
+            c += 1
+        t.content_items[free + written, 0] = m
+        t.content_items[free + written, 1] = c
+        written += 1
+    if change > 0 and not is_done:
+        t.content_items[free + written, 0] = message
+        t.content_items[free + written, 1] = 1 - length
+        written += 1
     return intern_content(t, np.int64(t.operations[op, 0]), np.int64(written))
 
 
