@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kraftcheck.explorer.result import TraceStep
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import encode
 
 Behaviour = tuple[TraceStep, ...]
 

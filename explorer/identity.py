@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
-from kraftcheck.spec.values import Map, Value, encode, field_names
+from kraftcheck.spec.values import Map, Value, field_names
 
 __all__ = ["Permutation", "identity_of", "permutation_group", "permuted"]
 

@@ -17,12 +17,13 @@ from datetime import date, datetime
 from types import BuiltinFunctionType, FrameType
 from typing import Any
 
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.semantics import Offer, Semantics
 from kraftcheck.spec.language.step import Step, note_spent
-from kraftcheck.spec.values import Record, Value, encode
+from kraftcheck.spec.values import Record, Value
 
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
 _OF_TIME = [function for function in vars(time).values() if isinstance(function, BuiltinFunctionType)]

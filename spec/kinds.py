@@ -206,28 +206,29 @@ def _is_text(value: Any) -> bool:
 
 
 def _has_good_fields(record: Record) -> bool:
-    """Whether every field matches its type; memoised, since records are immutable."""
+    """Whether every field matches its type; memoised, since records are immutable. A copy keeps what is known."""
     known = record.__dict__
     if "_well_typed" in known:
         return True
     cls: Any = type(record)
-    for name, check in _field_checkers(cls):
-        if not check(known[name]):
+    checkers = _field_checkers(cls)
+    for name in known.get("_unchecked", checkers):
+        if not checkers[name](known[name]):
             return False
     known["_well_typed"] = True
     return True
 
 
 @cache
-def _field_checkers(cls: Any) -> list[tuple[str, Check]]:
+def _field_checkers(cls: Any) -> dict[str, Check]:
     try:
         kinds = field_types(cls)
     except NameError as error:
         raise ProtocolError(f"{cls.__qualname__}: the annotation of a field cannot be resolved: {error}") from None
-    found = []
+    found = {}
     for name, kind in kinds.items():
         try:
-            found.append((name, _checker(kind)))
+            found[name] = _checker(kind)
         except ProtocolError as error:
             raise ProtocolError(f"{cls.__qualname__}.{name}: {error}") from None
     return found

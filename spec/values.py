@@ -140,6 +140,7 @@ class Record:
 
     _quiet: ClassVar[tuple[str, ...]] = ()
     _is_exact: ClassVar[bool] = False  # whether it holds records, which tell 1 from True, whatever its fields say
+    _is_plain: ClassVar[bool] = True  # whether making one is no more than setting its fields
 
     def __init_subclass__(cls, quiet: tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -148,6 +149,7 @@ class Record:
             kind = type(vars(cls).get(name))
             if kind in INSTEAD and "ClassVar" not in str(annotation):
                 raise TypeError(f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {INSTEAD[kind]}")
+        cls._is_plain &= not hasattr(cls, "__post_init__") and not {"__init__", "__new__"} & vars(cls).keys()
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
     def but(self, **changes: Value) -> Self:
@@ -163,7 +165,18 @@ class Record:
             if name not in names:
                 raise TypeError(f"{type(self).__name__} has no field {name!r}; its fields are {', '.join(names)}")
         current = self.__dict__
-        return type(self)(*[changes[name] if name in changes else current[name] for name in names])
+        if not self._is_plain:
+            return type(self)(*[changes[name] if name in changes else current[name] for name in names])
+        made = object.__new__(type(self))
+        known = made.__dict__
+        for name in names:
+            known[name] = current[name]
+        known.update(changes)
+        if "_well_typed" in current:
+            known["_unchecked"] = tuple(changes)
+        elif "_unchecked" in current:
+            known["_unchecked"] = (*current["_unchecked"], *changes)
+        return made
 
     if not TYPE_CHECKING:  # else type checkers would take any name for a field
 
@@ -379,51 +392,6 @@ def ordered(values: Iterable[T]) -> list[T]:
     [1, 2, 3]
     """
     return sorted(values, key=order_key)
-
-
-def _length(number: int) -> bytes:
-    return number.to_bytes(4, "big")
-
-
-def _text(tag: bytes, text: str) -> bytes:
-    data = text.encode()
-    return tag + _length(len(data)) + data
-
-
-def encode(value: Value) -> bytes:
-    """Return the canonical encoding of a value. Values have equal encodings if and only if they are equal.
-
-    Raises
-    ------
-    TypeError
-        If it is not a value: a list, a float.
-    """
-    kind = type(value)
-    if kind is bool:
-        return b"T" if value else b"F"
-    if kind is int:
-        return _text(b"i", str(value))
-    if kind is str:
-        return _text(b"s", value)
-    if kind is ModelValue:
-        return _text(b"m", value.name)
-    if isinstance(value, Symbol):
-        return _text(b"y", kind.__qualname__) + _text(b"", str(value.value))
-    if value is None:
-        return b"N"
-    if isinstance(value, enum.Enum) and is_enum(kind):
-        return _text(b"e", kind.__qualname__) + _text(b"", value.name)
-    if kind is tuple:
-        return b"(" + _length(len(value)) + b"".join(map(encode, value))
-    if kind is frozenset:
-        return b"{" + _length(len(value)) + b"".join(sorted(map(encode, value)))
-    if isinstance(value, Record):
-        fields = b"".join(map(encode, field_values(value)))
-        return _text(b"r", kind.__qualname__) + _length(len(field_names(kind))) + fields
-    if isinstance(value, Map):
-        pairs = sorted(encode(k) + encode(v) for k, v in value.items())
-        return b"[" + _length(len(pairs)) + b"".join(pairs)
-    raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
 
 
 def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:

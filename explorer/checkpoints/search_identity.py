@@ -9,10 +9,11 @@ from typing import Any
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.decoding import Lexicon
 from kraftcheck.spec.display import text_of
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.classes import modules_of, source_of
-from kraftcheck.spec.values import ModelValue, Value, encode, order_key
+from kraftcheck.spec.values import ModelValue, Value, order_key
 
 SearchIdentity = dict[str, Any]
 

@@ -7,7 +7,8 @@ from typing import Any
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.spec.decoding import Lexicon, decode
-from kraftcheck.spec.values import Value, encode
+from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.values import Value
 
 
 def value_of(trace: Behaviour) -> Value:

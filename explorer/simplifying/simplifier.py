@@ -20,12 +20,12 @@ from typing import Any
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep, Violation
 from kraftcheck.explorer.simplifying.cost import Costs
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import encode
 
 SECONDS = 30.0
 """How long it may take."""

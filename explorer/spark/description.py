@@ -11,9 +11,10 @@ from typing import Any
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.decoding import Lexicon, decode
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import PREFIX, load
-from kraftcheck.spec.values import ModelValue, encode
+from kraftcheck.spec.values import ModelValue
 
 Description = dict[str, Any]
 

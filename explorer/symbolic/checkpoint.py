@@ -22,11 +22,12 @@ from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES
 from kraftcheck.files import replacing
 from kraftcheck.spec.decoding import DecodingError, Lexicon, decode
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import reachable_classes
-from kraftcheck.spec.values import ModelValue, Value, encode
+from kraftcheck.spec.values import ModelValue, Value
 
 
 class Found(NamedTuple):

@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
-from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, packing, roomy_packing
+from kraftcheck.explorer.tables.states.packing import PARTITIONS, Indices, Packing, Rows, Words, packing, roomy_packing
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE, Found, Successors
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 from kraftcheck.explorer.tables.worker import Worker
@@ -37,8 +37,6 @@ from kraftcheck.explorer.temporal.graph import MOST_LABELS
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-
-Indices = NDArray[np.int64]
 
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 

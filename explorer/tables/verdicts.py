@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packing import Indices, Rows
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.calling import assignments, evaluate_property
 from kraftcheck.spec.language.property import SPENT, Property
@@ -61,7 +61,7 @@ class Verdicts:
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
-        _, first, which = np.unique(_keys(inputs), return_index=True, return_inverse=True)
+        first, which = _distinct(inputs)
         found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):
             key = inputs[index].tobytes()
@@ -147,14 +147,22 @@ class Verdicts:
         return tuple(message for message in known if isinstance(message, kinds))
 
 
-def _keys(rows: Rows) -> NDArray[Any]:
-    """Return a key for each row, which only equal rows have: a number where there are enough of these."""
+def _distinct(rows: Rows) -> tuple[Indices, Indices]:
+    """Return where each distinct row stands first, and for each row which of these it equals."""
     low = rows.min(axis=0).astype(np.int64)
     ranges = [int(each) + 1 for each in rows.max(axis=0) - low]
-    if prod(ranges) >= 1 << 63:
-        return rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+    if prod(ranges) >= 1 << 63:  # a number cannot tell them apart
+        whole = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+        return np.unique(whole, return_index=True, return_inverse=True)[1:]
     keys = np.zeros(len(rows), np.int64)
     for column, each in enumerate(ranges):
         keys *= each
         keys += rows[:, column] - low[column]
-    return keys
+    if prod(ranges) > 4 * len(rows):
+        return np.unique(keys, return_index=True, return_inverse=True)[1:]
+    places = np.full(prod(ranges), -1, np.int64)
+    places[keys[::-1]] = np.arange(len(rows) - 1, -1, -1)
+    found = np.flatnonzero(places >= 0)
+    first = places[found]
+    places[found] = np.arange(len(found))
+    return first, places[keys]

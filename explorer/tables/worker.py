@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packing import Indices, Rows
 from kraftcheck.explorer.tables.states.successors import Successors
-
-Indices = NDArray[np.int64]
 
 BATCH = 1 << 16  # states that one worker expands between two looks at the clock
 SUCCESSORS = 1 << 10  # of one state, at first

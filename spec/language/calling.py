@@ -43,7 +43,7 @@ def call_action(
     steps: list[Step] = []
     try:
         made = action.function(protocol, *leading, *[context[name] for name in action.asks])
-        if not isinstance(made, Iterable):
+        if not isinstance(made, GeneratorType | Iterable):
             raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
         for step in made:
             problem = _breach(protocol, me, message, step)

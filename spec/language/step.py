@@ -7,7 +7,7 @@ its parts are: see `kraftcheck.spec.language.semantics`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kraftcheck.spec.values import Record, Value
@@ -101,3 +101,11 @@ def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
         if len(step.spends) > 1:
             for name in step.spends:
                 most[name] = max(most.get(name, 1), step.spends.count(name))
+
+
+def is_within(step: Step, bounds: Mapping[str, int]) -> bool:
+    """Return whether bounds are large enough for a step where nothing is spent yet."""
+    if not step.spends and not step.needs:
+        return True
+    is_there = all(bounds[name] for name in step.needs)
+    return is_there and not any(step.spends.count(name) > bounds[name] for name in step.spends)

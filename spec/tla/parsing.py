@@ -32,8 +32,9 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from kraftcheck.spec.display import cut, one_of, visible
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map, ModelValue, Value, encode, name_of
+from kraftcheck.spec.values import Map, ModelValue, Value, name_of
 
 DEEPEST = 200
 """The most levels of nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""

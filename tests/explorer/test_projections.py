@@ -7,9 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from kraftcheck import load
+from kraftcheck.explorer.tables.verdicts import _distinct
 from kraftcheck.spec import (
     Bag,
     Map,
@@ -309,3 +315,13 @@ def test_under_symmetry_what_is_violated_together_is_told_together(tmp_path: Pat
     )
     found = load(Stages, config).check(keep_going=True)
     assert sorted(one.property for one in found.violations) == ["NeverBegun", "NeverTold"]
+
+
+@given(arrays(np.int32, st.tuples(st.integers(1, 40), st.integers(1, 3)), elements=st.integers(-1, 3)), st.booleans())
+def test_each_distinct_row_is_found_once(rows: NDArray[np.int32], are_far: bool) -> None:
+    """Small numbers go by a table; far ones are sorted, as numbers or as bytes."""
+    for scale in (1, 1 << 29) if are_far else (1,):
+        first, which = _distinct(rows * np.int32(scale))
+        assert (rows[first][which] == rows).all()
+        assert len(first) == len(np.unique(rows, axis=0))
+        assert all((rows[:index] != rows[index]).any(axis=1).all() for index in first)

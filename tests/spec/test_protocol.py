@@ -508,6 +508,7 @@ def acting(steps: Any) -> Any:
         (lambda me: None, "yielded None, which is not a step (become(...), consume(...) or Step())"),
         (lambda me: me, "yielded Node(id=n1, count=0, mood=calm, seen=()), which is not a step"),
         (lambda me: become(me.but(count="x")), "me.count: expected a number, found a string, 'x'"),
+        (lambda me: become(me.but(count="x").but(seen=())), "me.count: expected a number, found a string, 'x'"),
         (lambda me: become(me.but(count=True)), "me.count: expected a number, found TRUE"),
         (lambda me: become(me.but(seen=[1])), "me.seen: expected a sequence of numbers, found [1]"),
         (lambda me: become(me.but(seen=(1, n1))), "me.seen[2]: expected a number, found a model value, n1"),

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.values import (
     Map,
     ModelValue,
     Record,
     Symbol,
     Value,
-    encode,
     field_names,
     field_types,
     field_values,
@@ -197,7 +197,8 @@ def test_the_order_is_tlcs_where_it_has_one() -> None:
 PROGRAM = """
 import hashlib, sys
 from tests.spec.test_values import DIFFERENT
-from kraftcheck.spec.values import ModelValue, encode, ordered
+from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.values import ModelValue, ordered
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options
@@ -248,6 +249,26 @@ def test_a_copy_with_changes() -> None:
     assert Point(1).but() == Point(1)
     with pytest.raises(TypeError, match="Point has no field 'z'; its fields are x, y"):
         Point(1).but(z=1)
+
+
+class Sorted(Record):
+    """A record that puts its items in order when it is made."""
+
+    items: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", tuple(sorted(self.items)))
+
+
+class Named(Sorted):
+    """The same with a name."""
+
+    name: str = ""
+
+
+def test_a_copy_is_made_as_the_record_is() -> None:
+    assert Sorted((2, 1)).but(items=(3, 2)).items == (2, 3)
+    assert Named((2, 1), "a").but(items=(3, 2)) == Named((2, 3), "a")
 
 
 def test_records_of_different_classes_differ() -> None:

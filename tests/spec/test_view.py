@@ -34,12 +34,13 @@ from kraftcheck.spec import (
     on,
     ordered,
 )
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.tla.formatting import format_value, one_line
 from kraftcheck.spec.tla.parsing import parse_value
 from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.spec.values import Value, encode
+from kraftcheck.spec.values import Value
 from tests.support import tlc as models
 
 n1, n2 = ModelValue("n1", 0), ModelValue("n2", 1)

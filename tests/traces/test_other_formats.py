@@ -16,8 +16,9 @@ import kraftcheck.traces.formats
 import kraftcheck.traces.parsing.lines
 import kraftcheck.traces.parsing.states
 import kraftcheck.traces.parsing.value_cache
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.tla.parsing import TlaSyntaxError, parse_value
-from kraftcheck.spec.values import Map, ModelValue, encode
+from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces import (
     TraceEnd,
     TraceError,

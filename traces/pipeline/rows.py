@@ -15,9 +15,10 @@ from itertools import starmap
 from typing import Any
 
 from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Value, encode, field_names
+from kraftcheck.spec.values import Map, Value, field_names
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000

@@ -22,9 +22,10 @@ from kraftcheck.explorer.tables.learning.restoring import (
 )
 from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile, RowsInFile
 from kraftcheck.spec.decoding import Lexicon, decode
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.loading.classes import ClassName
-from kraftcheck.spec.values import ModelValue, Value, encode
+from kraftcheck.spec.values import ModelValue, Value
 
 FILES = ("values", "controls", "inboxes", "inbox_items")
 SLOT, LOCAL, MESSAGE, SHARED, INBOX = b"SLMHI"

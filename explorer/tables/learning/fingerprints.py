@@ -20,7 +20,8 @@ from kraftcheck.explorer.tables.kernel.fingerprint import (
 )
 from kraftcheck.explorer.tables.learning.growing_tables import widened
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.spec.values import Value, encode
+from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.values import Value
 
 
 class Fingerprints(FingerprintArrays):

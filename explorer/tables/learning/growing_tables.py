@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -111,11 +111,12 @@ class GrowingTables(Tables):
         self._used[name] = index + 1
         return index
 
-    def extend(self, name: str, rows: Iterable[Any]) -> int:
+    def extend(self, name: str, rows: Sequence[Any]) -> int:
         """Append rows to a table; return where they start."""
         start = self._used[name]
-        for row in rows:
-            self.append(name, row)
+        if rows:
+            end = self._used[name] = start + len(rows)
+            self.lengthen(name, end)[start:end] = rows
         return start
 
     def room_for_path(self, length: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.native.arrays import Arrays
@@ -37,7 +38,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step, note_spent
+from kraftcheck.spec.language.step import Step, is_within, note_spent
 from kraftcheck.spec.values import Value
 
 Judged = tuple[tuple[Step, int], ...]
@@ -346,13 +347,18 @@ class Learner:
             return me is None and action.kind == "environment"
         return isinstance(me, action.actors) and (message is None or self.protocol.receives(me, message))
 
+    @cached_property
+    def _unread(self) -> dict[str, Value]:
+        """What an action gets of the shared state when it must not read it."""
+        assert self.interner.shared_type is not None
+        return {"shared": SharedReader(self.interner.shared_type, _refuse)}
+
     def _call_alone(self, action: Action, me: Any, message: Any) -> Judged | None:
         """Return the steps of an action that reads nothing else, or None where it does."""
         if action.reads:
             return None
-        assert self.interner.shared_type is not None
         try:
-            return self._call(action, me, message, {"shared": SharedReader(self.interner.shared_type, _refuse)})
+            return self._call(action, me, message, self._unread)
         except Reads:
             return None
 
@@ -368,16 +374,11 @@ class Learner:
             steps = call_action(self.protocol, action, me, message, given)
         else:
             steps = test.call(action, me, message, given)
-        if any(isinstance(one, MapReader) and one.was_read_whole for one in given.values()):
+        if recording and any(isinstance(one, MapReader) and one.was_read_whole for one in given.values()):
             steps = plain(steps)
         note_spent(steps, self.most_spent)
         bounds = self.protocol.bounds
-        return tuple(
-            (step, self._flags(me, message, step, given))
-            for step in steps
-            if not any(step.spends.count(name) > bounds[name] for name in step.spends)
-            and not any(bounds[name] == 0 for name in step.needs)
-        )
+        return tuple([(step, self._flags(me, message, step, given)) for step in steps if is_within(step, bounds)])
 
     def _flags(self, me: Any, message: Any, step: Step, given: dict[str, Value]) -> int:
         """Return the flags of a step that properties of a replica's own steps do not allow."""
@@ -391,8 +392,7 @@ class Learner:
     def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: Judged) -> None:
         actor = getattr(me, "id", None)
         labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]
-        first = self._outcomes.add(labels, me, steps)
-        self._tries.set_leaf(node, first, len(steps))
+        self._tries.set_leaf(node, self._outcomes.add(labels, me, steps), len(steps))
 
     def _answer_path(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
         if inboxes is not None and self._tries.has_leaf(root, row, me, peer, inboxes):

@@ -32,38 +32,39 @@ class Outcomes:
 
     def add(self, labels: Iterable[int], me: Any, steps: Iterable[tuple[Step, int]]) -> int:
         """Add the outcomes of an action, each with its label and its flags; return the number of the first."""
-        made = [(*self._made(me, step), flags) for step, flags in steps]
-        first = self._tables.extend("outcomes", ())
-        for label, (delta, consumes, operations, flags) in zip(labels, made, strict=True):
-            self._append(label, delta, consumes, operations, flags)
-        return first
+        made = zip(labels, [(*self._made(me, step), flags) for step, flags in steps], strict=True)
+        return self._tables.extend("outcomes", [self._row(label, *one) for label, one in made])
 
     def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:
         """Add a step that the network takes by itself."""
-        outcome = self._append(action, 0, False, [])
+        outcome = self._tables.append("outcomes", self._row(action, 0, False, []))
         self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
 
     def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:
         interner = self._interner
         operations = [interner.operation(name, interner.message(message)) for name, message in step.sends]
-        sets, assigned = interner.sets, {}
-        changed = {name: (added, removed) for name, added, removed in step.sets} if isinstance(step, MarkedStep) else {}
-        put = [(interner.shared_names.index(name), *changed.get(name, (value, None))) for name, value in step.puts]
-        for column, value, _ in put:
-            for element in value if column in sets.elements else ():
-                sets.column(column, element)  # a new one moves others
-        written = [*step.writes] if step.me == () or step.me == me else [step.me, *step.writes]
+        put = self._put(step) if step.puts else ()
+        written = step.writes if step.me == () or step.me == me else (step.me, *step.writes)
         slots = [(interner.slot(replica.id), interner.local(replica)) for replica in written]
-        for slot, local in slots:
-            assigned[interner.base + slot] = local
+        assigned = {interner.base + slot: local for slot, local in slots}
         for key, fields in step.changes if isinstance(step, MarkedStep) else ():
             assigned[interner.base + interner.slot(key)] = ~interner.change(fields)
         for column, value, removed in put:
-            if column in sets.elements:
-                assigned.update(sets.assigned(column, value, removed))
+            if column in interner.sets.elements:
+                assigned.update(interner.sets.assigned(column, value, removed))
             else:
                 assigned[len(interner.bounds) + column] = interner.shared_id(column, value)
         return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
+
+    def _put(self, step: Step) -> list[tuple[int, Any, Any]]:
+        """Return the shared fields that a step writes: where, what, and what is removed where it is a set."""
+        sets, names = self._interner.sets, self._interner.shared_names
+        changed = {name: (added, removed) for name, added, removed in step.sets} if isinstance(step, MarkedStep) else {}
+        put = [(names.index(name), *changed.get(name, (value, None))) for name, value in step.puts]
+        for column, value, _ in put:
+            for element in value if column in sets.elements else ():
+                sets.column(column, element)  # a new one moves others
+        return put
 
     def _spending(self, step: Step) -> Pairs:
         if not step.spends and not step.needs:
@@ -86,6 +87,6 @@ class Outcomes:
             self._tables.set("deltas", found, (first, len(assigned), spent, len(spending)))
         return found
 
-    def _append(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> int:
+    def _row(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> tuple[int, ...]:
         first = self._tables.extend("outcome_operations", operations)
-        return self._tables.append("outcomes", (action, delta, int(consumes), first, len(operations), flags))
+        return action, delta, int(consumes), first, len(operations), flags

@@ -23,6 +23,7 @@ from kraftcheck.explorer.tables.kernel.packing import (
 )
 
 Rows = NDArray[np.int32]
+Indices = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 PARTITIONS = 1 << PARTITION_BITS

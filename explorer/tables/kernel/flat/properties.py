@@ -39,7 +39,10 @@ def breaks(
 
 @inlined
 def certain_of(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
-    """Return the properties that hold of a replica, of two, or of the shared fields, whatever else there is."""
+    """Return the properties that hold of a replica, of two, or of the shared fields, whatever else there is.
+
+    From bit MOST_PROPERTIES on stand those that do not.
+    """
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
     return recall(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
 
@@ -50,7 +53,7 @@ def broken_by(
 ) -> Any:
     """Return which of the properties that are left do not hold: of the state, of a replica, or of two; or MISSING.
 
-    Where one holds of them whatever else there is, that is remembered. Of two, each is judged beside the other.
+    Where one holds, or does not, whatever else there is, that is remembered. Of two, each is judged beside the other.
     """
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
     number = number_for(worker, kind, shared)
@@ -66,11 +69,12 @@ def broken_by(
             other_bad, other_certain, other_known = breaks(
                 t, worker, serial, rows, row, root, kind, number, peer, me
             )
-            is_bad, certain, is_known = is_bad or other_bad, certain and other_certain, is_known and other_known
+            certain = (is_bad and certain) or (other_bad and other_certain) or (certain and other_certain)
+            is_bad, is_known = is_bad or other_bad, is_known and other_known
         if is_bad:
             bad |= bit
-        elif certain:
-            sure |= bit
+        if certain:
+            sure |= bit << codes.MOST_PROPERTIES if is_bad else bit
         missing |= not is_known
     if sure:
         remember(worker, key, sure | recall(worker, key))
@@ -84,20 +88,18 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
     shared = shared_number(t, worker, rows, row)
     bad, missing = np.int64(0), False
-    left = of_all & ~certain_of(worker, shared, np.int64(0), np.int64(0)) if of_all else np.int64(0)
-    if left:
-        found = broken_by(t, worker, serial, rows, row, shared, left, np.int64(0), np.int64(0))
-        missing |= found < 0
-        bad |= found
-    for s in range(slots if of_one | of_two else 0):
-        me = np.int64(rows[row, base + s])
-        if me == 0:
+    for s in range(-1 if of_all else 0, slots if of_one | of_two else 0):
+        me = np.int64(rows[row, base + s]) if s >= 0 else np.int64(0)
+        if me == 0 and s >= 0:
             continue
-        for other in range(s, slots if of_two else s + 1):
+        for other in range(s, slots if of_two and s >= 0 else s + 1):
             peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
             if other != s and peer == 0:
                 continue
-            left = (of_one if other == s else of_two) & ~certain_of(worker, shared, me, peer)
+            asked = of_all if s < 0 else of_one if other == s else of_two
+            fact = certain_of(worker, shared, me, peer)
+            bad |= asked & (fact >> codes.MOST_PROPERTIES)
+            left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
             if left:
                 found = broken_by(t, worker, serial, rows, row, shared, left, me, peer)
                 missing |= found < 0
