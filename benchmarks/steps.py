@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from kraftcheck import load
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables import expander
+from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states import visited
@@ -82,6 +83,8 @@ class Known(BreadthFirst):
         self._is_flat = before is not None and before.expander.flat != 0
         if before is not None:
             self.expander.learner = before.expander.learner
+            self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+            self.books = self.checker.books
             self.expander.lay_out(flat=False)
             self._asked_for = NEVER  # all control rows are known, which seem to be many beside few states
 
