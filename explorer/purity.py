@@ -22,7 +22,7 @@ from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.semantics import Offer, Semantics
-from kraftcheck.spec.language.step import Step, note_spent
+from kraftcheck.spec.language.step import Step, is_within, note_spent
 from kraftcheck.spec.values import Record, Value
 
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
@@ -140,7 +140,7 @@ class PureSemantics(Semantics):
         before = _encoded(me, message, *asked)
         made = self._test.call(action, me, message, given)
         note_spent(made, self.most_spent)
-        found = tuple(self._shared_parts(step) for step in made if not self._hopeless(step))
+        found = tuple(self._shared_parts(step) for step in made if is_within(step, self.protocol.bounds))
         self.handler_calls[action.name] += 1
         if _encoded(me, message, *asked) != before:
             raise ActionError(action, self.protocol, me, message, "changes its input")

@@ -15,7 +15,7 @@ from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import call_action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.step import Step, is_within
 from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 
@@ -147,7 +147,7 @@ class Calls:
             steps = self._call_apart(
                 action, Apart(me, sets, lambda *part: ask(Question(None, None, me.id, part))), message, given
             )
-        leaf = Leaf(tuple(path.items()), tuple(step for step in steps if not self._hopeless(step)))
+        leaf = Leaf(tuple(path.items()), tuple(step for step in steps if is_within(step, self.protocol.bounds)))
         self._lay(key, leaf)
         return leaf
 
@@ -165,13 +165,6 @@ class Calls:
             return call_action(self.protocol, followed, apart.me, message, given)
         except ProtocolError as error:
             raise Unsplittable(next(iter(self._sets[apart.me.id]))) from error
-
-    def _hopeless(self, step: Step) -> bool:
-        """Whether a step spends more of a bound than its limit."""
-        bounds = self.protocol.bounds
-        return any(step.spends.count(name) > bounds[name] for name in step.spends) or any(
-            bounds[name] == 0 for name in step.needs
-        )
 
     def _lay(self, key: tuple[str, Value, Value], leaf: Leaf) -> None:
         """Lay the path of questions and answers that leads to a leaf."""

@@ -20,7 +20,6 @@ from kraftcheck.explorer.sets import Changed
 from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Refuser, Unsplittable, with_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.channels import Channels
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
@@ -96,10 +95,6 @@ class Layout:
         new = [key for key in keys if key not in self.replicas]
         self.replicas += new
         return bool(new)
-
-    def sender_of(self, message: Record) -> Value:
-        """Return the sender by which a message's channel is known."""
-        return getattr(message, "source", NOBODY) if self.divided else ANYONE
 
     def require_parts(self, replica: Value, field: str, elements: Iterable[Value]) -> None:
         """Take the sets of a field apart, which may have these elements, and replicas of the same kind."""
@@ -221,7 +216,10 @@ class Variables:
 
     def channel(self, message: Record) -> int:
         """Return the level of a message's channel, or begin again with one."""
-        destination, sender = message.dest, self.layout.sender_of(message)  # type: ignore[attr-defined]
+        destination, sender = message.dest, ANYONE  # type: ignore[attr-defined]
+        if self.layout.divided:
+            queue = self.network.queue(message)
+            sender = getattr(message, "source", NOBODY) if queue is None else queue
         self.local(destination)
         level = self.levels.get(Key(CHANNEL, destination, sender))
         if level is None:
@@ -338,20 +336,16 @@ class Variables:
         """Return the channels that an inbox is made of: level and content."""
         if not self.layout.divided:
             return [(self.levels[Key(CHANNEL, destination, ANYONE)], inbox)]
-        if isinstance(self.network, Channels):
-            return [(self.channel(queue[0]), Map([(source, queue)])) for source, queue in inbox.items()]
         parts: dict[int, list[tuple[Record, int]]] = {}
-        for message, copies in self.network.to_counts(inbox).items():
-            parts.setdefault(self.channel(message), []).append((message, copies))
-        return [(level, self.network.from_counts(Map(counts))) for level, counts in parts.items()]
+        for message, number in self.network.to_items(inbox):
+            parts.setdefault(self.channel(message), []).append((message, number))
+        return [(level, self.network.from_items(items)) for level, items in parts.items()]
 
     def _whole(self, parts: Sequence[Value]) -> Value:
         """Return the inbox of channels that are not empty."""
         if len(parts) == 1:
             return parts[0]
-        if isinstance(self.network, Channels):
-            return Map(item for part in parts for item in part.items())
-        return self.network.from_counts(Map(item for part in parts for item in self.network.to_counts(part).items()))
+        return self.network.from_items(item for part in parts for item in self.network.to_items(part))
 
     def decode(self, vector: Sequence[int]) -> State:
         """Return the state of a vector."""

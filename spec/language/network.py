@@ -125,7 +125,10 @@ class Network(ABC):
         return None
 
     def rule_of(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the counting rule of an operation; None where a subclass changes a method that the rule is about."""
+        """Return the counting rule of an operation; None where a subclass changes a method that the rule is about.
+
+        There is none either where messages are both in channels and in groups.
+        """
         return self.rule(operation, message) if _has_rules_of_its_methods(type(self)) else None
 
     def from_counts(self, counts: Map[Record, int]) -> Inbox:
@@ -200,13 +203,14 @@ class Network(ABC):
 
 @cache
 def _has_rules_of_its_methods(kind: type[Network]) -> bool:
-    """Whether no method of a discipline is of a later class than its rules are."""
+    """Whether no method of a discipline is of a later class than its rules; these are of channels or of groups."""
 
     def place(name: str) -> int:
         return next(number for number, cls in enumerate(kind.__mro__) if name in vars(cls))
 
     methods = OPERATIONS | {"empty", "deliverable", "known", "count", "group", "apply"}
-    return all(place("rule") <= place(name) for name in methods)
+    is_either = kind.queue is Network.queue or kind.group is Network.group
+    return is_either and all(place("rule") <= place(name) for name in methods)
 
 
 def _bound(name: bool | str) -> tuple[str, ...]:

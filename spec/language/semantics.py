@@ -15,7 +15,7 @@ from kraftcheck.spec.language.property import QUANTIFIED, SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.signature import Projection
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step, note_spent
+from kraftcheck.spec.language.step import Step, is_within, note_spent
 from kraftcheck.spec.values import Map, Record, Value, is_same, ordered
 
 
@@ -212,16 +212,9 @@ class Semantics:
             self.handler_calls[action.name] += 1
             taken = call_action(self.protocol, action, me, message, given)
             note_spent(taken, self.most_spent)
-            found = tuple(self._shared_parts(step) for step in taken if not self._hopeless(step))
+            found = tuple(self._shared_parts(step) for step in taken if is_within(step, self.protocol.bounds))
             self._calls[key] = found
         return found
-
-    def _hopeless(self, step: Step) -> bool:
-        """Whether a step spends more of a bound than its limit: with a limit of 0 a feature costs nothing."""
-        bounds = self.protocol.bounds
-        return any(step.spends.count(name) > bounds[name] for name in step.spends) or any(
-            bounds[name] == 0 for name in step.needs
-        )
 
     def _shared_parts(self, step: Step) -> Step:
         return step.but(

@@ -17,7 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraftcheck import load
 from kraftcheck.explorer.result import Interrupted, Options, Progress, Result
+from kraftcheck.explorer.tables.learning.restoring import restore_content_values
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import heed_interrupts
@@ -294,3 +296,14 @@ def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_pat
     assert done.returncode == 20, done.stderr
     after = counts_of(report)
     assert after[1] == before[1] + 1000
+
+
+def test_what_was_learned_of_channels_before_they_had_a_rule_is_refused() -> None:
+    job = load("lamport-mutex", "smoke").job(workers=1)
+    search = BreadthFirst(job.protocol, job.options, 1)
+    search.run()
+    interner = search.expander.learner.interner
+    inbox = interner.decode_content(1)
+    assert inbox != interner.network.empty
+    with pytest.raises(InputError, match="made by an older kraftcheck"):
+        restore_content_values(interner, [(1, inbox)])

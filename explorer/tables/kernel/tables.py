@@ -42,7 +42,7 @@ class Tables(Arrays):
     network_operations = array(np.int32, -1)  # of each step, by message
 
     operations = array(np.int32, 6)  # slot, message, count where absent, change, least count, whether 0 is forgotten
-    messages = array(np.int32, 3)  # operation that discards it, invariants that it violates, group it is forgotten with
+    messages = array(np.int32, 3)  # operation that discards it, invariants that it violates, its group or its channel
     operated = array(np.int64, 2)  # (inbox, operation) -> inbox or -1
     contents = array(np.int32, 4)  # slot, start and number of items, invariants violated
     inbox_codes = array(np.int32)  # number within the slot; with its sign set where invariants are violated
