@@ -1,11 +1,14 @@
 """Many models in one table, beside TLC where there is a TLA+ module: also where kraftcheck loses.
 
-    python benchmarks/table.py --examples Examples/specifications --jar tla2tools.jar --workers 1 2
+    python benchmarks/table.py --examples Examples/specifications --library LIBRARY --jar tla2tools.jar --workers 1 2
 
 `--examples` is your copy of the specifications of github.com/tlaplus/Examples; without it, or without `--jar`, TLC is
-left out. Each line is whole processes, with empty tables: the processor's seconds (user and system), wall seconds, peak
-bytes a state less those of an interpreter that searches a few states, steps a second of the processor, and how much
-more of the processor TLC takes. `--only` picks models. Compiled code is cached by a run that is not counted.
+left out. Paxos extends TLAPS and FiniteSetTheorems of github.com/tlaplus/tlapm, and EWD998 Functions of
+github.com/tlaplus/CommunityModules: `--library` names folders that have them. A line that TLC cannot run says so.
+
+Each line is whole processes, with empty tables: the processor's seconds (user and system), wall seconds, peak bytes a
+state less those of an interpreter that searches a few states, steps a second of the processor, and how much more of the
+processor TLC takes. `--only` picks models. Compiled code is cached by a run that is not counted.
 """
 
 from __future__ import annotations
@@ -142,20 +145,22 @@ def run_ours(model: str, config: str, workers: int) -> Run:
     return Run(processor, wall, peak, counts["distinct_states"], counts["generated_states"])
 
 
-def run_tlc(original: Original, examples: Path, jar: str, workers: int) -> Run:
-    """Run TLC once."""
+def run_tlc(original: Original, folders: list[Path], jar: str, workers: int) -> Run | None:
+    """Run TLC once; return None where it cannot run the module, and say why."""
     with tempfile.TemporaryDirectory() as folder:
         text = f"---- MODULE Table ----\nEXTENDS {original.module}\n{original.definitions}====\n"
         Path(folder, "Table.tla").write_text(text)
         Path(folder, "Table.cfg").write_text(original.config)
+        library = os.pathsep.join(str(one.resolve()) for one in folders)
         command = [
-            "java", "-XX:+UseParallelGC", f"-DTLA-Library={(examples / original.folder).resolve()}", "-cp", jar,
+            "java", "-XX:+UseParallelGC", f"-DTLA-Library={library}", "-cp", jar,
             "tlc2.TLC", "-deadlock", "-workers", str(workers), "-metadir", folder, "Table",
         ]  # fmt: skip
         processor, wall, peak, output = timed(command, Path(folder))
     found = re.search(r"([\d,]+) states generated, ([\d,]+) distinct states found, 0 states left", output)
     if found is None:
-        sys.exit(f"TLC did not finish {original.module}:\n{output[-2000:]}")
+        print(f"TLC did not finish {original.module}:\n{output[-2000:]}", file=sys.stderr)
+        return None
     steps, states = (int(number.replace(",", "")) for number in found.groups())
     return Run(processor, wall, peak, states, steps)
 
@@ -169,6 +174,7 @@ def main() -> None:
     """Print a line for each model and number of workers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=Path, help="your copy of the specifications of tlaplus/Examples")
+    parser.add_argument("--library", type=Path, nargs="+", default=[], help="folders with modules that these extend")
     parser.add_argument("--jar", help="a TLC jar, or a class path")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, os.cpu_count() or 1])
     parser.add_argument("--runs", type=int, default=1)
@@ -189,11 +195,12 @@ def main() -> None:
             ours = median([run_ours(row.model, row.config, workers) for _ in range(options.runs)])
             theirs, ratio = "", ""
             if row.original is not None and options.examples is not None and options.jar is not None:
-                runs = [run_tlc(row.original, options.examples, options.jar, workers) for _ in range(options.runs)]
-                tlc = median(runs)
-                theirs = f"{tlc.processor:.1f} s"
-                ratio = f"{tlc.processor / ours.processor:.1f}"
-                ratio += "" if tlc.states == ours.states else f" STATES DIFFER: {tlc.states:,}"
+                folders = [options.examples / row.original.folder, *options.library]
+                runs = [run_tlc(row.original, folders, options.jar, workers) for _ in range(options.runs)]
+                tlc = median([run for run in runs if run is not None]) if any(runs) else None
+                theirs = f"{tlc.processor:.1f} s" if tlc is not None else "did not finish"
+                ratio = f"{tlc.processor / ours.processor:.1f}" if tlc is not None else ""
+                ratio += "" if tlc is None or tlc.states == ours.states else f" STATES DIFFER: {tlc.states:,}"
             print(
                 f"| {row.name} | {workers} | {ours.states:,} | {ours.steps:,} "
                 f"| {ours.processor:.1f} s | {ours.wall:.1f} s "
