@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching, imputils, runtime
+from numba.core import caching, codegen, imputils, runtime
 from numba.core import cgutils as llvm_utilities
 from numba.core import types as numba_types
 from numba.extending import intrinsic
@@ -20,12 +21,14 @@ types: Any = numba_types
 cgutils: Any = llvm_utilities  # what Numba exports without annotations
 impl_ret_untracked: Any = imputils.impl_ret_untracked
 _numba: Any = numba
+_llvm: Any = vars(codegen).get("ll")
 config = _numba.config
 
 _FOLDER = "kraftcheck"
 _TAKEN_AT_ONCE = "0.68."
 """The release of Numba with which cached code is known to need no more than its runtime."""
 _FunctionCache: Any = vars(caching).get("FunctionCache", object)  # another release may have none
+_Results: Any = vars(caching).get("CompileResultCacheImpl", object)
 _runtime: Any = vars(runtime).get("rtsys")
 
 
@@ -71,12 +74,67 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
         config.CACHE_DIR = before
 
 
+class _Taking(_Results):  # type: ignore[misc]
+    """Takes compiled code as it is on disk.
+
+    With a function's machine code stands its intermediate one, for others into which it is compiled. Numba reads both;
+    the second, which takes longer, is read here where it is asked for.
+    """
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        (name, kind, data), function, *rest = payload
+        if kind != "object":
+            return super().rebuild(target_context, payload)
+        library = _library(target_context.codegen(), name, data, function)
+        given = _Context(target_context, library)
+        return super().rebuild(given, (None, function, *rest))._replace(target_context=target_context)
+
+
+class _Context:
+    """A context of Numba's in which one library is known already."""
+
+    def __init__(self, context: Any, library: Any) -> None:
+        self._context, self._library = context, library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def codegen(self) -> _Context:
+        """Return what makes the library."""
+        return self
+
+    def unserialize_library(self, _: Any) -> Any:
+        """Return the library."""
+        return self._library
+
+
+def _library(generator: Any, name: str, data: tuple[bytes, bytes], function: Any) -> Any:
+    """Return the library of a function, of its machine code alone."""
+    machine_code, intermediate = data
+    library = generator.create_library(name)
+    library.enable_object_caching()
+    library._set_compiled_object(machine_code)
+    library._finalize_final_module()
+    generator._engine._defined_symbols |= {function.llvm_func_name, function.llvm_cpython_wrapper_name}
+
+    @cache
+    def whole() -> Any:
+        module: Any = _llvm.parse_bitcode(intermediate)
+        generator._engine._load_defined_symbols(module)
+        return module
+
+    library._get_module_for_linking = whole
+    return library
+
+
 class _Cache(_FunctionCache):  # type: ignore[misc]
     """The compiled code of a function on disk.
 
     Numba makes ready all that compiling could need before it looks there. Where code is found, that is for nothing;
     where none is, it is done again when the function is compiled.
     """
+
+    _impl_class = _Taking
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         _runtime.initialize(target_context)

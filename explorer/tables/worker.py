@@ -58,6 +58,7 @@ class Worker(WorkerArrays):
         """Forget what follows from parts of flat states, and number the contents of so many shared fields anew."""
         self.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
         self.facts = np.zeros((1 << facts.FACT_BITS, 2), np.int64)
+        self.fair_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)
         self.listed = np.zeros(facts.LISTED, np.int32)
         self.shared_contents = np.zeros((facts.MOST_CONTENTS, shared), np.int32)
         self.shared_places = np.zeros(2 * facts.MOST_CONTENTS, np.int32)

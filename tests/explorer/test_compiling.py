@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import pytest
@@ -14,6 +16,7 @@ pytestmark = pytest.mark.kernel
 
 PROGRAM = """
 import sys
+from pathlib import Path
 from numba.core.cpu import CPUContext
 
 prepared, prepare = [], CPUContext.load_additional_registries
@@ -48,3 +51,24 @@ def test_of_another_release_nothing_is_taken_for_granted(monkeypatch: pytest.Mon
 def test_what_compiles_nothing_does_without_the_compiler() -> None:
     program = "import sys; import kraftcheck.explorer.reference; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_code_on_disk_is_compiled_into_other_functions(tmp_path: Path) -> None:
+    """What is taken from disk serves as before where another function calls it that is compiled anew."""
+    (tmp_path / "kernel.py").write_text(
+        "from pathlib import Path\n"
+        "from kraftcheck.explorer.native.compiling import compiler\n"
+        "jit = compiler(Path(__file__).parent)\n"
+        "@jit\ndef inner(n):\n    return 3 * n\n"
+        "@jit\ndef outer(n):\n    return inner(n) + 1\n"
+    )
+
+    def run(expression: str) -> list[str]:
+        program = f"from kernel import inner, outer; print({expression}, *inner.stats.cache_hits.values())"
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+    assert run("inner(2)") == ["6"]
+    assert run("outer(2), outer(3)") == ["7", "10", "1"]  # inner comes from disk
+    assert run("outer(2), inner(4)") == ["7", "12", "1"]  # so do both

@@ -29,6 +29,7 @@ class WorkerArrays(Arrays):
     sources_of = array(np.int64)  # by slot: which ones permutations put there, as bits
     fact_counts = array(np.int64)  # see `flat/facts.py`
     facts = array(np.int64, 2)  # (shared fields, local state, another one) -> what follows from them
+    fair_pairs = array(np.uint8)  # of two of the first local states: whether all that is asked of them holds
     listed = array(np.int32)  # nodes that lead to what replicas do by themselves
     shared_contents = array(np.int32, -1)  # of the shared fields, by number
     shared_places = array(np.int32)  # hash table of these

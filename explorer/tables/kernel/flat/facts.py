@@ -22,6 +22,7 @@ HOLDS, HOLDS_OF_TWO, STEP, MAY_DO = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
 MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # of the shared fields that have numbers
 FACT_BITS = 18  # of the number of places; a fact takes the place of another one
+FIRST_LOCALS = 1 << 10  # local states of which it is seen at once whether all that is asked of two of them holds
 LISTED = 1 << 18  # places for what replicas may do
 REPEATED = 8  # times that contents of the shared fields come up, on average, where it is worth while to number them
 
@@ -114,6 +115,19 @@ def remember(worker: Any, key: Any, fact: Any) -> None:
     place = place_of(key)
     worker.facts[place, 0] = key
     worker.facts[place, 1] = fact
+
+
+@inlined
+def is_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
+    """Whether what is asked of two replicas, as 1 or 2, is known to hold of these, whatever else there is."""
+    return max(me, peer) < FIRST_LOCALS and worker.fair_pairs[me * FIRST_LOCALS + peer] & asked != 0
+
+
+@inlined
+def note_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
+    """Note that what is asked of two replicas, as 1 or 2, holds of these, whatever else there is."""
+    if max(me, peer) < FIRST_LOCALS:
+        worker.fair_pairs[me * FIRST_LOCALS + peer] |= np.uint8(asked)
 
 
 @inlined

@@ -13,7 +13,9 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     HOLDS_OF_TWO,
     NUMBERS_TAKEN,
     forget_numbers,
+    is_fair_pair,
     key_of,
+    note_fair_pair,
     number_for,
     recall,
     remember,
@@ -94,12 +96,14 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
             continue
         for other in range(s, slots if of_two and s >= 0 else s + 1):
             peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
-            if other != s and peer == 0:
+            if other != s and (peer == 0 or is_fair_pair(worker, me, peer, constraints + 1)):
                 continue
             asked = of_all if s < 0 else of_one if other == s else of_two
             fact = certain_of(worker, shared, me, peer)
             bad |= asked & (fact >> codes.MOST_PROPERTIES)
             left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
+            if peer != 0 and fact & asked == asked and number_for(worker, HOLDS_OF_TWO, shared) == 0:
+                note_fair_pair(worker, me, peer, constraints + 1)
             if left:
                 found = broken_by(t, worker, serial, rows, row, shared, left, me, peer)
                 missing |= found < 0
