@@ -22,6 +22,7 @@ from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tries import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.by_type import asking_for_types
+from kraftcheck.explorer.tables.learning.giving import HowGiven
 from kraftcheck.explorer.tables.learning.interner import Interner, within
 from kraftcheck.explorer.tables.learning.marked import followed
 from kraftcheck.explorer.tables.learning.outcomes import Outcomes
@@ -125,8 +126,7 @@ class Learner:
         self._roots: dict[int, Root] = {}
         self._reads_replicas: set[int] = set()
         asking: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
-        self._read_wholly = asking_for_types(type(protocol), asking)
-        self._whole_roots: set[int] = set()
+        self._given = HowGiven(self.interner, self._tries, asking_for_types(type(protocol), asking))
         self._marks = not self._of_actor
         self._actions: dict[type, list[Action]] = {}
         self.interner.slot_added = self._forget_replicas
@@ -136,7 +136,8 @@ class Learner:
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
-            tables.append("properties", (self._root(Root(prop)), kind, int(i >= len(properties))))
+            tables.append("properties", (root := self._root(Root(prop)), kind, int(i >= len(properties))))
+            self._given.asked |= {root: 0} if kind == 1 else {}
             tables.judged[int(i >= len(properties)), kind] |= 1 << i
         for prop in of_pairs:
             tables.append("step_properties", (self._root(Root(prop)), int(prop in action_constraints)))
@@ -398,20 +399,17 @@ class Learner:
         if inboxes is not None and self._tries.has_leaf(root, row, me, peer, inboxes):
             return  # another question of the same batch had the same answer
         owner, actor, message = self._roots[root]
-        slots, wholly = len(self.interner.slots), owner.name in self._read_wholly
-        if wholly and root not in self._whole_roots:
-            self._whole_roots.add(root)
-            self._tries.forget(root)
-        recording = Recording(self.interner, self.inbox_questions, row, inboxes or [], by_field=not wholly)
+        slots, given = len(self.interner.slots), self._given.of(root, owner.name)
+        recording = Recording(self.interner, self.inbox_questions, row, inboxes or [], *given)
         try:
             if isinstance(owner, Action):
                 steps = self._call(owner, actor, message, recording.given(owner), recording)
             else:
                 holds = recording.holds(owner, me, peer)
         except (ActionError, RaisedError):
-            if wholly or not recording.lent:
+            if not (recording.by_field and recording.lent):
                 raise
-            self._read_wholly.add(owner.name)  # a stand-in may have been used in a way that it does not serve
+            self._given.wholly.add(owner.name)  # a stand-in may have been used in a way that it does not serve
             self._answer_path(root, row, me, peer, inboxes)
             return
         for (field, key), passes in recording.awaited.items():

@@ -32,8 +32,8 @@ class Recording:
         The control row that is read.
     inboxes
         The inbox content of each replica, as far as there are any.
-    by_field
-        Whether to note the fields that are read of records, not the whole ones.
+    by_field, me_by_field
+        Whether to note the fields that are read of records, not the whole ones; of the only replica of a property.
 
     Attributes
     ----------
@@ -51,10 +51,10 @@ class Recording:
         inbox_questions: InboxQuestions,
         row: int,
         inboxes: list[int],
-        *,
         by_field: bool = True,
+        me_by_field: bool = True,
     ) -> None:
-        self.by_field = by_field
+        self.by_field, self._me_by_field = by_field, me_by_field
         self._whole = interner.questions.number(WHOLE, lambda record: record)
         self.lent = False
         self.sets: dict[int, SharedSet] = {}
@@ -187,7 +187,7 @@ class Recording:
             if name not in prop.asks:
                 continue
             record = self._interner.locals[local]
-            if not self.by_field or ("peer" not in prop.asks and not prop.over_steps):
+            if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
                 self._read_local(role, local, None)
                 given[name] = record
             else:
