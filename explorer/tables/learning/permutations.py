@@ -71,8 +71,13 @@ def _key(permutation: Permutation) -> frozenset[tuple[Value, Value]]:
 
 
 def _remembering(permutation: Permutation) -> Rebuild:
-    """Return a function that permutes the model values in a value, and remembers the image of each part."""
+    """Return a function that permutes the model values in a value, and remembers the image of each part.
+
+    Where a permutation is its own inverse, the image of an image is the very object that it is of: it is not built
+    again, and whoever has that object in a dictionary need not compare it.
+    """
     known: dict[tuple[type, Value], Value] = {}
+    undoes_itself = all(permutation.get(image, image) == value for value, image in permutation.items())
 
     def image(value: Value) -> Value:
         kind = type(value)
@@ -83,6 +88,8 @@ def _remembering(permutation: Permutation) -> Rebuild:
         found = known.get((kind, value))
         if found is None:
             found = known[kind, value] = rebuilt(value)
+            if undoes_itself:
+                known[kind, found] = value
         return found
 
     def rebuilt(value: Value) -> Value:

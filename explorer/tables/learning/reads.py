@@ -10,6 +10,7 @@ from kraftcheck.spec.values import Map, Record, Value, field_names
 
 ABSENT = object()
 """What a `MapReader` reads of a replica that is not there."""
+UNREAD = object()
 NO_CHANGES: Mapping[str, Value] = {}
 
 
@@ -168,9 +169,10 @@ class MapReader(Map[Any, Any]):
 
     def _look(self, key: Any) -> Any:
         """Return what is read of a replica, which is read once."""
-        if key not in self._known:
-            self._known[key] = self._read(key)
-        return self._known[key]
+        found = self._known.get(key, UNREAD)
+        if found is UNREAD:
+            found = self._known[key] = self._read(key)
+        return found
 
     @property
     def _items(self) -> dict[Any, Any]:  # type: ignore[override]  # any other use reads the whole
@@ -190,7 +192,10 @@ class MapReader(Map[Any, Any]):
         return found
 
     def __iter__(self) -> Iterator[Any]:
-        return (key for key in self._keys if key in self)
+        return iter(self._all) if self._all is not None else self._ones_there()
+
+    def _ones_there(self) -> Iterator[Any]:
+        return (key for key in self._keys if self._look(key) is not ABSENT)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
