@@ -1,7 +1,8 @@
 """Decides properties that read inboxes: once for each distinct input, for a whole batch of states at a time.
 
-What such a property reads of a state is a row of numbers: of the control row, the columns that it reads; of each inbox,
-the number of its projections, or of the messages that the property is about. Equal rows have equal verdicts.
+What such a property reads of a state is a few numbers: of the control row, the columns that it reads; of each inbox,
+the number of its projections, or of the messages that the property is about. States where these are equal have equal
+verdicts. The numbers of a batch stand in one array, a row for each thing that is read and a column for each state.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Verdicts:
         first, which = _distinct(inputs)
         found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):
-            key = inputs[index].tobytes()
+            key = inputs[:, index].tobytes()
             verdict = self._known.get(key)
             if verdict is None:
                 verdict = self._known[key] = self._judge(rows[index])
@@ -100,10 +101,10 @@ class Verdicts:
         return all(evaluate_property(protocol, prop, {**known, **about}) for about in assignments(prop, replicas, ()))
 
     def _inputs(self, rows: Rows) -> Rows | None:
-        """Return what the property reads of states, a row of numbers each; None where that cannot be read."""
+        """Return what the property reads of states, a column of numbers each; None where that cannot be read."""
         try:
-            control, contents = self._learner.interner.parts_of(rows)
-            return np.ascontiguousarray(np.hstack([*self._of_control(control), *self._of_inboxes(contents)]))
+            control, contents = (np.ascontiguousarray(part.T) for part in self._learner.interner.parts_of(rows))
+            return np.concatenate([*self._of_control(control), *self._of_inboxes(contents)])
         except RaisedError:  # the property will raise it, of some state
             return None
 
@@ -111,10 +112,10 @@ class Verdicts:
         interner, prop = self._learner.interner, self._prop
         tables: Any = interner.tables
         bounds, base = len(interner.bounds), interner.base
-        replicas = control[:, base:]
+        replicas = control[base:]
         of_replicas = [read for read in prop.reads if not read.of_inbox]
-        parts = [control[:, :bounds]] if SPENT in prop.asks else []
-        parts += [control[:, bounds:base]] if "shared" in prop.asks else []
+        parts = [control[:bounds]] if SPENT in prop.asks else []
+        parts += [control[bounds:base]] if "shared" in prop.asks else []
         if "me" in prop.asks or "peer" in prop.asks:
             parts.append(replicas)
         else:
@@ -133,9 +134,12 @@ class Verdicts:
             kinds = prop.kinds("message")
             questions.append(inboxes.number(f"known to {prop.name}", partial(self._messages, kinds)))
         for question in questions:
-            for content in np.unique(contents[tables.inbox_answers[question][contents] < 0]).tolist():
-                inboxes.answer(question, content)
-            parts.append(tables.inbox_answers[question][contents])
+            answers = tables.inbox_answers[question][contents]
+            if (answers < 0).any():
+                for content in np.unique(contents[answers < 0]).tolist():
+                    inboxes.answer(question, content)
+                answers = tables.inbox_answers[question][contents]
+            parts.append(answers)
         return parts
 
     def _projecting(self, read: Any) -> Callable[[Any], Value]:
@@ -147,21 +151,23 @@ class Verdicts:
         return tuple(message for message in known if isinstance(message, kinds))
 
 
-def _distinct(rows: Rows) -> tuple[Indices, Indices]:
-    """Return where each distinct row stands first, and for each row which of these it equals."""
-    low = rows.min(axis=0).astype(np.int64)
-    ranges = [int(each) + 1 for each in rows.max(axis=0) - low]
+def _distinct(inputs: Rows) -> tuple[Indices, Indices]:
+    """Return where each distinct column stands first, and for each column which of these it equals."""
+    lowest = inputs.min(axis=1).tolist()
+    ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]
     if prod(ranges) >= 1 << 63:  # a number cannot tell them apart
-        whole = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+        whole = np.ascontiguousarray(inputs.T).view(np.dtype((np.void, len(inputs) * inputs.itemsize))).ravel()
         return np.unique(whole, return_index=True, return_inverse=True)[1:]
-    keys = np.zeros(len(rows), np.int64)
-    for column, each in enumerate(ranges):
-        keys *= each
-        keys += rows[:, column] - low[column]
-    if prod(ranges) > 4 * len(rows):
+    keys = np.zeros(inputs.shape[1], np.int64)
+    for row, low, each in zip(inputs, lowest, ranges, strict=True):
+        if each > 1:
+            keys *= each
+            keys += row
+            keys -= low
+    if prod(ranges) > 4 * len(keys):
         return np.unique(keys, return_index=True, return_inverse=True)[1:]
     places = np.full(prod(ranges), -1, np.int64)
-    places[keys[::-1]] = np.arange(len(rows) - 1, -1, -1)
+    places[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
     found = np.flatnonzero(places >= 0)
     first = places[found]
     places[found] = np.arange(len(found))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -219,6 +218,8 @@ def _manifest_text(content: Noted) -> bytes:
 
 def program_version() -> str:
     """Return the version of kraftcheck, or "unknown" where it runs without being installed."""
+    from importlib.metadata import PackageNotFoundError, version  # late: it is slow to import
+
     try:
         return version("kraftcheck")
     except PackageNotFoundError:
