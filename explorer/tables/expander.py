@@ -8,7 +8,7 @@ packed, until a visited set takes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, Self
@@ -21,8 +21,10 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import ANY
 from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch, find_predecessor
 from kraftcheck.explorer.tables.kernel.flat.batches import expand_flat_batch, resolve_flat
-from kraftcheck.explorer.tables.kernel.flat.orbits import pack_all_orbits
+from kraftcheck.explorer.tables.kernel.flat.fields import SPARE
+from kraftcheck.explorer.tables.kernel.flat.orbits import pack_all_flat
 from kraftcheck.explorer.tables.kernel.flat.properties import judge_batch, resolve_judged
+from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
 from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
@@ -78,7 +80,9 @@ class Expander:
     packing
         How successors are packed.
     flat
-        Columns before the inboxes where states are flat (see `kernel/flat.py`); 0 where they have control rows.
+        Columns before the inboxes where states are flat (see `kernel/flat`); 0 where they have control rows.
+    fields
+        Of flat states: which columns are packed together, field by field.
     """
 
     def __init__(self, learner: Learner, parts: Parts, workers: int, *, deadlock: bool) -> None:
@@ -90,6 +94,7 @@ class Expander:
             worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing([1])
         self.flat = 0
+        self.fields: list[list[int]] = []
         self._slots = 0
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
@@ -169,9 +174,11 @@ class Expander:
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
         words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
-        if self.flat and self.learner.permutations > 1:
+        if self.flat:
+            self.pool[0].fit(rows.shape[1])
+            self.pool[0].fit_flat(packing)
             given = packing, self.pool[0], np.ascontiguousarray(rows), words, owner
-            self.learner.making_room(lambda: pack_all_orbits(self.learner.tables, *given))
+            self.learner.making_room(lambda: pack_all_flat(self.learner.tables, *given))
         else:
             pack_all(self.learner.tables, packing, self.with_columns(self.identities(rows)), words, owner)
         return words, owner
@@ -188,10 +195,13 @@ class Expander:
         by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
         return order
 
-    def expand(self, rows: Rows, which: Indices) -> tuple[Rows, Indices]:
+    def expand(
+        self, rows: Rows, which: Indices, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[Rows, Indices]:
         """Expand rows[which] as far as the buffers have room.
 
-        Returns the rows (wider where a replica appeared) and those of `which` that are still to be expanded.
+        Returns the rows (wider where a replica appeared) and those of `which` that are still to be expanded. What may
+        be done with the successors in the buffers while more is learned is done `meanwhile`, in another thread.
         """
         rest: list[Indices] = []
         while len(which) and not rest and not self.is_outgrown:
@@ -201,8 +211,8 @@ class Expander:
             self.fit_packing()
             for worker, part in zip(workers, parts, strict=True):
                 worker.begin(rows, len(part))
-                if worker.words.shape != (len(worker.succ) + 1, self.packing.words):
-                    worker.words = np.zeros((len(worker.succ) + 1, self.packing.words), np.uint64)
+                if self.flat:
+                    worker.fit_flat(self.packing)
                 room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words)
             self.threads.run(partial(self._run_kernel, parts), len(parts))
@@ -211,10 +221,13 @@ class Expander:
                 if len(left):
                     rest.append(left)
             which = np.concatenate([worker.left_out() for worker in workers])
-            self.learner.resolve(workers, partial(resolve_flat, self.packing) if self.flat else resolve)
+            make = partial(resolve_flat, self.packing) if self.flat else resolve
+            self.threads.beside(meanwhile if len(which) else lambda: None, partial(self.learner.resolve, workers, make))
             for worker in workers:
                 if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                     worker.make_room()
+                elif worker.stats[codes.S_CODE] == codes.MANY_CLUSTERS:
+                    self.learner.interner.tables.grow()
         return rows, np.concatenate([which, *rest])
 
     def _run_kernel(self, parts: list[Indices], number: int) -> None:
@@ -245,6 +258,13 @@ class Expander:
             worker.sources = np.argsort(slots, axis=1).astype(np.int32)
             worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (worker.sources.astype(np.int64) & 63), axis=0)
             worker.forget_facts(interner.base - len(interner.bounds))
+        hidden = interner.tables.hidden
+        self.pack_together([[c] for c in range(self.width) if flat and not (c < interner.base and hidden[c])])
+
+    def pack_together(self, fields: list[list[int]]) -> None:
+        """Pack these columns of flat states together from now on, field by field; the buffers must be empty."""
+        self.fields = fields
+        self.learner.interner.tables.forget_clusters(len(fields))
         self.packing, self._packed_counts = packing([1]), []
         self.fit_packing()
 
@@ -294,8 +314,10 @@ class Expander:
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""
         self.identities(rows)  # this learns them
-        self.fit_packing()
-        self.pool[0].successors.put(self.with_columns(rows), *self.packed(rows, self.packing))
+        words, owner = self.packed(rows, self.packing)
+        while self.fit_packing():  # also for the numbers of clusters that are new
+            words, owner = self.packed(rows, self.packing)
+        self.pool[0].successors.put(self.with_columns(rows), words, owner)
         return self.found()
 
     def found(self) -> Found:
@@ -304,18 +326,28 @@ class Expander:
 
     # The packing
 
-    def fit_packing(self) -> None:
-        """Pack in another way where an id no longer fits its field."""
-        counts = self.learner.interner.flat_counts() if self.flat else self.learner.counts()
+    def fit_packing(self) -> bool:
+        """Pack in another way where an id no longer fits its field; return whether that was so."""
+        counts = self._counts_of_fields() if self.flat else self.learner.counts()
         bits = [max(1, count.bit_length()) for count in counts]
         if self.packing.has_room_for(bits):
-            return
+            return False
         new, self._packed_counts = roomy_packing(counts, self._packed_counts), counts
+        if self.flat:
+            new.of(self.fields, self.width)
         for worker in self.pool:
             if worker.successors.counts.any():
                 rows = self.with_columns(worker.successors.all_rows())
                 worker.successors.put(rows, *self.packed(rows, new))
         self.packing = new
+        return True
+
+    def _counts_of_fields(self) -> list[int]:
+        """Return how many ids each field of a flat state has, or will have when the workers have room for no more."""
+        of_columns, of_clusters = self.learner.interner.flat_counts(), self.learner.interner.tables.cluster_counts
+        more = 2 * SPARE + sum(len(worker.succ) + WAITING for worker in self.pool)
+        fields = enumerate(self.fields)
+        return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
     def give_back(self) -> None:
         """Give the memory of the buffers back, which must be empty."""

@@ -35,6 +35,20 @@ class Threads:
         else:
             list(self._pool.map(work, range(pieces)))
 
+    def beside(self, work: Callable[[], None], own: Callable[[], None]) -> None:
+        """Do both and wait for both: some work that needs little of Python in another thread, where there are several.
+
+        Work of this kind may not hand work to the threads itself.
+        """
+        if self._pool is None:
+            own()
+            return
+        other = self._pool.submit(work)
+        try:
+            own()
+        finally:
+            other.result()
+
     def close(self) -> None:
         """Let the threads end."""
         if self._pool is not None:

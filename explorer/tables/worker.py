@@ -6,8 +6,9 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.flat import facts
+from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.states.packing import Indices, Rows
+from kraftcheck.explorer.tables.states.packing import Indices, Packing, Rows
 from kraftcheck.explorer.tables.states.successors import Successors
 
 BATCH = 1 << 16  # states that one worker expands between two looks at the clock
@@ -40,9 +41,7 @@ class Worker(WorkerArrays):
     def begin(self, states: Rows, count: int = 0) -> None:
         """Make ready for the kernel, which will expand some of these states, `count` of them at most at a time."""
         self.states = np.ascontiguousarray(states)
-        if self.succ.shape[1] != states.shape[1] + 2:
-            self.succ = np.zeros((len(self.succ), states.shape[1] + 2), np.int32)
-            self.scratch = np.zeros((1, states.shape[1]), np.int32)
+        self.fit(states.shape[1])
         if len(self.broken) < len(self.succ):
             self.broken = np.zeros(len(self.succ), np.int64)
         more = states.shape[1] + 1 - self.pruned.shape[1]
@@ -53,6 +52,24 @@ class Worker(WorkerArrays):
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
         self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
+
+    def fit(self, columns: int) -> None:
+        """Have room for states of so many columns."""
+        if self.succ.shape[1] != columns + 2:
+            self.succ = np.zeros((len(self.succ), columns + 2), np.int32)
+            self.scratch = np.zeros((1, columns), np.int32)
+
+    def fit_flat(self, packing: Packing) -> None:
+        """Have room for what is packed of flat successors."""
+        columns = self.succ.shape[1] - 2
+        if self.words.shape != (len(self.succ) + 1, packing.words):
+            self.words = np.zeros((len(self.succ) + 1, packing.words), np.uint64)
+            self.waiting_words = np.zeros((WAITING, packing.words), np.uint64)
+            self.touched, self.least = np.zeros(len(self.succ), np.uint8), np.zeros(len(self.succ), np.int64)
+        if self.waiting_rows.shape != (WAITING, columns):
+            self.waiting_rows, self.waiting_images = np.zeros((2, WAITING, columns), np.int32)
+        if self.waiting_hashes.shape != (WAITING, packing.clusters[0]):
+            self.waiting_hashes = np.zeros((WAITING, int(packing.clusters[0])), np.int64)
 
     def forget_facts(self, shared: int) -> None:
         """Forget what follows from parts of flat states, and number the contents of so many shared fields anew."""

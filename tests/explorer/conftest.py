@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftcheck.explorer.tables import laying_out
+from kraftcheck.explorer.tables.clustering import Clustering, Unit
+from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
@@ -22,4 +24,26 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(bfs, "FLAT_FROM", 1)
     monkeypatch.setattr(laying_out, "FLAT_SHARE", -1.0)
     monkeypatch.setattr(BreadthFirst, "_lay_out", noting)
+    return noted
+
+
+@pytest.fixture
+def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
+    """Pack some columns of flat states together, whether that pays or not; note which ones."""
+    assert laid_out == []
+    noted: list[list[list[int]]] = []
+    pack_together = Expander.pack_together
+
+    def noting(expander: Expander, fields: list[list[int]]) -> None:
+        noted.append(fields)
+        pack_together(expander, fields)
+
+    def gain(_: Clustering, a: Unit, b: Unit, merged: Unit) -> float:
+        return (1 + min(a.columns) * 7 + max(b.columns) * 5) % 3 - 0.5 - 0.1 * len(merged.columns)
+
+    monkeypatch.setattr(bfs, "CLUSTERS_FROM", 1)
+    monkeypatch.setattr(laying_out, "ONE_WORD", 0)
+    monkeypatch.setattr(laying_out, "SAVED", -(10**6))
+    monkeypatch.setattr(Clustering, "_gain", gain)
+    monkeypatch.setattr(Expander, "pack_together", noting)
     return noted

@@ -34,6 +34,17 @@ def test_random_protocols_agree_where_states_are_flat(examples: int, laid_out: l
     assert laid_out.count(True) >= examples // 2
 
 
+@pytest.mark.parametrize("examples", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_random_protocols_agree_where_columns_are_packed_together(
+    examples: int, packed_together: list[list[list[int]]]
+) -> None:
+    for number, found in enumerate(sample(examples, seed=4_713, large=60, most=1_000)):
+        check_agreement(found, 1 + number % 2)
+    several = [sum(len(field) > 1 for field in fields) for fields in packed_together]
+    assert sum(count > 0 for count in several) >= examples // 2
+    assert max(several) > 1
+
+
 def test_states_on_disk_are_flat_and_have_control_rows_again(
     laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

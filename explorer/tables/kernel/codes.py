@@ -18,7 +18,7 @@ ME, PEER = -1, -2  # roles, where a LOCAL_QUESTION node names no absolute slot
 KIND, A, B, N, JUMPS, SIZE = 0, 1, 2, 3, 4, 5
 ACTION, DELTA, CONSUMES, FIRST, COUNT, BROKEN = 0, 1, 2, 3, 4, 5
 C_SLOT, C_START, C_N, C_BAD = 0, 1, 2, 3
-CODE_BAD, CODE_MASK = -(1 << 31), (1 << 31) - 1
+CODE_BAD, CODE_IMAGED, CODE_MASK = -(1 << 31), 1 << 30, (1 << 30) - 1
 R_FLAGS, R_BAD, R_IDENTITY, R_START, R_N = 0, 1, 2, 3, 4
 
 # Flags of a control row.
@@ -42,7 +42,7 @@ ASK_ROOTS, ASK_PATH, ASK_OPERATION, ASK_CHANGE = 1, 2, 3, 4
 
 # What must grow before the kernel can go on.
 GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_ASKED, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
-GROW_HASHES = 128
+GROW_HASHES, GROW_CLUSTERS, GROW_CLUSTER_ITEMS = 128, 256, 512
 
 # What a function returns in the place of an id, and how values of maps are put together.
 REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
@@ -72,12 +72,13 @@ BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
     S_NOTABLE,
 ) = range(13)
 STATS_SIZE = 16
-OK, NO_ROOM, MANY_SUCCESSORS = 0, 1, 2  # values of S_CODE
+OK, NO_ROOM, MANY_SUCCESSORS, MANY_CLUSTERS = 0, 1, 2, 3  # values of S_CODE
 
 # Kinds of event: a state without successors; a successor, or the step to it, that violates properties.
 STUCK, BAD_STATE, BAD_STEP = 0, 1, 2
 
 # Limits of the encoding: ids that are packed into the keys of maps, and bits of masks.
+CLUSTER_HEAD = 2  # numbers of what a cluster holds before what its columns do: its field, and its own number
 KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24, 30, 18, 28
 
 # Places in `meta`.
@@ -111,7 +112,10 @@ KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24,
     M_INBOXES,
     M_CONSTRAINTS,
     M_ROW_SLOTS,
-) = range(29)
+    M_CLUSTERS,
+    M_CLUSTER_ITEMS,
+    M_CLUSTER_ROOM,
+) = range(32)
 META_SIZE = 32
 ANY = 1 << 30  # in the place of M_ROW_SLOTS, the replicas that a row has columns for
 

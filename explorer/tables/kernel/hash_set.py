@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, load64, move_bytes, prefetch, store64
+from kraftcheck.explorer.tables.kernel.native import (
+    bare,
+    bytes_from,
+    inlined,
+    jit,
+    load64,
+    move_bytes,
+    prefetch,
+    store64,
+)
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, unmix
 
 MAX_LOAD = 0.9
@@ -23,6 +32,9 @@ MOST = 255  # displacement; the home itself counts as 1, and 0 is a free place
 BEHIND = MOST + 7  # places behind the homes; eight are read at a time
 HEAD = 8  # bytes of a key that have its rest
 CAPACITY, STRIDE, SHIFT, SCALE, OTHERS, OWNER = range(6)  # of a layout
+LAYOUT = 6  # numbers of a layout; after these, of a table: where its bytes stand, and how many entries it has
+KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT, LAYOUT + 5)
+TABLE = LAYOUT + 5
 
 _LOW = np.uint64((1 << HOME_BITS) - 1)
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -273,6 +285,27 @@ def insert_rows(
         if i + AHEAD < last:
             mixed[i % AHEAD] = ask_for(keys, places, shape, words, i + AHEAD)
     return last, count, new_n
+
+
+@jit
+def insert_found(found: Any, tables: Any, p: Any, first: Any, step: Any, new: Any, new_n: Any) -> Any:
+    """Insert what a worker found, from number `first` of partition `p` on, into every so many-th partition.
+
+    Returns the partition that must grow first (or one that there is not), how far it came there, and the new ones.
+    """
+    tables, new = bare(tables), bare(new)
+    while p < len(tables):
+        keys = bytes_from(tables[p, KEYS], tables[p, KEYS_COUNT])
+        places = bytes_from(tables[p, PLACES], tables[p, PLACES_COUNT])
+        last, layout = found.counts[p], tables[p]
+        rows, words, columns, count = found.rows[p], found.words[p], new.shape[1], tables[p, ENTRIES]
+        first, tables[p, ENTRIES], new_n = insert_rows(
+            rows, words, first, last, columns, count, keys, places, layout, new, new_n
+        )
+        if first < last:
+            break
+        p, first = p + step, 0
+    return p, first, new_n
 
 
 @jit

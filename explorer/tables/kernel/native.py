@@ -5,17 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 
 from kraftcheck.explorer.native.compiling import (
+    add_atomically,
     bare,
+    bytes_from,
     cache_folder,
     compiler,
     inlined,
     load64,
     move_bytes,
     prefetch,
+    replace_atomically,
     store64,
 )
 
-__all__ = ["CACHE", "bare", "inlined", "jit", "load64", "move_bytes", "prefetch", "store64"]
+__all__ = [
+    "CACHE",
+    "add_atomically",
+    "bare",
+    "bytes_from",
+    "inlined",
+    "jit",
+    "load64",
+    "move_bytes",
+    "prefetch",
+    "replace_atomically",
+    "store64",
+]
 
 _HERE = Path(__file__).parent
 CACHE = cache_folder(_HERE)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, M_INBOXES, M_SLOT_BASE, R_IDENTITY
+from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
@@ -24,6 +24,13 @@ class PackingArrays(Arrays):
 
     position = array(np.int32)  # first bit of each field
     width = array(np.int32)  # bits of each field
+    # The others are of flat states alone: see `flat/fields.py`.
+    field_of = array(np.int32)  # by column: its field; -1 where a VIEW leaves it out
+    firsts = array(np.int32)  # by field: where its columns start in the next two; at the end, how many there are
+    columns = array(np.int32)
+    factors = array(np.uint64)  # of each of these, in the hash of what several columns hold
+    clusters = array(np.int64)  # how many fields have several columns; these come first
+    items = array(np.int64)  # how many numbers the contents of all these take that one state has
 
 
 @inlined
@@ -93,20 +100,12 @@ def owner_of(words: Any, place: Any) -> Any:
 
 @inlined
 def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
-    """Write the packed identity of the state that stands in a row from a column on."""
-    inboxes = t.meta[M_INBOXES]
+    """Write the packed identity of the state, which is not flat, that stands in a row from a column on."""
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
     for f in range(len(packing.position)):
         field = np.int64(states[at, column + f])
-        if f >= inboxes:
-            value = np.uint64(t.inbox_codes[field] & CODE_MASK)
-        elif inboxes == 1:
-            value = np.uint64(t.row_info[field, R_IDENTITY])
-        else:  # a flat state
-            value = np.uint64(0 if t.hidden[f] else field)
-            if f >= t.meta[M_SLOT_BASE]:
-                value = np.uint64(t.local_codes[field])
+        value = np.uint64(t.inbox_codes[field] & CODE_MASK if f > 0 else t.row_info[field, R_IDENTITY])
         put_bits(words, place, packing.position[f], packing.width[f], value)
 
 

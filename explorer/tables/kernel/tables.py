@@ -45,7 +45,9 @@ class Tables(Arrays):
     messages = array(np.int32, 3)  # operation that discards it, invariants that it violates, its group or its channel
     operated = array(np.int64, 2)  # (inbox, operation) -> inbox or -1
     contents = array(np.int32, 4)  # slot, start and number of items, invariants violated
-    inbox_codes = array(np.int32)  # number within the slot; with its sign set where invariants are violated
+    # By inbox content: its number within the slot; with its sign set where invariants are violated, and a bit set once
+    # it was seen that all its images are known.
+    inbox_codes = array(np.int32)
     content_items = array(np.int32, 2)  # message, count
     content_table = array(np.int32)  # hash table of contents
     slot_contents = array(np.int32)  # number of contents of each slot
@@ -59,6 +61,10 @@ class Tables(Arrays):
     changed_locals = array(np.int64, 2)  # (change, local state) -> local state
     bundles = array(np.int64, 2)  # (local, inbox) -> start and number of the bundle's items
     bundle_items = array(np.int32, 3)  # outcome or node, whether a node, inbox without the message
+
+    cluster_table = array(np.int64)  # of what several columns of a flat state hold: see `flat/fields.py`
+    cluster_items = array(np.int32)  # field, number, what each column holds
+    cluster_counts = array(np.int64)  # by field: how many numbers there are
 
     properties = array(np.int32, 3)  # root, kind, whether a constraint
     judged = array(np.int64, 3)  # by whether a constraint: the properties of all, of a replica, of two, as masks

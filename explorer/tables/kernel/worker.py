@@ -34,6 +34,12 @@ class WorkerArrays(Arrays):
     shared_contents = array(np.int32, -1)  # of the shared fields, by number
     shared_places = array(np.int32)  # hash table of these
     scratch = array(np.int32, -1)  # one flat state
+    touched = array(np.uint8)  # of each successor: whether a field with several columns is another
+    least = array(np.int64)  # of each successor: the permutation that makes its least image
+    waiting_rows = array(np.int32, -1)  # successors that wait for numbers: see `flat/waiting.py`
+    waiting_images = array(np.int32, -1)  # of each: the image that stands for it
+    waiting_words = array(np.uint64, -1)  # what is packed of each
+    waiting_hashes = array(np.int64, -1)  # of what these hold
     broken = array(np.int64)  # the invariants that each successor violates, where it is pruned
     blocked = array(np.int64)  # labels of steps that a bound alone keeps the state being expanded from taking
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.flat.fields import rehash_clusters
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
@@ -76,6 +77,7 @@ class GrowingTables(Tables):
             setattr(self, name, np.zeros((rows.get(name, permutations), FIRST_ROOM), np.int32))
         self.inbox_answers = np.full((1, len(self.contents)), UNASKED, np.int32)
         self.forget_control_rows()
+        self.forget_clusters()
         self.permuted_contents = np.full((len(self.contents), permutations), UNASKED, np.int32)
         self.permuted_locals = np.zeros((FIRST_ROOM, permutations), np.int32)
 
@@ -177,6 +179,12 @@ class GrowingTables(Tables):
                 self.rehash_contents(2 * len(self.content_table))
         if wanted & codes.GROW_BUNDLES:
             self._double("bundle_items")
+        if wanted & codes.GROW_CLUSTER_ITEMS:
+            self._double("cluster_items")
+        if wanted & codes.GROW_CLUSTERS:
+            larger = np.zeros(2 * len(self.cluster_table), np.int64)
+            rehash_clusters(self.cluster_table, larger)
+            self.cluster_table = larger
 
     def _double(self, *names: str) -> None:
         for name in names:
@@ -191,6 +199,13 @@ class GrowingTables(Tables):
         self.row_table = np.full(FIRST_HASHES, -1, np.int32)
         self.changed = np.full((FIRST_MAP, 2), -1, np.int64)
         self.meta[[codes.M_ROWS, codes.M_ROW_ITEMS, codes.M_DELTAS]] = 0
+
+    def forget_clusters(self, fields: int = 0) -> None:
+        """Forget what columns of flat states hold together, and the numbers of that; there are so many fields now."""
+        self.cluster_table = np.zeros(FIRST_HASHES, np.int64)
+        self.cluster_items = np.zeros(FIRST_HASHES, np.int32)
+        self.cluster_counts = np.zeros(max(1, fields), np.int64)
+        self.meta[[codes.M_CLUSTERS, codes.M_CLUSTER_ITEMS, codes.M_CLUSTER_ROOM]] = 0
 
     def make_room_for_rows(self) -> None:
         """Make room for more control rows."""

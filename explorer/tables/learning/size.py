@@ -25,6 +25,7 @@ _TABLES = {
     ),
     "replica states with an inbox": ("bundles", "bundle_items"),
     "replica states": ("local_answers", "permuted_locals"),
+    "parts of states": ("cluster_table", "cluster_items"),
     "messages": ("messages", "operations", "network_operations", "permuted_messages"),
 }
 _REST = "handler calls"
@@ -78,6 +79,7 @@ class Size:
             "inbox contents": meta[codes.M_CONTENTS],
             "replica states with an inbox": meta[codes.M_BUNDLES],
             "replica states": len(interner.locals),
+            "parts of states": meta[codes.M_CLUSTERS],
             "messages": len(interner.messages),
             _REST: sum(learner.handler_calls.values()),
         }
@@ -93,6 +95,16 @@ class Size:
         taken[_REST] += PATH * meta[codes.M_BRANCHES] + ENTRY * (meta[codes.M_ROOTS] + meta[codes.M_DELTAS])
         found = [Learned(name, counts[name], nbytes) for name, nbytes in taken.items()]
         return sorted(found, key=lambda one: -one.nbytes)
+
+    def excess(self, kinds: list[Learned], most: int) -> str:
+        """Return what is to be said where these take more than so many bytes, the most that they may."""
+        calls = self._learner.handler_calls.most_common(1)
+        called = f"; called most: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
+        return (
+            f"what is learned of the model takes {text_of_size(sum(one.nbytes for one in kinds))}, and --memory allows "
+            f"{text_of_size(most)}: {', '.join(map(str, kinds))}{called}; it does not go to disk: "
+            "give more, by --memory, or smaller bounds"
+        )
 
     def _is_due(self, what: str, count: int) -> bool:
         return count >= 2 * self._sampled.get(what, (0, 0.0))[0]

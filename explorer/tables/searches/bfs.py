@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, behaviour_along, least, step_of
+from kraftcheck.explorer.behaviour import Behaviour, least, step_of
 from kraftcheck.explorer.bookkeeping import Stop
-from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Trap
@@ -19,9 +18,10 @@ from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.labelled import labelled
-from kraftcheck.explorer.tables.laying_out import FLAT_FROM, are_better_flat
+from kraftcheck.explorer.tables.laying_out import CLUSTERS_FROM, FLAT_FROM, are_better_flat, better_fields
 from kraftcheck.explorer.tables.learning.size import Size, text_of_size
 from kraftcheck.explorer.tables.least import LeastStates
+from kraftcheck.explorer.tables.level_paths import LevelPaths
 from kraftcheck.explorer.tables.state_graph import StateGraph
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Memory
@@ -82,6 +82,7 @@ class BreadthFirst:
         self.levels = Levels(self.memory.budget.rows, file, folder)
         self._size = Size(self.expander.learner)
         self._least = LeastStates(self.expander, self.levels, batch)
+        self._paths = LevelPaths(self.expander, self.levels, self.checker, self._least, options)
         if self.checker.python is not None:
             self.checker.python.least = self._least_to
             for worker in self.expander.pool if self.checker.python.checks_pruned else ():
@@ -90,6 +91,8 @@ class BreadthFirst:
         self._position = 0  # how many states of the last level but one are expanded into the last
         self._between = False  # whether nothing is half done: the search stands between two batches
         self._asked_for = FLAT_FROM  # states from which it is asked again how they are best laid out
+        self._clusters_from = CLUSTERS_FROM  # the same of the columns that are packed together
+        self._early: list[Rows] = []  # new states that wait to be taken, while more is learned
         self._over = False  # whether a state was found that ends the search, once what is under way is at its end
 
     def run(self) -> Result:
@@ -189,9 +192,10 @@ class BreadthFirst:
         rows = self.levels.read(self.levels.depth - 1, self._position, size)
         count, which = len(rows), self.expander.order_of(rows)
         while len(which):
-            rows, which = expander.expand(rows, which)
+            rows, which = expander.expand(rows, which, self._add_early)
             pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
-            self._take(self.visited.add(expander.found()))
+            early, self._early = self._early, []
+            self._take(chain(early, self.visited.add(expander.found())))
             if expander.is_outgrown:
                 rows = expander.unflattened(rows)
                 pruned = [np.hstack((one[:, :1], expander.unflattened(one[:, 1:]))) for one in pruned if len(one)]
@@ -204,6 +208,10 @@ class BreadthFirst:
             self._stop_if_over()
         self._position += count
 
+    def _add_early(self) -> None:
+        """Take what was found by now, while more is learned."""
+        self._early += self.visited.add_early(self.expander.found())
+
     def _note(self, events: list[Event], trace_to: Callable[[int], Behaviour]) -> None:
         """Note what is violated out of the states of a level: of the least one, and of others where it goes on."""
         level = self.levels.depth - 1
@@ -215,7 +223,7 @@ class BreadthFirst:
                 if self._least.gave_up:
                     self.checker.take(events, trace_to)
                 break
-            trace = self._path_of_orbits(row, level) or self._behaviour_to(row, level)
+            trace = self._paths.to_orbit(row, level) or self._paths.to_row(row, level)
             for kind, mask in self._least.events_of(row, self.books.violated):
                 self.checker.note(kind, mask, trace)
 
@@ -233,7 +241,7 @@ class BreadthFirst:
                 return []
 
         row = self._least.of_level(level, lambda rows: self._least.first(rows, lambda one: bool(breaking(decode(one)))))
-        for path in () if row is None else (self._path_of_orbits, self._behaviour_to):
+        for path in () if row is None else (self._paths.to_orbit, self._paths.to_row):
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []
             if trace and steps:
@@ -251,7 +259,7 @@ class BreadthFirst:
             kept = rows
             if python is not None and not self._over:
                 try:
-                    kept = python.admit(rows, lambda row: self.path_to(row, depth))
+                    kept = python.admit(rows, lambda row: self._paths.to(row, depth))
                 except Stop:
                     self._over = True
             self.levels.append(kept)
@@ -279,6 +287,11 @@ class BreadthFirst:
         if states >= self._asked_for and are_better_flat(self.options, self.expander, python, self.visited):
             self._asked_for = 2 * states
             self._lay_out(flat=True)
+        elif self.expander.flat and states >= self._clusters_from:
+            self._clusters_from = 4 * states
+            fields = better_fields(self.expander, self.visited, self.levels)
+            if fields is not None:
+                self._load_anew(partial(self.expander.pack_together, fields))
         left = levels.count(levels.depth - 1) - self._position
         self._look_around(left + levels.count(levels.depth) + self.visited.pending)
         self._between = False
@@ -291,13 +304,7 @@ class BreadthFirst:
         memory, kinds = self.memory, self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > memory.most_learned:
-            calls = self.expander.learner.handler_calls.most_common(1)
-            most = f"; called most: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
-            self.books.result.notes.append(
-                f"what is learned of the model takes {text_of_size(learned)}, and --memory allows "
-                f"{text_of_size(memory.most_learned)}: {', '.join(map(str, kinds))}{most}; it does not go to disk: "
-                "give more, by --memory, or smaller bounds"
-            )
+            self.books.result.notes.append(self._size.excess(kinds, memory.most_learned))
             self.books.stop_at(MEMORY)
         if memory.divide(learned):
             self.visited.allow(memory.budget)
@@ -317,8 +324,14 @@ class BreadthFirst:
         expander = self.expander
         self._take(self.visited.settle())
         self.levels.rewrite(expander.flattened if flat else expander.unflattened, self.batch)
-        expander.lay_out(flat=flat)
+        self._load_anew(partial(expander.lay_out, flat=flat))
         self._least.forget()
+        self._clusters_from = max(CLUSTERS_FROM, self.visited.count)
+
+    def _load_anew(self, change: Callable[[], None]) -> None:
+        """Change how states are packed; the levels are as they shall be."""
+        expander = self.expander
+        change()
         self.visited.empty(expander.packing, sum(self.levels.counts))
         for level in range(1, self.levels.depth + 1):
             for rows in self.levels.chunks(level, self.batch):
@@ -335,7 +348,7 @@ class BreadthFirst:
         visited = self.visited.hand_over(self.expander.packing, room.array)
         try:
             pause = partial(self._look_around, 0)
-            self._check_behaviours(StateGraph(self.expander, visited, self.levels, room, pause, self.path_to))
+            self._check_behaviours(StateGraph(self.expander, visited, self.levels, room, pause, self._paths.to))
         finally:
             if room.on_disk:
                 self.books.result.notes.append(f"{text_of_size(room.on_disk)} of the state graph went to disk")
@@ -349,7 +362,7 @@ class BreadthFirst:
             books.result.notes += note_of(prop, graph.count)
             if len(found):
                 level, row = graph.level_of(int(found[0]))
-                books.violation(prop.name, self.path_to(row, level), Trap(len(found), graph.count))
+                books.violation(prop.name, self._paths.to(row, level), Trap(len(found), graph.count))
         if self.options.temporal:
             books.tally()
             strict, decode = strict_bounds(semantics.protocol, self.options), learner.decode_state
@@ -391,51 +404,11 @@ class BreadthFirst:
 
     def _trace_to(self, rows: Rows, index: int) -> Behaviour:
         """Return a shortest behaviour to a state that is being expanded."""
-        return self.path_to(rows[index], self.levels.depth - 1)
+        return self._paths.to(rows[index], self.levels.depth - 1)
 
     def _trace_before(self, rows: Rows, index: int) -> Behaviour:
         """Return a shortest behaviour to the state before one that is new."""
-        return self.path_to(rows[index], self.levels.depth)[:-1]
-
-    def path_to(self, row: Any, level: int) -> Behaviour:
-        """Return a behaviour to a state of a level (the first is 1), found by searching each level's predecessors."""
-        return self._behaviour_to(self.expander.unflattened(np.asarray(row)[None])[0], level)
-
-    def _behaviour_to(self, row: Any, level: int) -> Behaviour:
-        """Do the same, given a state with a control row."""
-        with self.expander.with_control_rows():
-            return self.checker.behaviour(self._path(row, level, lambda target: target))
-
-    def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:
-        """Return states of each level up to a state, each the least that leads to one of the targets for the next."""
-        path = [np.asarray(row)]
-        for before in range(level - 1, 0, -1):
-            wanted = targets(path[-1][None])
-            found = self._least.of_level(before, partial(self.expander.predecessor, targets=wanted))
-            if found is None:
-                raise AssertionError("a visited state has no predecessor in the level before")
-            path.append(found)
-        return path[::-1]
-
-    def _path_of_orbits(self, row: Any, level: int) -> Behaviour | None:
-        """Return a behaviour to the orbit of a state that breaks something: which state stands for it says nothing.
-
-        Returns None where there is no symmetry, or it is none: the sets named are not alike in what is violated.
-        """
-        symmetry, encode = self.options.symmetry, self.expander.encode
-        if symmetry is None or self.options.view is not None:
-            return None
-        class_of = identity_of(self.expander.learner.protocol, symmetry, None)
-        decode = self.expander.learner.decode_state
-        with self.expander.with_control_rows():
-            classes = [class_of(decode(one)) for one in self._path(row, level, self.expander.images)]
-        try:
-            found = behaviour_along(self.checker.semantics, classes, starts=self.checker.starts, class_of=class_of)
-        except NoSuchPathError:
-            return None
-        with self.expander.with_control_rows():
-            image, violated = encode([found[-1].state])[0], self.books.violated
-        return found if self._least.events_of(image, violated) == self._least.events_of(row, violated) else None
+        return self._paths.to(rows[index], self.levels.depth)[:-1]
 
 
 def search(protocol: Protocol, options: Options) -> Result:

@@ -9,11 +9,13 @@ the next batch, and the visited set, the archive and the set of depths repack wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.tables.kernel.codes import CLUSTER_HEAD
 from kraftcheck.explorer.tables.kernel.packing import (
     HOME_BITS,
     MIXED_BITS,
@@ -51,9 +53,28 @@ class Packing(PackingArrays):
         self.bits = int(width.sum())
         self.words = -(-self.bits // 64)
 
+    def of(self, fields: Sequence[Sequence[int]], columns: int) -> Packing:
+        """Say which of so many columns of a flat state belong to each field, and return the packing.
+
+        Fields with several columns come first.
+        """
+        self.columns = np.array([column for field in fields for column in field], np.int32)
+        self.firsts = np.cumsum([0, *map(len, fields)]).astype(np.int32)
+        self.factors = np.array([_factor(number) for number in range(len(self.columns))], np.uint64)
+        several = [len(field) for field in fields if len(field) > 1]
+        self.clusters, self.items = np.array([[len(several)], [sum(several) + CLUSTER_HEAD * len(several)]], np.int64)
+        self.field_of = np.full(columns, -1, np.int32)
+        self.field_of[self.columns] = np.repeat(np.arange(len(fields)), np.diff(self.firsts))
+        return self
+
     def has_room_for(self, bits: list[int]) -> bool:
         """Return whether there is a field for each of these ids, given how many bits they need."""
         return len(bits) == len(self.width) and all(n <= w for n, w in zip(bits, self.width, strict=True))
+
+
+def _factor(number: int) -> int:
+    """Return an odd number of 64 bits, another one for each number."""
+    return int.from_bytes(blake2b(number.to_bytes(8), digest_size=8).digest()) | 1
 
 
 def packing(widths: list[int]) -> Packing:

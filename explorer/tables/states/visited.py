@@ -18,7 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.hash_set import BEHIND, CAPACITY, HEAD, MAX_LOAD, entries, insert_rows, move_all
+from kraftcheck.explorer.tables.kernel.hash_set import (
+    BEHIND,
+    CAPACITY,
+    ENTRIES,
+    HEAD,
+    LAYOUT,
+    MAX_LOAD,
+    TABLE,
+    entries,
+    insert_found,
+    insert_rows,
+    move_all,
+)
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
 from kraftcheck.explorer.tables.states.packing import (
     PARTITIONS,
@@ -61,8 +73,8 @@ class Partition:
     ----------
     keys, places, layout
         The entries, and how they are laid out: see `kernel/hash_set.py`.
-    count
-        How many there are.
+    table
+        The same as numbers: the layout, where the entries stand, how many there are.
     """
 
     def __init__(
@@ -73,7 +85,7 @@ class Partition:
         small: int = SMALL,
         spare: tuple[Spare, Spare] | None = None,
     ) -> None:
-        self.count = 0
+        self.table = np.zeros(TABLE, np.int64)
         self._packing, self._number, self._small = packing, number, small
         self._spare = spare or (Spare(), Spare())
         self._take(capacity)
@@ -83,12 +95,22 @@ class Partition:
         bits, others = self._packing.bits, PARTITION_BITS if self._number is None else 0
         stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
         beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
-        self.layout = np.array([capacity, stride, beside, scale, others, self._number or 0], np.int64)
+        self.layout = self.table[:LAYOUT]
+        self.layout[:] = capacity, stride, beside, scale, others, self._number or 0
         places = capacity + BEHIND
         keys = places * stride + HEAD
         self._bytes = self._spare[0].take(keys), self._spare[1].take(places)
-        self.keys, self.places = self._bytes[0][:keys], self._bytes[1][:places]
+        self._stand(self._bytes[0][:keys], self._bytes[1][:places])
         self.places[:] = 0
+
+    def _stand(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
+        self.keys, self.places = keys, places
+        self.table[LAYOUT:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
+
+    @property
+    def count(self) -> int:
+        """How many entries it has."""
+        return int(self.table[ENTRIES])
 
     def _leave(self, tables: tuple[Any, Any]) -> None:
         for spare, left in zip(self._spare, tables, strict=True):
@@ -107,7 +129,7 @@ class Partition:
 
     def grow(self) -> None:
         """Make room for more entries."""
-        old, left = (self.keys, self.places, self.layout), self._bytes
+        old, left = (self.keys, self.places, self.layout.copy()), self._bytes
         capacity, is_done = int(self.layout[CAPACITY]), False
         while not is_done:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self._small else GROWTH)) + 1
@@ -127,7 +149,7 @@ class Partition:
         """
         done = 0
         while done < count:
-            done, self.count, new_count = insert_rows(
+            done, self.table[ENTRIES], new_count = insert_rows(
                 rows, words, done, count, new.shape[1], self.count, self.keys, self.places, self.layout, new, new_count
             )
             if done < count:
@@ -142,12 +164,13 @@ class Partition:
         """Move its arrays to others, made given their length and the type of their numbers."""
         keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
-        self.keys, self.places, self._bytes = keys, places, (reserved(0), reserved(0))
+        self._stand(keys, places)
+        self._bytes = reserved(0), reserved(0)
 
     def clear(self) -> None:
         """Take every entry out; the room stays."""
         self.places[:] = 0
-        self.count = 0
+        self.table[ENTRIES] = 0
 
 
 class VisitedSet:
@@ -182,24 +205,37 @@ class VisitedSet:
         """Memory of its arrays, in bytes."""
         return sum(partition.nbytes for partition in self.partitions)
 
-    def add(self, found: Found) -> list[Rows]:
-        """Insert what the workers have found; return the rows of those states that are new, until the next call."""
+    def add(self, found: Found, *, alone: bool = False) -> list[Rows]:
+        """Insert what the workers have found; return the rows of those states that are new, until the next call.
+
+        With `alone` this thread does it all.
+        """
         self.fit(found.packing)
         total = np.sum([part.counts for part in found.parts], axis=0)
-        owners = self._threads.count if int(total.sum()) > SERIAL else 1
+        owners = self._threads.count if int(total.sum()) > SERIAL and not alone else 1
         new_rows: list[Rows] = []
 
         def own(number: int) -> None:
             new, count = self._room(number, int(total[number::owners].sum()), found.width), 0
+            tables = np.array([partition.table for partition in self.partitions])
+            for part in found.parts:
+                p, done = number, 0
+                while True:  # without Python's lock, which what is learned meanwhile may need
+                    p, done, count = insert_found(part, tables, p, done, owners, new, count)
+                    if p >= PARTITIONS:
+                        break
+                    self.partitions[p].table[ENTRIES] = tables[p, ENTRIES]
+                    self.partitions[p].grow()
+                    tables[p] = self.partitions[p].table
             for p in range(number, PARTITIONS, owners):
-                for part in found.parts:
-                    if part.counts[p]:
-                        rows, words, n = part.rows[p], part.words[p], int(part.counts[p])
-                        count = self.partitions[p].insert(rows, words, n, new, count)
+                self.partitions[p].table[ENTRIES] = tables[p, ENTRIES]
             if count:
                 new_rows.append(new[:count])
 
-        self._threads.run(own, owners)
+        if alone:
+            own(0)
+        else:
+            self._threads.run(own, owners)
         for part in found.parts:
             part.clear()
         return new_rows

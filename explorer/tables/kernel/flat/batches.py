@@ -8,13 +8,14 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
-from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, is_repeated
-from kraftcheck.explorer.tables.kernel.flat.orbits import pack_orbits
+from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT
+from kraftcheck.explorer.tables.kernel.flat.fields import give_back_room, has_room, pack_columns
+from kraftcheck.explorer.tables.kernel.flat.orbits import find_least, write_image
 from kraftcheck.explorer.tables.kernel.flat.properties import note_violated
 from kraftcheck.explorer.tables.kernel.flat.steps import expand_flat, judge_pruned
+from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING, put, serve
 from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, prefetch
-from kraftcheck.explorer.tables.kernel.packing import hash_words, owner
 from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
 
 MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
@@ -29,7 +30,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
             n = expand_flat(t, packing, worker, at, True)
             known = n != MISSING and n != FULL and judge_pruned(t, worker, True, n)
             if known and t.meta[codes.M_PERMUTATIONS] > 1:
-                known = pack_orbits(t, packing, worker, True, at, n)
+                known = find_least(t, worker, True, n)
             if known or n == FULL:
                 break
             tries += 1
@@ -76,14 +77,38 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
     return same
 
 
+@inlined
+def hand_on(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
+    """Pack successor k and hand it to the partition that owns it, or let it wait as number `waiting`.
+
+    Returns the partition's count, 0 where the successor is known, or -1 where it waits.
+    """
+    words, succ, symmetric = worker.words, worker.succ, t.meta[codes.M_PERMUTATIONS] > 1
+    if not symmetric and worker.touched[k] == 0 and is_same(words, k, len(words) - 1):
+        return np.int64(0)
+    if packing.clusters[0] == 0:
+        if symmetric:
+            write_image(t, worker, succ, k, np.int64(2), worker.least[k], worker.scratch, 0)
+            pack_columns(t, packing, worker.scratch, 0, np.int64(0), words, k)
+        return put(found, recent, words, k, succ, k, np.int64(2))
+    for c in range(worker.waiting_rows.shape[1]):
+        worker.waiting_rows[waiting, c] = succ[k, 2 + c]
+    if symmetric:
+        write_image(t, worker, succ, k, np.int64(2), worker.least[k], worker.waiting_images, waiting)
+        pack_columns(t, packing, worker.waiting_images, waiting, np.int64(0), worker.waiting_words, waiting)
+    else:
+        for w in range(words.shape[1]):
+            worker.waiting_words[waiting, w] = words[k, w]
+    return np.int64(-1)
+
+
 @jit
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
     """Expand the worker's flat states of these numbers; see `expand_batch`."""
-    states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
-    columns, stored, permutations = states.shape[1], found.words.shape[2], t.meta[codes.M_PERMUTATIONS]
-    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no replica's code is all ones
-    words, recent = worker.words, bare(own_recent)
-    room, fullest = found.rows.shape[1], np.int64(0)
+    succ, stats, which = worker.succ, worker.stats, bare(which)
+    permutations, clusters = t.meta[codes.M_PERMUTATIONS], packing.clusters[0]
+    own_recent = np.full((RECENT, found.words.shape[2]), ~np.uint64(0), np.uint64)  # no replica's code is all ones
+    recent, room, fullest, waiting = bare(own_recent), found.rows.shape[1], np.int64(0), np.int64(0)
     stats[codes.S_CODE] = codes.OK
     for p in range(len(found.counts)):
         fullest = max(fullest, found.counts[p])
@@ -94,37 +119,41 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         notable = stats[codes.S_NOTABLE] != 0
         if n > 0 and not judge_pruned(t, worker, False, n):
             n = MISSING
-        if n > 0 and permutations > 1 and not pack_orbits(t, packing, worker, False, which[i], n):
+        if n > 0 and permutations > 1 and not find_least(t, worker, False, n):
             n = MISSING
         if n == MISSING:
             try_again(worker, which[i])
             continue
         full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
-        if n == FULL or fullest + n >= room or full:
+        full |= fullest + waiting + max(n, 0) >= room
+        crowded = n > 0 and not full and clusters > 0 and not has_room(t, packing, n)
+        if n == FULL or full or crowded:
             stats[codes.S_DONE] = i
             stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
-            return
+            if crowded:
+                stats[codes.S_CODE] = codes.MANY_CLUSTERS
+            break
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
+        unused = n
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
-            if succ[k, 1] == codes.LOOP:
-                continue
-            if notable and not is_kept(t, worker, which[i], k):
-                keep_pruned(worker, which[i], k)
-                continue
-            if is_same(words, k, len(words) - 1):
-                continue
-            h = hash_words(words, k)
-            if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT - 1))):
-                continue
-            p = owner(h)
-            at = found.counts[p]
-            for c in range(columns):
-                found.rows[p, at, c] = succ[k, 2 + c]
-            for w in range(stored):
-                found.words[p, at, w] = words[k, w]
-            found.counts[p] = at + 1
-            fullest = max(fullest, at + 1)
+            count = np.int64(0)
+            if succ[k, 1] != codes.LOOP:
+                if notable and not is_kept(t, worker, which[i], k):
+                    keep_pruned(worker, which[i], k)
+                else:
+                    count = hand_on(t, packing, worker, found, recent, k, waiting)
+            fullest = max(fullest, count)
+            if count < 0:
+                waiting += 1
+                unused -= 1
+            if waiting == WAITING:
+                fullest = max(fullest, serve(t, packing, worker, found, recent, waiting, permutations > 1))
+                waiting = np.int64(0)
+        if clusters > 0 and unused > 0:
+            give_back_room(t, unused)
         stats[codes.S_GENERATED] += n
-    stats[codes.S_DONE] = len(which)
+    if stats[codes.S_CODE] == codes.OK:
+        stats[codes.S_DONE] = len(which)
+    serve(t, packing, worker, found, recent, waiting, permutations > 1)

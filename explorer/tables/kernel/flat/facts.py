@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.kernel.tries import child
 HOLDS, HOLDS_OF_TWO, STEP, MAY_DO = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
 MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # of the shared fields that have numbers
-FACT_BITS = 18  # of the number of places; a fact takes the place of another one
+FACT_BITS = 20  # of the number of places; a fact takes the place of another one
 FIRST_LOCALS = 1 << 10  # local states of which it is seen at once whether all that is asked of two of them holds
 LISTED = 1 << 18  # places for what replicas may do
 REPEATED = 8  # times that contents of the shared fields come up, on average, where it is worth while to number them

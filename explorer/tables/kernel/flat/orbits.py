@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.flat.fields import (
+    cluster_number,
+    content_hash,
+    lacks_room,
+    pack_columns,
+)
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, pack, put_bits
+from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, put_bits
+from kraftcheck.explorer.tables.kernel.resolving.asking import stop_to_grow
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_content_images
 
 LARGEST = np.int64(1 << 62)
@@ -44,23 +52,22 @@ def keep_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slo
     return count
 
 
-@jit
-def pack_least(
-    t: Any, packing: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any, words: Any, place: Any
-) -> Any:
-    """Write what the least image of a flat state is packed as; False where one is not known.
+@inlined
+def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any) -> Any:
+    """Return which permutation makes the least image of the flat state in states[at, column:]; MISSING: not known.
 
-    The state stands in states[at, column:], and what it is packed as itself in `words`. Images are compared column by
-    column, and seldom by more than a few.
+    Images are compared column by column, and seldom by more than a few.
     """
     inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
-    bounds, left, sources, count = t.meta[codes.M_BOUNDS], worker.left, worker.sources, t.meta[codes.M_PERMUTATIONS]
+    bounds, left, count = t.meta[codes.M_BOUNDS], worker.left, t.meta[codes.M_PERMUTATIONS]
     for s in range(slots):
         content = np.int64(states[at, column + inboxes + s])
-        if content != 0 and t.permuted_contents[content, 0] < 0:
-            if serial:
-                make_content_images(t, content)
-            return False
+        if content != 0 and t.inbox_codes[content] & codes.CODE_IMAGED == 0:  # these are near one another
+            if t.permuted_contents[content, 0] < 0:
+                if serial:
+                    make_content_images(t, content)
+                return np.int64(MISSING)
+            t.inbox_codes[content] |= codes.CODE_IMAGED
     for g in range(count):
         left[g] = g
     count = keep_least(t.permuted_locals, worker, states, at, column + base, slots, count)
@@ -78,45 +85,57 @@ def pack_least(
                 left[found] = left[j]
                 found += 1
         count = found
-    g, position, width = left[0], packing.position, packing.width
-    if g == 0:  # which changes nothing
-        return True
-    for w in range(words.shape[1]):
-        words[place, w] = np.uint64(0)
-    for c in range(base):
-        if t.hidden[c]:
-            continue
-        shown = np.int64(states[at, column + c])
-        if c >= bounds:
-            shown = np.int64(t.permuted_shared[g * (base - bounds) + c - bounds, shown])
-        put_bits(words, place, position[c], width[c], np.uint64(shown))
-    for p in range(slots):
-        from_slot = np.int64(sources[g, p])
-        local = image(t.permuted_locals, np.int64(states[at, column + base + from_slot]), g)
-        put_bits(words, place, position[base + p], width[base + p], np.uint64(t.local_codes[local]))
-        content = image(t.permuted_contents, np.int64(states[at, column + inboxes + from_slot]), g)
-        code = np.uint64(t.inbox_codes[content] & codes.CODE_MASK)
-        put_bits(words, place, position[inboxes + p], width[inboxes + p], code)
-    return True
+    return np.int64(left[0])
 
 
 @inlined
-def pack_orbits(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
-    """Pack a state and its successors under symmetry; return whether all images are known."""
-    words, last = worker.words, len(worker.words) - 1
-    known = pack_least(t, packing, worker, serial, worker.states, at, np.int64(0), words, last)
+def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, images: Any, place: Any) -> None:
+    """Write the image of the flat state in states[at, column:] under a permutation."""
+    inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    bounds = t.meta[codes.M_BOUNDS]
+    if g == 0:  # which changes nothing
+        for c in range(images.shape[1]):
+            images[place, c] = states[at, column + c]
+        return
+    for c in range(bounds):
+        images[place, c] = states[at, column + c]
+    for c in range(bounds, base):
+        images[place, c] = t.permuted_shared[g * (base - bounds) + c - bounds, states[at, column + c]]
+    for p in range(slots):
+        source = np.int64(worker.sources[g, p])
+        images[place, base + p] = image(t.permuted_locals, np.int64(states[at, column + base + source]), g)
+        images[place, inboxes + p] = image(t.permuted_contents, np.int64(states[at, column + inboxes + source]), g)
+
+
+@inlined
+def find_least(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+    """Find the permutations that make the least images of a state's successors; return whether all are known."""
+    known = True
     for k in range(n):
         if worker.succ[k, 1] != codes.LOOP:
-            known &= pack_least(t, packing, worker, serial, worker.succ, k, np.int64(2), words, k)
+            worker.least[k] = least_image(t, worker, serial, worker.succ, k, np.int64(2))
+            known &= worker.least[k] != MISSING
     return known
 
 
 @jit
-def pack_all_orbits(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
-    """Write what flat states are packed as under symmetry, and the partition that owns each."""
+def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
+    """Write what flat states are packed as, and the partition that owns each; in one thread.
+
+    Where numbers have come to need more bits than there are, all is to be done again with more.
+    """
     states, words, owners = bare(states), bare(words), bare(owners)
+    images, clusters = worker.waiting_images, packing.clusters[0]
     for i in range(len(states)):
-        pack(t, packing, states, i, 0, words, i)
-        while not pack_least(t, packing, worker, True, states, i, np.int64(0), words, i):
-            pass
+        g = np.int64(MISSING if t.meta[codes.M_PERMUTATIONS] > 1 else 0)
+        while g == MISSING:
+            g = least_image(t, worker, True, states, i, np.int64(0))
+        if lacks_room(t, packing, 1):
+            stop_to_grow(t, 0)
+        write_image(t, worker, states, i, np.int64(0), g, images, 0)
+        pack_columns(t, packing, images, 0, np.int64(0), words, i)
+        for f in range(clusters):
+            short = content_hash(packing, f, images, 0, np.int64(0))
+            number = cluster_number(t, packing, f, images, 0, np.int64(0), short)
+            put_bits(words, i, packing.position[f], packing.width[f], np.uint64(number))
         owners[i] = owner(hash_words(words, i))

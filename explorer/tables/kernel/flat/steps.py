@@ -23,11 +23,11 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     shared_number,
     walk_by,
 )
+from kraftcheck.explorer.tables.kernel.flat.fields import note_change, pack_columns
 from kraftcheck.explorer.tables.kernel.flat.properties import breaks, violated
 from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, leaf_of, roots_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.packing import change_bits, pack
 from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
 
 COUNT_BITS = 24  # of what `what_it_may_do` returns: how many; then a bit that is set, and where
@@ -36,23 +36,11 @@ COUNT = (1 << COUNT_BITS) - 1
 
 @inlined
 def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later: Any) -> None:
-    """Give successor `n` another number in a column that is no inbox."""
+    """Give successor `n` another number in a column."""
     before = np.int64(worker.succ[n, 2 + column])
     worker.succ[n, 2 + column] = later
-    difference = np.int64(0) if t.hidden[column] else before ^ later
-    if column >= t.meta[codes.M_SLOT_BASE]:
-        difference = np.int64(t.local_codes[before] ^ t.local_codes[later])
-    change_bits(worker.words, n, packing.position[column], packing.width[column], np.uint64(difference))
-
-
-@inlined
-def change_inbox(t: Any, packing: Any, worker: Any, n: Any, slot: Any, later: Any) -> None:
-    """Give a replica of successor `n` another inbox."""
-    column = t.meta[codes.M_INBOXES] + slot
-    before = np.int64(worker.succ[n, 2 + column])
-    worker.succ[n, 2 + column] = later
-    difference = np.int64((t.inbox_codes[before] ^ t.inbox_codes[later]) & codes.CODE_MASK)
-    change_bits(worker.words, n, packing.position[column], packing.width[column], np.uint64(difference))
+    if t.meta[codes.M_PERMUTATIONS] == 1:  # else the image that stands for it is packed, once it is known
+        note_change(t, packing, worker, n, column, before, later)
 
 
 @inlined
@@ -138,10 +126,11 @@ def emit(
         succ[n, 2 + c] = states[at, c]
     for w in range(worker.words.shape[1]):
         worker.words[n, w] = worker.words[len(worker.words) - 1, w]
+    worker.touched[n] = 0
     if not write_delta(t, packing, worker, serial, at, n, delta):
         return n
     if inbox >= 0:
-        change_inbox(t, packing, worker, n, slot, inbox)
+        change_column(t, packing, worker, n, t.meta[codes.M_INBOXES] + slot, inbox)
     first = t.outcomes[outcome, codes.FIRST]
     for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
         op = np.int64(t.outcome_operations[k])
@@ -149,7 +138,7 @@ def emit(
         content = after(t, worker, serial, np.int64(succ[n, first_inbox + place]), op)
         if content < 0:
             return n
-        change_inbox(t, packing, worker, n, place, content)
+        change_column(t, packing, worker, n, t.meta[codes.M_INBOXES] + place, content)
     flags = np.int64(t.outcomes[outcome, codes.BROKEN])
     if t.meta[codes.M_STEP_PROPERTIES]:
         more = step_flags(t, worker, serial, at, n)
@@ -255,8 +244,9 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
         forget_numbers(worker)
     shared = shared_number(t, worker, states, at)
     worker.fact_counts[NOW] = shared
-    pack(t, packing, states, at, 0, worker.words, len(worker.words) - 1)
-    n = np.int64(0)
+    n, own = np.int64(0), len(worker.words) - 1
+    if t.meta[codes.M_PERMUTATIONS] == 1:
+        pack_columns(t, packing, states, at, np.int64(0), worker.words, own)
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
         if s < slots and local == 0:

@@ -1,0 +1,139 @@
+"""Which columns of flat states are packed together: see `kernel/flat/fields.py`.
+
+Found by what states hold: columns that have few contents together, for the bits that their own numbers take. What a
+content costs, once, is set against what each state saves.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.explorer.tables.states.packing import Rows
+
+SAMPLE = 1 << 17  # states that are looked at
+FLAG_BITS = 20  # of the number of flags by which contents are counted
+ENTRY, ITEM = 24, 4  # bytes of a content: in the hash table, with its head; for each column
+WORTH = 0.7  # of what is saved, what contents may cost
+
+
+class Unit(NamedTuple):
+    """Columns that are packed together.
+
+    Attributes
+    ----------
+    columns
+        Which ones.
+    bits
+        That they take in a state.
+    cost
+        Bytes that their contents take.
+    hashes
+        Of what they hold in each state of the sample.
+    """
+
+    columns: list[int]
+    bits: int
+    cost: float
+    hashes: NDArray[np.uint64]
+
+
+class Clustering:
+    """Finds out which columns of flat states are best packed together.
+
+    Parameters
+    ----------
+    rows
+        A sample of the states.
+    states
+        How many states there are.
+    widths
+        Bits of each column that is a field of its own; 0 where it is not packed at all.
+    """
+
+    def __init__(self, rows: Rows, states: int, widths: list[int]) -> None:
+        factors = np.random.default_rng(len(widths)).integers(1, 1 << 63, len(widths), np.uint64) * np.uint64(2)
+        hashes = rows.astype(np.uint64) * (factors + np.uint64(1))
+        self._states, self._half = states, len(rows) // 2
+        self._scale = states / max(1, len(rows))
+        self.units = [Unit([c], width, 0.0, hashes[:, c].copy()) for c, width in enumerate(widths) if width]
+
+    def merge_all(self, parts: list[list[int]]) -> None:
+        """Merge the units of the same part, where that pays; then any two, while it pays."""
+        for part in parts:
+            mine = [unit for unit in self.units if unit.columns[0] in part]
+            while len(mine) > 1 and (merged := self._merged(mine[0], mine[1])) is not None:
+                self._replace(mine[0], mine[1], merged)
+                mine[:2] = [merged]
+        known: dict[tuple[int, int], Unit | None] = {}
+        while True:
+            found: list[tuple[float, Unit, Unit, Unit]] = []
+            for a, b in combinations(self.units, 2):
+                key = id(a.hashes), id(b.hashes)
+                if key not in known:
+                    known[key] = self._merged(a, b)
+                merged = known[key]
+                if merged is not None:
+                    found.append((self._gain(a, b, merged), a, b, merged))
+            if not found:
+                return
+            self._replace(*max(found, key=lambda one: one[0])[1:])
+
+    def fields(self) -> list[list[int]]:
+        """Return the columns of each field; those that have several come first."""
+        return sorted((sorted(unit.columns) for unit in self.units), key=lambda columns: (len(columns) == 1, columns))
+
+    def bits(self) -> int:
+        """Return how many bits a state takes."""
+        return sum(unit.bits for unit in self.units)
+
+    def _replace(self, a: Unit, b: Unit, merged: Unit) -> None:
+        self.units = [unit for unit in self.units if unit is not a and unit is not b] + [merged]
+
+    def _gain(self, a: Unit, b: Unit, merged: Unit) -> float:
+        saved = (a.bits + b.bits - merged.bits) / 8 * self._states
+        return WORTH * saved - (merged.cost - a.cost - b.cost)
+
+    def _merged(self, a: Unit, b: Unit) -> Unit | None:
+        """Return the columns of two units together, or None where that does not pay."""
+        hashes = a.hashes + b.hashes
+        contents = self._contents(hashes)
+        columns = a.columns + b.columns
+        cost = contents * (ENTRY + ITEM * len(columns))
+        merged = Unit(columns, int(contents).bit_length(), cost, hashes)
+        return merged if self._gain(a, b, merged) > 0 else None
+
+    def _contents(self, hashes: NDArray[np.uint64]) -> float:
+        """Return how many contents all states have, as the sample, and half of it, suggest."""
+        whole = counted(hashes)
+        more = max(0.0, log(whole / max(1.0, counted(hashes[: self._half])), 2)) if self._half else 1.0
+        return float(whole * self._scale**more)
+
+
+def counted(hashes: NDArray[np.uint64]) -> float:
+    """Return about how many different hashes there are, by flags (linear counting)."""
+    places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - FLAG_BITS)
+    flags = np.zeros(1 << FLAG_BITS, np.bool_)
+    flags[places] = True
+    return max(1.0, -len(flags) * log(1 - np.count_nonzero(flags) / len(flags)))
+
+
+def sampled(levels: Levels, most: int = SAMPLE) -> Rows:
+    """Return states of all levels, at most so many, in an order by chance."""
+    share = min(1.0, most / max(1, sum(levels.counts)))
+    found: list[Rows] = []
+    for level, count in enumerate(levels.counts, start=1):
+        pieces = max(1, int(count * share) >> 12)
+        for piece in range(pieces):
+            first, wanted = count * piece // pieces, int(count * share / pieces) + 1
+            while wanted > 0 and first < count:
+                rows = levels.read(level, first, wanted)
+                found.append(rows)
+                first, wanted = first + len(rows), wanted - len(rows)
+    rows = np.concatenate(found)
+    return rows[np.random.default_rng(len(rows)).permutation(len(rows))[:most]]
