@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 SERIAL = 1 << 10  # states up to which a second thread is not worth while
 
 
@@ -21,10 +23,16 @@ class Threads:
     ----------
     count
         How many threads.
+
+    Attributes
+    ----------
+    enough
+        Not 0 once what is done beside something else should end.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.enough = np.zeros(1, np.int64)
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def run(self, work: Callable[[int], None], pieces: int) -> None:
@@ -36,17 +44,19 @@ class Threads:
             list(self._pool.map(work, range(pieces)))
 
     def beside(self, work: Callable[[], None], own: Callable[[], None]) -> None:
-        """Do both and wait for both: some work that needs little of Python in another thread, where there are several.
+        """Do one's own work; beside it, where there are several threads, some that needs little of Python.
 
-        Work of this kind may not hand work to the threads itself.
+        That one ends early, once it sees that it is `enough`. It may not hand work to the threads itself.
         """
         if self._pool is None:
             own()
             return
+        self.enough[0] = 0
         other = self._pool.submit(work)
         try:
             own()
         finally:
+            self.enough[0] = 1
             other.result()
 
     def close(self) -> None:

@@ -288,13 +288,14 @@ def insert_rows(
 
 
 @jit
-def insert_found(found: Any, tables: Any, p: Any, first: Any, step: Any, new: Any, new_n: Any) -> Any:
+def insert_found(found: Any, tables: Any, p: Any, first: Any, step: Any, new: Any, new_n: Any, enough: Any) -> Any:
     """Insert what a worker found, from number `first` of partition `p` on, into every so many-th partition.
 
-    Returns the partition that must grow first (or one that there is not), how far it came there, and the new ones.
+    Returns the partition that must grow first (or one that there is not), how far it came there, and the new ones. It
+    stops after a partition once `enough` is set, and returns the next one.
     """
-    tables, new = bare(tables), bare(new)
-    while p < len(tables):
+    tables, new, enough = bare(tables), bare(new), bare(enough)
+    while p < len(tables) and not (first == 0 and enough[0]):
         keys = bytes_from(tables[p, KEYS], tables[p, KEYS_COUNT])
         places = bytes_from(tables[p, PLACES], tables[p, PLACES_COUNT])
         last, layout = found.counts[p], tables[p]
@@ -304,6 +305,7 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, step: Any, new: An
         )
         if first < last:
             break
+        found.counts[p] = 0
         p, first = p + step, 0
     return p, first, new_n
 

@@ -98,13 +98,13 @@ class SpillingSet:
                 yield from self.settle()
 
     def add_early(self, found: Found) -> list[Rows]:
-        """Insert what the workers have found by now, in this thread alone, if that can be done at once.
+        """Insert what the workers have found by now, beside another thread, as far as that can be done at once.
 
         Returns the rows of states that are new.
         """
         if self.archive is not None or self.in_memory.packing is not found.packing or self._is_full():
             return []
-        return [rows.copy() for rows in self.in_memory.add(found, alone=True)]
+        return [rows.copy() for rows in self.in_memory.add(found, beside=True)]
 
     def settle(self) -> Iterator[Rows]:
         """Find out which candidates are new; yield their rows, all of which must be taken."""

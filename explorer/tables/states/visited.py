@@ -50,6 +50,8 @@ SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; la
 SPARE = 1.1  # room in a partition for more than its share
 TOGETHER = 1 << 16  # states that are packed anew together, at least
 
+NEVER = np.zeros(1, np.int64)
+
 _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
 
@@ -205,15 +207,16 @@ class VisitedSet:
         """Memory of its arrays, in bytes."""
         return sum(partition.nbytes for partition in self.partitions)
 
-    def add(self, found: Found, *, alone: bool = False) -> list[Rows]:
+    def add(self, found: Found, *, beside: bool = False) -> list[Rows]:
         """Insert what the workers have found; return the rows of those states that are new, until the next call.
 
-        With `alone` this thread does it all.
+        With `beside` this thread does it alone, beside another, until that has done its own work.
         """
         self.fit(found.packing)
         total = np.sum([part.counts for part in found.parts], axis=0)
-        owners = self._threads.count if int(total.sum()) > SERIAL and not alone else 1
+        owners = self._threads.count if int(total.sum()) > SERIAL and not beside else 1
         new_rows: list[Rows] = []
+        enough = self._threads.enough if beside else NEVER
 
         def own(number: int) -> None:
             new, count = self._room(number, int(total[number::owners].sum()), found.width), 0
@@ -221,8 +224,8 @@ class VisitedSet:
             for part in found.parts:
                 p, done = number, 0
                 while True:  # without Python's lock, which what is learned meanwhile may need
-                    p, done, count = insert_found(part, tables, p, done, owners, new, count)
-                    if p >= PARTITIONS:
+                    p, done, count = insert_found(part, tables, p, done, owners, new, count, enough)
+                    if p >= PARTITIONS or (enough[0] and not done):
                         break
                     self.partitions[p].table[ENTRIES] = tables[p, ENTRIES]
                     self.partitions[p].grow()
@@ -232,12 +235,10 @@ class VisitedSet:
             if count:
                 new_rows.append(new[:count])
 
-        if alone:
+        if beside:
             own(0)
         else:
             self._threads.run(own, owners)
-        for part in found.parts:
-            part.clear()
         return new_rows
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
