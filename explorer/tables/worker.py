@@ -52,6 +52,10 @@ class Worker(WorkerArrays):
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
         self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
+        if len(self.facts) and 4 * self.fact_counts[facts.REPLACED] > len(self.facts) < facts.MOST_FACTS:
+            more = np.zeros((4 * len(self.facts), 2), np.int64)
+            facts.move_facts(self.facts, more)
+            self.facts, self.fact_counts[facts.REPLACED] = more, 0
 
     def fit(self, columns: int) -> None:
         """Have room for states of so many columns."""
@@ -74,7 +78,7 @@ class Worker(WorkerArrays):
     def forget_facts(self, shared: int) -> None:
         """Forget what follows from parts of flat states, and number the contents of so many shared fields anew."""
         self.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
-        self.facts = np.zeros((1 << facts.FACT_BITS, 2), np.int64)
+        self.facts = np.zeros((facts.FEWEST_FACTS, 2), np.int64)
         self.fair_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)
         self.listed = np.zeros(facts.LISTED, np.int32)
         self.shared_contents = np.zeros((facts.MOST_CONTENTS, shared), np.int32)

@@ -21,15 +21,15 @@ from kraftcheck.explorer.tables.kernel.tries import child
 HOLDS, HOLDS_OF_TWO, STEP, MAY_DO = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
 MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # of the shared fields that have numbers
-FACT_BITS = 20  # of the number of places; a fact takes the place of another one
+FEWEST_FACTS, MOST_FACTS = 1 << 14, 1 << 20  # places; a fact takes the place of another one
 FIRST_LOCALS = 1 << 10  # local states of which it is seen at once whether all that is asked of two of them holds
 LISTED = 1 << 18  # places for what replicas may do
 REPEATED = 8  # times that contents of the shared fields come up, on average, where it is worth while to number them
 
 # Places in `fact_counts`: contents numbered, times that one was asked for, places of the list taken, whether contents
-# repeat too seldom, whether all numbers are taken, the number of the state that is expanded; from READS on, by kind of
-# fact, whether shared fields were read for one.
-NUMBERED, ASKED, TAKEN, UNLIKE, NUMBERS_TAKEN, NOW, READS = range(7)
+# repeat too seldom, whether all numbers are taken, the number of the state that is expanded, how often a fact took the
+# place of another one; from READS on, by kind of fact, whether shared fields were read for one.
+NUMBERED, ASKED, TAKEN, UNLIKE, NUMBERS_TAKEN, NOW, REPLACED, READS = range(8)
 FACT_COUNTS = READS + (1 << KIND_BITS)
 
 ELSEWHERE = np.int64(-5)  # in the place of a node: what it asks for is neither shared nor of these local states
@@ -97,24 +97,36 @@ def key_of(kind: Any, number: Any, me: Any, peer: Any) -> Any:
 
 
 @inlined
-def place_of(key: Any) -> Any:
+def place_of(facts: Any, key: Any) -> Any:
     """Return the place of a fact's key, all of whose bits count."""
-    return np.int64((np.uint64(key ^ (key >> LOCAL_BITS)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - FACT_BITS))
+    h = np.uint64(key ^ (key >> LOCAL_BITS)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(((h >> np.uint64(32)) * np.uint64(len(facts))) >> np.uint64(32))
 
 
 @inlined
 def recall(worker: Any, key: Any) -> Any:
     """Return the fact of a key; 0 where none is known."""
-    place = place_of(key)
+    place = place_of(worker.facts, key)
     return worker.facts[place, 1] if worker.facts[place, 0] == key else np.int64(0)
 
 
 @inlined
 def remember(worker: Any, key: Any, fact: Any) -> None:
     """Remember the fact of a key."""
-    place = place_of(key)
+    place = place_of(worker.facts, key)
+    worker.fact_counts[REPLACED] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
     worker.facts[place, 0] = key
     worker.facts[place, 1] = fact
+
+
+@jit
+def move_facts(facts: Any, more: Any) -> None:
+    """Remember all facts in a larger table."""
+    for n in range(len(facts)):
+        if facts[n, 0] != 0:
+            place = place_of(more, facts[n, 0])
+            more[place, 0] = facts[n, 0]
+            more[place, 1] = facts[n, 1]
 
 
 @inlined
