@@ -209,8 +209,9 @@ class BreadthFirst:
         self._position += count
 
     def _add_early(self) -> None:
-        """Take what was found by now, while more is learned."""
+        """Take what was found by now, and write what was taken before, while more is learned."""
         self._early += self.visited.add_early(self.expander.found())
+        self.levels.flush_early()
 
     def _note(self, events: list[Event], trace_to: Callable[[int], Behaviour]) -> None:
         """Note what is violated out of the states of a level: of the least one, and of others where it goes on."""

@@ -16,6 +16,7 @@ from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
 from kraftcheck.explorer.tables.states.packing import Rows
 
 ID_BYTES = 4
+EARLY = 1 << 22  # bytes that are worth a write, where nobody waits for it
 CHUNK = 1 << 15  # rows read at a time where the caller does not say
 
 
@@ -98,6 +99,11 @@ class Levels:
                 level.filed.append(self._file, rows)
             level.waiting = []
         self.nbytes = 0
+
+    def flush_early(self) -> None:
+        """Write what is in memory, if it is some, and if it will not stay there."""
+        if self._file is not None and self.nbytes > EARLY:
+            self.flush()
 
     def read(self, level: int, first: int, most: int) -> Rows:
         """Return rows of a level from number `first` on, at most so many; fewer where their width changes.
