@@ -102,7 +102,7 @@ def _counting_from_the_start(compile_for: Callable[..., Any]) -> Callable[..., A
 
 def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """Return an index as it is, where it is code of ours that is compiled, and the index no constant."""
-    if getattr(_compiling, "own", False) and not isinstance(kind, types.IntegerLiteral) and kind.signed:
+    if getattr(_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _fix_index(context, builder, kind, index, size)
 

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 from kraftcheck.explorer.native import compiling
@@ -72,3 +74,16 @@ def test_code_on_disk_is_compiled_into_other_functions(tmp_path: Path) -> None:
     assert run("inner(2)") == ["6"]
     assert run("outer(2), outer(3)") == ["7", "10", "1"]  # inner comes from disk
     assert run("outer(2), inner(4)") == ["7", "12", "1"]  # so do both
+
+
+def test_only_our_own_indices_never_count_from_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A negative index, which none of ours is, counts from the end elsewhere; in our code it is taken as it is."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    numbers = np.arange(10)
+
+    def second(given: Any, index: Any) -> Any:
+        return given[5:][index], given[-1]
+
+    assert numba.njit(second)(numbers, -1) == (9, 9)
+    assert compiling.compiler(tmp_path)(second)(numbers, -1) == (4, 9)
+    assert numba.njit(lambda given, index: given[index])(numbers, -2) == 8

@@ -279,6 +279,8 @@ def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
 @inlined
 def look_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
     """Ask for what the states after number i need: memory is slow to answer, and answers many at a time."""
+    if i + 3 * AHEAD < len(which):
+        prefetch(worker.states, which[i + 3 * AHEAD])
     if i + 2 * AHEAD < len(which):
         ask_for_row(t, worker, which[i + 2 * AHEAD])
     if i + AHEAD < len(which):
