@@ -196,7 +196,7 @@ class Expander:
         return order
 
     def expand(
-        self, rows: Rows, which: Indices, meanwhile: Callable[[], None] = lambda: None
+        self, rows: Rows, which: Indices, meanwhile: Callable[[Found], None] = lambda _: None
     ) -> tuple[Rows, Indices]:
         """Expand rows[which] as far as the buffers have room.
 
@@ -222,7 +222,11 @@ class Expander:
                     rest.append(left)
             which = np.concatenate([worker.left_out() for worker in workers])
             make = partial(resolve_flat, self.packing) if self.flat else resolve
-            self.threads.beside(meanwhile if len(which) else lambda: None, partial(self.learner.resolve, workers, make))
+            learn = partial(self.learner.resolve, workers, make)
+            if len(which):
+                self.threads.beside(partial(meanwhile, self.found()), learn)
+            else:
+                learn()
             for worker in workers:
                 if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                     worker.make_room()

@@ -64,6 +64,25 @@ def test_states_on_disk_are_flat_and_have_control_rows_again(
     assert (False, True) in zip(laid_out, emptied, strict=True)
 
 
+def test_states_on_disk_are_packed_together(
+    packed_together: list[list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What columns hold together keeps its number while states go to disk, and candidates are packed again."""
+    spilled: list[bool] = []
+    spill = SpillingSet.spill
+
+    def noting(visited: SpillingSet) -> None:
+        spilled.append(bool(visited.in_memory.packing.clusters.any()))
+        spill(visited)
+
+    monkeypatch.setattr(SpillingSet, "_is_full", lambda visited: visited.in_memory.count > 40)
+    monkeypatch.setattr(SpillingSet, "spill", noting)
+    for number, found in enumerate(sample(4, seed=4_712, large=60, most=1_000)):
+        check_agreement(found, 1 + number % 2)
+    assert packed_together
+    assert True in spilled
+
+
 def test_no_state_is_there_twice_under_a_view(laid_out: list[bool]) -> None:
     """What a control row looks like is known as soon as states have control rows again."""
     *_, found = sample(3, seed=1_101, large=60, most=1_000)

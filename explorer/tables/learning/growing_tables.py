@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.flat.fields import rehash_clusters
+from kraftcheck.explorer.tables.kernel.flat.fields import WHERE, rehash_clusters
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
 from kraftcheck.explorer.tables.kernel.tables import Tables
 from kraftcheck.explorer.tables.kernel.tries import MOST_JUMPS
 from kraftcheck.explorer.tables.states.pages import reserved
+from kraftcheck.spec.errors import ProtocolError
 
 ROOM = {
     "rows": 10,
@@ -180,6 +181,8 @@ class GrowingTables(Tables):
         if wanted & codes.GROW_BUNDLES:
             self._double("bundle_items")
         if wanted & codes.GROW_CLUSTER_ITEMS:
+            if 2 * len(self.cluster_items) > WHERE:
+                raise ProtocolError(f"more than {WHERE:,} numbers of parts of states: the table engine has no room")
             self._double("cluster_items")
         if wanted & codes.GROW_CLUSTERS:
             larger = np.zeros(2 * len(self.cluster_table), np.int64)
@@ -205,7 +208,7 @@ class GrowingTables(Tables):
         self.cluster_table = np.zeros(FIRST_HASHES, np.int64)
         self.cluster_items = np.zeros(FIRST_HASHES, np.int32)
         self.cluster_counts = np.zeros(max(1, fields), np.int64)
-        self.meta[[codes.M_CLUSTERS, codes.M_CLUSTER_ITEMS, codes.M_CLUSTER_ROOM]] = 0
+        self.meta[[codes.M_CLUSTERS, codes.M_CLUSTER_ITEMS, codes.M_CLUSTER_ROOM]] = 0, 1, 0  # an entry is never 0
 
     def make_room_for_rows(self) -> None:
         """Make room for more control rows."""

@@ -27,6 +27,7 @@ from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Memory
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
+from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import note_of, without_way_out
@@ -208,9 +209,9 @@ class BreadthFirst:
             self._stop_if_over()
         self._position += count
 
-    def _add_early(self) -> None:
+    def _add_early(self, found: Found) -> None:
         """Take what was found by now, and write what was taken before, while more is learned."""
-        self._early += self.visited.add_early(self.expander.found())
+        self._early += self.visited.add_early(found)
         self.levels.flush_early()
 
     def _note(self, events: list[Event], trace_to: Callable[[int], Behaviour]) -> None:

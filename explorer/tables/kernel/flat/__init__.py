@@ -5,5 +5,5 @@ each slot. Steps are looked up by the replica that acts, and written straight in
 once for each new state, and what they say of a replica, or of two, is remembered.
 
 What is missing is only noted by the threads: `expand_flat` and `violated` are then called again, in one thread (with
-`serial`), and make it, or ask for it, where they meet it.
+`serial`), and make it where they meet it, or ask Python for it. What a state is packed as they find out by themselves.
 """

@@ -56,7 +56,7 @@ def keep_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slo
 def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any) -> Any:
     """Return which permutation makes the least image of the flat state in states[at, column:]; MISSING: not known.
 
-    Images are compared column by column, and seldom by more than a few.
+    Images are compared column by column, and seldom by more than a few. With `serial` those that are missing are made.
     """
     inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
     bounds, left, count = t.meta[codes.M_BOUNDS], worker.left, t.meta[codes.M_PERMUTATIONS]
@@ -64,9 +64,9 @@ def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: 
         content = np.int64(states[at, column + inboxes + s])
         if content != 0 and t.inbox_codes[content] & codes.CODE_IMAGED == 0:  # these are near one another
             if t.permuted_contents[content, 0] < 0:
-                if serial:
-                    make_content_images(t, content)
-                return np.int64(MISSING)
+                if not serial:
+                    return np.int64(MISSING)
+                make_content_images(t, content)
             t.inbox_codes[content] |= codes.CODE_IMAGED
     for g in range(count):
         left[g] = g
@@ -127,8 +127,8 @@ def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, ow
     states, words, owners = bare(states), bare(words), bare(owners)
     images, clusters = worker.waiting_images, packing.clusters[0]
     for i in range(len(states)):
-        g = np.int64(MISSING if t.meta[codes.M_PERMUTATIONS] > 1 else 0)
-        while g == MISSING:
+        g = np.int64(0)
+        if t.meta[codes.M_PERMUTATIONS] > 1:
             g = least_image(t, worker, True, states, i, np.int64(0))
         if lacks_room(t, packing, 1):
             stop_to_grow(t, 0)

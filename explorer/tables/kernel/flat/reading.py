@@ -74,10 +74,10 @@ def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
 def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after an operation; REFUSED or MISSING."""
     found = find_near(t.operated, inbox, op)
+    if found == MISSING and serial:
+        found = make_operated(t, inbox, op)
     if found == MISSING:
         worker.stats[codes.S_MISSED] = 1
-        if serial:
-            make_operated(t, inbox, op)
     return found
 
 
@@ -85,8 +85,9 @@ def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
 def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
     """Return where the list of what a replica may do with its messages starts, and how long it is; or MISSING."""
     found = find(t.bundles, (local << 32) | inbox)
+    if found < 0 and serial:
+        build_bundle(t, local, inbox)
+        found = find(t.bundles, (local << 32) | inbox)
     if found < 0:
         worker.stats[codes.S_MISSED] = 1
-        if serial:
-            build_bundle(t, local, inbox)
     return found
