@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kraftcheck import check
 from kraftcheck.explorer.result import Verdict
-from kraftcheck.explorer.tables.learning.giving import SOME
+from kraftcheck.explorer.tables.learning.giving import SOME, HowGiven
 from kraftcheck.spec import Protocol, Record, State, Steps, become, internal, invariant
 
 pytestmark = pytest.mark.kernel
@@ -92,3 +93,18 @@ def test_what_it_says_is_the_same(least_bad: int) -> None:
     results = [check(Bad(), deadlock=False, engine=engine) for engine in ("tables", "reference")]
     assert [one.violations[0].property for one in results] == ["EveryNumberMatters"] * 2
     assert [len(one.violations[0].trace) for one in results] == [least_bad + 1] * 2
+
+
+def test_what_is_given_whole_stays_so_when_there_are_many_more_replicas() -> None:
+    """Else fields would be asked about where the whole replica was, which looks as if the property were not pure."""
+    known, forgotten = SimpleNamespace(locals=[None]), []
+    how = HowGiven(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)), set())
+    how.asked[7] = 0
+    assert [how.of(7, "matters") for _ in range(SOME)] == [(True, True)] * SOME
+    assert how.of(7, "matters") == (True, False)
+    known.locals *= 8 * SOME
+    assert how.of(7, "matters") == (True, False)
+    assert forgotten == [7]
+    how.wholly.add("matters")
+    assert how.of(7, "matters") == (False, False)
+    assert forgotten == [7, 7]

@@ -38,7 +38,8 @@ class HowGiven:
         if asked is not None:
             self.asked[root] = asked = asked + 1
         wholly = name in self.wholly
-        whole_me = wholly or (asked or 0) > max(SOME, len(self._interner.locals) // 2)
+        whole_me = wholly or (root, False) in self._whole  # it stays so, also once there are many more replicas
+        whole_me |= (asked or 0) > max(SOME, len(self._interner.locals) // 2)
         if whole_me and (root, wholly) not in self._whole:
             self._whole.add((root, wholly))
             self._tries.forget(root)
