@@ -70,11 +70,11 @@ class Clustering:
             while len(mine) > 1 and (merged := self._merged(mine[0], mine[1])) is not None:
                 self._replace(mine[0], mine[1], merged)
                 mine[:2] = [merged]
-        known: dict[tuple[int, int], Unit | None] = {}
+        known: dict[tuple[tuple[int, ...], tuple[int, ...]], Unit | None] = {}
         while True:
             found: list[tuple[float, Unit, Unit, Unit]] = []
             for a, b in combinations(self.units, 2):
-                key = id(a.hashes), id(b.hashes)
+                key = tuple(a.columns), tuple(b.columns)
                 if key not in known:
                     known[key] = self._merged(a, b)
                 merged = known[key]

@@ -262,11 +262,18 @@ class Expander:
             worker.sources = np.argsort(slots, axis=1).astype(np.int32)
             worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (worker.sources.astype(np.int64) & 63), axis=0)
             worker.forget_facts(interner.base - len(interner.bounds))
-        hidden = interner.tables.hidden
-        self.pack_together([[c] for c in range(self.width) if flat and not (c < interner.base and hidden[c])])
+        self.pack_together([[column] for column in self._packed_columns()])
+
+    def _packed_columns(self) -> list[int]:
+        """Return the columns of flat states that are packed: all that a VIEW does not leave out."""
+        interner = self.learner.interner
+        hidden = np.flatnonzero(interner.tables.hidden[: interner.base]).tolist()
+        return [column for column in range(self.width) if column not in hidden] if self.flat else []
 
     def pack_together(self, fields: list[list[int]]) -> None:
         """Pack these columns of flat states together from now on, field by field; the buffers must be empty."""
+        if sorted(column for field in fields for column in field) != self._packed_columns():
+            raise AssertionError(f"each column belongs to one field, found {fields}")
         self.fields = fields
         self.learner.interner.tables.forget_clusters(len(fields))
         self.packing, self._packed_counts = packing([1]), []

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.clustering import SAMPLE, Clustering, counted, sampled
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.values import ModelValue
 
 MANY = 1 << 20  # states
 
@@ -64,3 +68,29 @@ def test_states_of_all_levels_are_looked_at() -> None:
     few.begin()
     few.append(np.arange(10, dtype=np.int32).reshape(5, 2))
     assert sorted(sampled(few)[:, 0].tolist()) == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_column_is_in_one_field(seed: int) -> None:
+    """However often units are merged, and their arrays given back and taken anew."""
+    chance = np.random.default_rng(seed)
+    sources = chance.integers(0, 1 << 6, (4_000, 8))
+    rows = np.stack([sources[:, chance.integers(0, 8)] * (c + 1) % 61 for c in range(28)], axis=1).astype(np.int32)
+    clustering = Clustering(rows, MANY, [6] * 28)
+    clustering.merge_all([[c, c + 14] for c in range(14)])
+    fields = clustering.fields()
+    assert len(fields) < 28
+    assert sorted(column for field in fields for column in field) == list(range(28))
+
+
+def test_a_column_in_no_field_is_refused() -> None:
+    """Else states that differ there alone would be taken for one."""
+    managers = frozenset(ModelValue(f"rm{number}", number) for number in range(1, 4))
+    protocol = TwoPhaseCommit(resource_managers=managers)
+    expander = BreadthFirst(protocol, Options(), 1).expander
+    expander.encode(protocol.initial())
+    expander.lay_out(flat=True)
+    columns = list(range(expander.width))
+    expander.pack_together([columns])
+    with pytest.raises(AssertionError, match="each column belongs to one field"):
+        expander.pack_together([columns[1:]])
