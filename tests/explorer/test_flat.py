@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from kraftcheck import load
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Options
@@ -151,3 +152,13 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
     assert any(unlike for unlike, _ in seen)
     assert any(numbered for _, numbered in seen)
     assert max(numbered for _, numbered in seen) < 4
+
+
+@pytest.mark.slow
+def test_eight_million_states_are_packed_together() -> None:
+    """The counts are those that were found before columns were packed together, and with control rows."""
+    job = load("registration", "large").job(workers=2)
+    search = BreadthFirst(job.protocol, job.options, 2)
+    result = search.run()
+    assert (result.distinct_states, result.generated_states, result.depth) == (8_213_507, 40_253_577, 40)
+    assert any(len(field) > 1 for field in search.expander.fields)
