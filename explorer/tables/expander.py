@@ -40,6 +40,7 @@ from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
+PIECES = 16  # of a batch, for each worker: whoever is ready takes the next one
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 
 
@@ -59,6 +60,12 @@ class Event(NamedTuple):
     state: int
     kind: int
     mask: int
+
+
+def _pieces(which: Indices, workers: int) -> Iterator[Indices]:
+    """Yield states by their numbers, in pieces of which each worker takes the next one when it is ready."""
+    pieces = max(workers, min(PIECES * workers, len(which) // SERIAL)) if workers > 1 else 1
+    return iter(np.array_split(which, pieces))
 
 
 class Expander:
@@ -206,20 +213,18 @@ class Expander:
         rest: list[Indices] = []
         while len(which) and not rest and not self.is_outgrown:
             rows = self.with_columns(rows)
-            parts = [which] if len(which) <= SERIAL else np.array_split(which, self.workers)
-            workers = self.pool[: len(parts)]
+            workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
             self.fit_packing()
-            for worker, part in zip(workers, parts, strict=True):
-                worker.begin(rows, len(part))
+            for worker in workers:
+                worker.begin(rows, len(which))
                 if self.flat:
                     worker.fit_flat(self.packing)
-                room = max(len(worker.succ) + 1, len(part) * SUCCESSORS_PER_STATE // PARTITIONS + 64)
+                share = len(which) // len(workers) + 1
+                room = max(len(worker.succ) + 1, share * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words)
-            self.threads.run(partial(self._run_kernel, parts), len(parts))
-            for worker, part in zip(workers, parts, strict=True):
-                left = part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0]
-                if len(left):
-                    rest.append(left)
+            pieces = _pieces(which, len(workers))
+            self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
+            rest += pieces  # where no worker has room for more
             which = np.concatenate([worker.left_out() for worker in workers])
             make = partial(resolve_flat, self.packing) if self.flat else resolve
             learn = partial(self.learner.resolve, workers, make)
@@ -234,9 +239,14 @@ class Expander:
                     self.learner.interner.tables.grow()
         return rows, np.concatenate([which, *rest])
 
-    def _run_kernel(self, parts: list[Indices], number: int) -> None:
+    def _run_kernel(self, pieces: Iterator[Indices], rest: list[Indices], number: int) -> None:
+        """Let a worker expand one piece after the other, until it has no room; what is left is `rest`."""
         worker, kernel = self.pool[number], expand_flat_batch if self.flat else expand_batch
-        kernel(self.learner.tables, worker, worker.successors, self.packing, parts[number], self._deadlock)
+        for piece in pieces:
+            kernel(self.learner.tables, worker, worker.successors, self.packing, piece, self._deadlock)
+            if worker.stats[codes.S_CODE] != codes.OK:
+                rest.append(piece[worker.stats[codes.S_DONE] :])
+                break
 
     # Flat states
 
@@ -310,17 +320,17 @@ class Expander:
         """Return which of some flat states that are new violate something, for the first time."""
         which = np.arange(len(rows), dtype=np.int64)
         while len(which):
-            parts = [which] if len(which) <= SERIAL else np.array_split(which, self.workers)
-            workers = self.pool[: len(parts)]
-            for worker, part in zip(workers, parts, strict=True):
-                worker.begin(rows, len(part))
-            self.threads.run(partial(self._judge, parts), len(parts))
+            workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
+            for worker in workers:
+                worker.begin(rows, len(which))
+            self.threads.run(partial(self._judge, _pieces(which, len(workers))), len(workers))
             which = np.concatenate([worker.left_out() for worker in workers])
             self.learner.resolve(workers, resolve_judged)
         return self.events()
 
-    def _judge(self, parts: list[Indices], number: int) -> None:
-        judge_batch(self.learner.tables, self.pool[number], parts[number])
+    def _judge(self, pieces: Iterator[Indices], number: int) -> None:
+        for piece in pieces:
+            judge_batch(self.learner.tables, self.pool[number], piece)
 
     def load(self, rows: Rows) -> Found:
         """Return states as if they had been found as successors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
@@ -33,15 +33,18 @@ class Threads:
     def __init__(self, count: int) -> None:
         self.count = count
         self.enough = np.zeros(1, np.int64)
-        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+        self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
 
     def run(self, work: Callable[[int], None], pieces: int) -> None:
-        """Call `work` with each number below `pieces`, and wait until all is done."""
-        if pieces == 1 or self._pool is None:
-            for number in range(pieces):
+        """Call `work` with each number below `pieces`, with 0 in this thread, and wait until all is done."""
+        others = [] if self._pool is None else [self._pool.submit(work, number) for number in range(1, pieces)]
+        try:
+            for number in range(1 if self._pool is not None else pieces):
                 work(number)
-        else:
-            list(self._pool.map(work, range(pieces)))
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
 
     def beside(self, work: Callable[[], None], own: Callable[[], None]) -> None:
         """Do one's own work; beside it, where there are several threads, some that needs little of Python.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -213,11 +214,20 @@ def test_a_partition_on_disk_can_be_looked_up_and_grows(tmp_path: Path) -> None:
     assert as_set(partition.words()) == as_set(words) | as_set(more)
 
 
+class Interrupted(VisitedSet):
+    """A set that is told, after so many microseconds, that what it inserts beside another thread is enough."""
+
+    def end_after(self, microseconds: int | None) -> None:
+        self._threads.enough[0] = 0
+        if microseconds is not None:
+            Timer(microseconds / 1e6, self._threads.enough.fill, (1,)).start()
+
+
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**9), st.integers(1, 2))
 def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     random = np.random.default_rng(seed)
-    visited, expected = VisitedSet(Threads(workers)), set()
+    visited, expected = Interrupted(Threads(workers)), set()
     bits = [1, 1]
     for _ in range(6):
         bits = [min(31, int(n + random.integers(0, 7))) for n in bits] + [1] * int(random.integers(0, 2))
@@ -229,7 +239,10 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
         part.put(rows, words, mixed_of(words)[1])
         expected = {(*state, *[0] * (len(bits) - len(state))) for state in expected}
         given_rows = as_set(rows)
-        new = [tuple(row) for found in visited.add(Found([part], packed, len(bits))) for row in found.tolist()]
+        given, new = Found([part], packed, len(bits)), []
+        for beside in (True, False):  # first some of them, beside a thread that soon has done its own work
+            visited.end_after(int(random.integers(0, 3_000)) if beside else None)
+            new += [tuple(row) for found in visited.add(given, beside=beside) for row in found.tolist()]
         assert len(new) == len(set(new))
         assert set(new) == given_rows - expected
         expected |= given_rows
@@ -243,6 +256,24 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
         assert (mixed_of(words)[1] == owner).all()
         expected -= as_set(states)
     assert not expected
+
+
+def test_what_is_inserted_beside_another_thread_is_neither_lost_nor_new_twice() -> None:
+    packed, partly = packing_of(40), 0
+    words = np.unique(np.random.default_rng(1).integers(0, 1 << 40, (1 << 20, 1), dtype=np.uint64), axis=0)
+    words = words[mixed_of(words)[1] == 0]  # all in one partition
+    rows = np.arange(len(words), dtype=np.int32).reshape(-1, 1)
+    for microseconds in range(0, 4_000, 200):
+        visited, part = Interrupted(Threads(2)), Successors()
+        part.put(rows, words, np.zeros(len(words), np.int64))
+        visited.end_after(microseconds)
+        found = Found([part], packed, 1)
+        early = np.concatenate([rows[:0], *visited.add(found, beside=True)])
+        partly += 0 < len(early) < len(rows)
+        late = np.concatenate([rows[:0], *visited.add(found)])
+        assert np.array_equal(np.sort(np.concatenate([early, late]), axis=0), rows)
+        assert visited.count == len(rows)
+    assert partly
 
 
 def test_the_fields_that_grow_have_spare_bits_first() -> None:

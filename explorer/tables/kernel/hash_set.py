@@ -28,6 +28,7 @@ from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, has
 
 MAX_LOAD = 0.9
 AHEAD = 32  # entries between asking for memory and reading it
+SLICE = 256  # entries between two looks at whether it is enough
 MOST = 255  # displacement; the home itself counts as 1, and 0 is a free place
 BEHIND = MOST + 7  # places behind the homes; eight are read at a time
 HEAD = 8  # bytes of a key that have its rest
@@ -288,25 +289,26 @@ def insert_rows(
 
 
 @jit
-def insert_found(found: Any, tables: Any, p: Any, first: Any, step: Any, new: Any, new_n: Any, enough: Any) -> Any:
-    """Insert what a worker found, from number `first` of partition `p` on, into every so many-th partition.
+def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any, new_n: Any, enough: Any) -> Any:
+    """Insert what a worker found, from number `first` of partition `p` on, into the partitions before `end`.
 
-    Returns the partition that must grow first (or one that there is not), how far it came there, and the new ones. It
-    stops after a partition once `enough` is set, and returns the next one.
+    Returns the partition that must grow first (or `end`), how far it came there, and the new ones. It ends soon once
+    `enough` is set; of the partition that it is in everything is inserted again then.
     """
     tables, new, enough = bare(tables), bare(new), bare(enough)
-    while p < len(tables) and not (first == 0 and enough[0]):
+    while p < end and not enough[0]:
         keys = bytes_from(tables[p, KEYS], tables[p, KEYS_COUNT])
         places = bytes_from(tables[p, PLACES], tables[p, PLACES_COUNT])
-        last, layout = found.counts[p], tables[p]
+        last, layout = min(found.counts[p], first + SLICE), tables[p]
         rows, words, columns, count = found.rows[p], found.words[p], new.shape[1], tables[p, ENTRIES]
         first, tables[p, ENTRIES], new_n = insert_rows(
             rows, words, first, last, columns, count, keys, places, layout, new, new_n
         )
         if first < last:
             break
-        found.counts[p] = 0
-        p, first = p + step, 0
+        if last == found.counts[p]:
+            found.counts[p] = 0
+            p, first = p + 1, 0
     return p, first, new_n
 
 

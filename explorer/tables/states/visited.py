@@ -48,6 +48,8 @@ from kraftcheck.explorer.tables.threads import SERIAL, Threads
 FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory
 SPARE = 1.1  # room in a partition for more than its share
+PAGE = 1 << 12  # bytes that the system gives at a time
+PIECE = 2  # partitions that a thread takes at a time, to insert states
 TOGETHER = 1 << 16  # states that are packed anew together, at least
 
 NEVER = np.zeros(1, np.int64)
@@ -103,6 +105,7 @@ class Partition:
         keys = places * stride + HEAD
         self._bytes = self._spare[0].take(keys), self._spare[1].take(places)
         self._stand(self._bytes[0][:keys], self._bytes[1][:places])
+        self.keys[::PAGE] = 0  # a page that is read before it is written is looked for twice, and all threads wait
         self.places[:] = 0
 
     def _stand(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
@@ -213,25 +216,26 @@ class VisitedSet:
         With `beside` this thread does it alone, beside another, until that has done its own work.
         """
         self.fit(found.packing)
-        total = np.sum([part.counts for part in found.parts], axis=0)
-        owners = self._threads.count if int(total.sum()) > SERIAL and not beside else 1
+        total = int(sum(part.counts.sum() for part in found.parts))
+        owners = self._threads.count if total > SERIAL and not beside else 1
         new_rows: list[Rows] = []
         enough = self._threads.enough if beside else NEVER
+        tables = np.array([partition.table for partition in self.partitions])
+        pieces = iter(range(0, PARTITIONS, PIECE if owners > 1 else PARTITIONS))  # each has one thread at a time
 
         def own(number: int) -> None:
-            new, count = self._room(number, int(total[number::owners].sum()), found.width), 0
-            tables = np.array([partition.table for partition in self.partitions])
-            for part in found.parts:
-                p, done = number, 0
-                while True:  # without Python's lock, which what is learned meanwhile may need
-                    p, done, count = insert_found(part, tables, p, done, owners, new, count, enough)
-                    if p >= PARTITIONS or (enough[0] and not done):
-                        break
-                    self.partitions[p].table[ENTRIES] = tables[p, ENTRIES]
-                    self.partitions[p].grow()
-                    tables[p] = self.partitions[p].table
-            for p in range(number, PARTITIONS, owners):
-                self.partitions[p].table[ENTRIES] = tables[p, ENTRIES]
+            new, count = self._room(number, total, found.width), 0
+            for first in pieces:
+                end = first + (PIECE if owners > 1 else PARTITIONS)
+                for part in found.parts:
+                    p, done = first, 0
+                    while True:  # without Python's lock, which what is learned meanwhile may need
+                        p, done, count = insert_found(part, tables, p, done, end, new, count, enough)
+                        if p >= end or enough[0]:
+                            break
+                        self.partitions[p].table[ENTRIES] = tables[p, ENTRIES]
+                        self.partitions[p].grow()
+                        tables[p] = self.partitions[p].table
             if count:
                 new_rows.append(new[:count])
 
@@ -239,6 +243,8 @@ class VisitedSet:
             own(0)
         else:
             self._threads.run(own, owners)
+        for partition, table in zip(self.partitions, tables, strict=True):
+            partition.table[ENTRIES] = table[ENTRIES]
         return new_rows
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
