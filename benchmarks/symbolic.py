@@ -47,6 +47,10 @@ LADDER = (
     ["--model", "quorum", "--config", "large"],
     ["--model", "registration", "--config", "large"],
     ["--model", "reconfig", "--config", THREE_VOTERS, "--set", "MaxElections=2"],
+    [
+        *("--model", "reconfig", "--variant", "new-servers-on-one-host", "--config", THREE_VOTERS),
+        *("--set", "MaxAddReconfigs=1", "--set", "MaxSpawnedServers=4"),
+    ],
 )
 """Searches by what they cost, more or less."""
 
@@ -71,7 +75,7 @@ class SharedFirst(SymbolicSearch):
 
 def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     """Search, and return what was measured."""
-    model = find_model(given.model)
+    model = find_model(given.model, given.variant)
     _, config = find_config(model, given.config)
     settings = list(given.set)
     if given.managers:
@@ -118,6 +122,7 @@ def main() -> None:
     """Search and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model")
+    parser.add_argument("--variant")
     parser.add_argument("--config", default="default")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--managers", type=int, help="resource managers of two-phase-commit")
@@ -163,6 +168,7 @@ def given_again(given: argparse.Namespace) -> list[str]:
     """Return the options that a child needs."""
     words = ["--config", given.config, "--seconds", str(given.seconds), *["--reverse"] * given.reverse]
     words += ["--shared-first"] * given.shared_first
+    words += ["--variant", given.variant] if given.variant else []
     words += [word for text in given.set for word in ("--set", text)]
     return [*words, *(["--managers", str(given.managers)] if given.managers else [])]
 

@@ -21,7 +21,19 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.spec import Map, Step, Steps, become, consume, environment, internal, on, ordered, projection
+from kraftcheck.spec import (
+    Map,
+    ModelValue,
+    Step,
+    Steps,
+    become,
+    consume,
+    environment,
+    internal,
+    on,
+    ordered,
+    projection,
+)
 
 
 class ReconfigMembership(ReconfigBase):
@@ -39,11 +51,14 @@ class ReconfigMembership(ReconfigBase):
             return
         disk_id = shared.disk_id_gen + 1
         for leader in ordered(server for server, is_leader in leads.items() if is_leader):
-            for host in ordered(self.hosts):
+            for host in self._hosts_of_new_servers():
                 identity = ServerId(host, disk_id)
                 fetch = FetchRequest(0, 0, 0, True, identity, leader)
                 new = Server(identity, pending_fetch=fetch, end_offset=self._no_offsets(shared))
                 yield Step().write(new).send(fetch).put(servers=shared.servers | {identity}, disk_id_gen=disk_id)
+
+    def _hosts_of_new_servers(self) -> list[ModelValue]:
+        return ordered(self.hosts)
 
     @internal
     def send_join_request(self, me: Server) -> Steps:

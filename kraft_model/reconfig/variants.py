@@ -1,4 +1,4 @@
-"""Variants of `Reconfig`: one corrects an action; the others are seeded faults.
+"""Variants of `Reconfig`: one corrects an action, one leaves out states that are alike; the others are seeded faults.
 
 A fault breaks one rule and is caught by one of the five invariants. `configs/fault.<variant>.cfg` says which one,
 within which bounds, and how far `Reconfig` itself holds there. KAFKA-n is the issue in
@@ -21,7 +21,7 @@ from kraftcheck.kraft_model.reconfig.records import (
 )
 from kraftcheck.kraft_model.reconfig.restarts import Membership
 from kraftcheck.kraft_model.reconfig.transitions import ILLEGAL, TransitionResult
-from kraftcheck.spec import Step, Steps, become, consume
+from kraftcheck.spec import ModelValue, Step, Steps, become, consume
 
 
 class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corrected"):
@@ -37,6 +37,17 @@ class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corr
 
     def _without_state(self, me: Server, dead: Server, leave_zombie: bool) -> Step:
         return become(me if leave_zombie else dead).spend("restarts")
+
+
+class NewServersOnOneHost(Reconfig, variant="new-servers-on-one-host"):
+    """New servers all start on the first host: the others would only multiply the states.
+
+    Nothing asks which host it is, and no two new servers have the same `disk_id`. So each state with k servers that
+    StartNewServer started stands for h^k of `Reconfig`, with h hosts: those with other hosts in these servers' names.
+    """
+
+    def _hosts_of_new_servers(self) -> list[ModelValue]:
+        return super()._hosts_of_new_servers()[:1]
 
 
 # Elections

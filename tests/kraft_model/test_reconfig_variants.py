@@ -26,7 +26,7 @@ from tests.support.kraft_model.mutants import NOTICED
 pytestmark = pytest.mark.kernel
 
 CONFIGS = Path(kraftcheck.kraft_model.reconfig.__file__).with_name("configs")
-CORRECTED = "restart-without-state-corrected"
+CORRECTED, ONE_HOST = "restart-without-state-corrected", "new-servers-on-one-host"
 
 
 class Fault(NamedTuple):
@@ -130,7 +130,7 @@ def test_the_base_holds_where_the_fault_shows(fault: Fault) -> None:
 
 def test_every_variant_is_described_and_every_fault_has_its_configuration() -> None:
     variants = variants_of(Reconfig)
-    assert set(variants) == {fault.variant for fault in FAULTS} | {CORRECTED}
+    assert set(variants) == {fault.variant for fault in FAULTS} | {CORRECTED, ONE_HOST}
     for name, variant in variants.items():
         sentence = first_sentence(variant)
         assert sentence.endswith("."), name
@@ -157,6 +157,28 @@ def test_an_old_voter_set_does_no_harm_without_a_lagging_leader() -> None:
     config = read_config(CONFIGS / "default.cfg")
     found = search(bind(variants_of(Reconfig)["old-voter-set-counted"], config))
     assert (found.verdict, found.violations) == (Verdict.OK, [])
+
+
+# New servers
+
+
+@pytest.mark.parametrize("hosts", ["{n1, n2}", "{n1, n2, n3}"])
+def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
+    def states(protocol: type[Protocol], new: int) -> int:
+        settings = (f"Hosts={hosts}", "InitClusterSize=1", "MinClusterSize=1", "MaxElections=0", "MaxValuesPerEpoch=0")
+        config = with_settings(
+            read_config(CONFIGS / "smoke.cfg"), *settings, "MaxAddReconfigs=1", f"MaxSpawnedServers={1 + new}"
+        )
+        bound = bind(protocol, config)
+        found = explore_tables(bound.protocol, Options(properties=bound.properties, deadlock=False))
+        assert found.verdict is Verdict.OK
+        return found.distinct_states
+
+    with_none, with_one, with_two = (states(variants_of(Reconfig)[ONE_HOST], new) for new in range(3))
+    times = hosts.count("n")
+    assert states(Reconfig, 1) == with_none + times * (with_one - with_none)
+    assert states(Reconfig, 2) == with_none + times * (with_one - with_none) + times**2 * (with_two - with_one)
+    assert with_none < with_one < with_two
 
 
 # RestartWithoutState
