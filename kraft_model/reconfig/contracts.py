@@ -126,14 +126,12 @@ class ReconfigContracts(ReconfigBase):
             state, leader = ServerState.UNATTACHED, Nil.NIL
         if granted:
             state, leader, voted_for = ServerState.VOTED, Nil.NIL, message.source
-        # A vote moves an unattached server on to Voted; the specification compares the state before that.
-        waits = before.state is state or (granted and before.state is ServerState.UNATTACHED)
         return after == before.but(
             current_epoch=max(before.current_epoch, message.epoch),
             state=state,
             leader=leader,
             voted_for=voted_for,
-            pending_fetch=before.pending_fetch if waits else Nil.NIL,
+            pending_fetch=before.pending_fetch if before.state is state else Nil.NIL,
         )
 
     @step_invariant

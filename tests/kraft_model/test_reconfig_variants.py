@@ -181,6 +181,13 @@ def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
     assert with_none < with_one < with_two
 
 
+def test_all_that_servers_do_holds_where_one_joins_during_an_election() -> None:
+    """An observer that grants its vote gives up what it fetches: `VotesAreRemembered` once said that it does not."""
+    bound = bind(variants_of(Reconfig)[ONE_HOST], read_config(CONFIGS / "joining-elections-details.cfg"))
+    found = explore_tables(bound.protocol, Options.of(bound))
+    assert (found.verdict, found.distinct_states) == (Verdict.OK, 790_659)
+
+
 # RestartWithoutState
 
 
