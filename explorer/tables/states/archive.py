@@ -15,6 +15,7 @@ from kraftcheck.explorer.tables.states.visited import Partition
 
 Flags = NDArray[np.uint8]
 CHUNK = 1 << 14  # entries read at a time
+TOGETHER = 1 << 12  # entries of a partition that are written at a time, at least
 
 
 class Archive:
@@ -34,15 +35,21 @@ class Archive:
         self._folder = folder
         self._file = GrowingFile.temporary(folder)
         self._parts = [RowsInFile(np.uint64) for _ in range(PARTITIONS)]
+        self._waiting: list[list[Words]] = [[] for _ in range(PARTITIONS)]  # to be written
 
     def append(self, partition: int, words: Words) -> None:
-        """Append entries of a partition."""
-        self._parts[partition].append(self._file, words)
+        """Append entries of a partition: no array that changes afterwards."""
+        waiting = self._waiting[partition]
+        waiting.append(words)
         self.count += len(words)
+        if sum(map(len, waiting)) >= TOGETHER:
+            self._parts[partition].append(self._file, np.concatenate(waiting))
+            waiting.clear()
 
     def chunks(self, partition: int) -> Iterator[Words]:
         """Yield the entries of a partition, some at a time; several threads may read several partitions."""
-        return self._parts[partition].chunks(self._file, CHUNK)
+        yield from self._parts[partition].chunks(self._file, CHUNK)
+        yield from self._waiting[partition]
 
     def known(self, number: int, partition: Partition) -> Flags:
         """Return for each place of a partition in memory whether its entry is in the archive."""
@@ -54,8 +61,8 @@ class Archive:
 
     def partition(self, number: int) -> Partition:
         """Return the entries of a partition as one in memory."""
-        part = self._parts[number]
-        found = Partition(self._packing, number, int(part.count / MAX_LOAD) + 16)
+        count = self._parts[number].count + sum(map(len, self._waiting[number]))
+        found = Partition(self._packing, number, int(count / MAX_LOAD) + 16)
         for words in self.chunks(number):
             found.add_words(words)
         return found

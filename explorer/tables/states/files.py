@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from hashlib import blake2b
 from io import FileIO
@@ -169,6 +170,7 @@ class RowsInFile:
         self.count = 0
         self._item = np.dtype(item)
         self._extents: list[Extent] = []
+        self._firsts: list[int] = []  # the number of the first row of each
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -187,6 +189,7 @@ class RowsInFile:
             self._extents[-1] = last._replace(rows=last.rows + rows)
         else:
             self._extents.append(Extent(rows, columns, offset))
+            self._firsts.append(self.count)
         self.count += rows
         return self._end(rows, columns, offset)
 
@@ -195,18 +198,18 @@ class RowsInFile:
 
     def read(self, file: GrowingFile, first: int, most: int) -> NDArray[Any]:
         """Return rows from number `first` on, at most so many; fewer where their width changes."""
-        for extent in self._extents:
-            if first < extent.rows:
-                rows = np.empty((min(most, extent.rows - first), extent.columns), self._item)
-                file.read_into(self._end(first, extent.columns, extent.offset), rows)
-                return rows
-            first -= extent.rows
-        raise IndexError(f"there are {self.count} rows")
+        if not 0 <= first < self.count:
+            raise IndexError(f"there are {self.count} rows")
+        which = bisect_right(self._firsts, first) - 1
+        return self._read(file, self._extents[which], first - self._firsts[which], most)
+
+    def _read(self, file: GrowingFile, extent: Extent, first: int, most: int) -> NDArray[Any]:
+        rows = np.empty((min(most, extent.rows - first), extent.columns), self._item)
+        file.read_into(self._end(first, extent.columns, extent.offset), rows)
+        return rows
 
     def chunks(self, file: GrowingFile, most: int) -> Iterator[NDArray[Any]]:
-        """Yield all rows, at most so many at a time."""
-        first = 0
-        while first < self.count:
-            rows = self.read(file, first, most)
-            yield rows
-            first += len(rows)
+        """Yield all rows that there are now, at most so many at a time."""
+        for extent in list(self._extents):
+            for first in range(0, extent.rows, most):
+                yield self._read(file, extent, first, most)
