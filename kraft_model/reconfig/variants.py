@@ -7,6 +7,8 @@ Apache Kafka's tracker where Kafka had the fault, or where the rule comes from.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.log import most_recent_config
 from kraftcheck.kraft_model.reconfig.records import (
@@ -44,7 +46,10 @@ class NewServersOnOneHost(Reconfig, variant="new-servers-on-one-host"):
 
     Nothing asks which host it is, and no two new servers have the same `disk_id`. So each state with k servers that
     StartNewServer started stands for h^k of `Reconfig`, with h hosts: those with other hosts in these servers' names.
+    Hosts are not alike then, so there is no SYMMETRY.
     """
+
+    symmetries: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def _hosts_of_new_servers(self) -> list[ModelValue]:
         return super()._hosts_of_new_servers()[:1]

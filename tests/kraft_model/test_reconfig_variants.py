@@ -15,7 +15,7 @@ from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting, read_config
-from kraftcheck.spec.errors import ConstantError
+from kraftcheck.spec.errors import ConstantError, InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
@@ -179,6 +179,13 @@ def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
     assert states(Reconfig, 1) == with_none + times * (with_one - with_none)
     assert states(Reconfig, 2) == with_none + times * (with_one - with_none) + times**2 * (with_two - with_one)
     assert with_none < with_one < with_two
+
+
+def test_hosts_are_not_alike_where_new_servers_start_on_one() -> None:
+    config = read_config(CONFIGS / "published.cfg")
+    assert bind(Reconfig, config).symmetry is not None
+    with pytest.raises(InputError, match="unknown symmetry"):
+        bind(variants_of(Reconfig)[ONE_HOST], config)
 
 
 def test_all_that_servers_do_holds_where_one_joins_during_an_election() -> None:

@@ -1,0 +1,41 @@
+"""The threads of a search: who does which piece, and what becomes of an error."""
+
+from __future__ import annotations
+
+from threading import Barrier, get_ident
+
+import pytest
+
+from kraftcheck.explorer.tables.threads import Threads
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_piece_is_done_once_and_the_first_in_this_thread(count: int) -> None:
+    threads, together = Threads(count), Barrier(count)
+    done: dict[int, int] = {}
+
+    def work(number: int) -> None:
+        together.wait(timeout=60)  # all at a time
+        assert number not in done
+        done[number] = get_ident()
+
+    threads.run(work, count)
+    threads.close()
+    assert sorted(done) == list(range(count))
+    assert done[0] == get_ident()
+    assert len(set(done.values())) == count
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_an_error_is_raised_once_all_is_done(bad: int) -> None:
+    threads, done = Threads(2), []
+
+    def work(number: int) -> None:
+        if number == bad:
+            raise ValueError("broken")
+        done.append(number)
+
+    with pytest.raises(ValueError, match="broken"):
+        threads.run(work, 2)
+    assert done == [1 - bad]
+    threads.close()
