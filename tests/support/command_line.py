@@ -127,5 +127,6 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 def heed_interrupts() -> None:
-    """Let SIGINT reach a process even where these tests run in the background of a shell, which ignores it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Let signals reach a process even where these tests run in the background of a shell, or under nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
