@@ -63,7 +63,7 @@ class Event(NamedTuple):
 
 
 def _pieces(which: Indices, workers: int) -> Iterator[Indices]:
-    """Yield states by their numbers, in pieces of which each worker takes the next one when it is ready."""
+    """Return the numbers of states in pieces, of which each worker takes the next one when it is ready."""
     pieces = max(workers, min(PIECES * workers, len(which) // SERIAL)) if workers > 1 else 1
     return iter(np.array_split(which, pieces))
 

@@ -37,9 +37,11 @@ class Threads:
 
     def run(self, work: Callable[[int], None], pieces: int) -> None:
         """Call `work` with each number below `pieces`, with 0 in this thread, and wait until all is done."""
-        others = [] if self._pool is None else [self._pool.submit(work, number) for number in range(1, pieces)]
+        own, others = range(pieces), []
+        if self._pool is not None:
+            own, others = range(1), [self._pool.submit(work, number) for number in range(1, pieces)]
         try:
-            for number in range(1 if self._pool is not None else pieces):
+            for number in own:
                 work(number)
         finally:
             wait(others)

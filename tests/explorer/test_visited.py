@@ -214,7 +214,7 @@ def test_a_partition_on_disk_can_be_looked_up_and_grows(tmp_path: Path) -> None:
     assert as_set(partition.words()) == as_set(words) | as_set(more)
 
 
-class Interrupted(VisitedSet):
+class SoonEnough(VisitedSet):
     """A set that is told, after so many microseconds, that what it inserts beside another thread is enough."""
 
     def end_after(self, microseconds: int | None) -> None:
@@ -227,7 +227,7 @@ class Interrupted(VisitedSet):
 @given(st.integers(0, 10**9), st.integers(1, 2))
 def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     random = np.random.default_rng(seed)
-    visited, expected = Interrupted(Threads(workers)), set()
+    visited, expected = SoonEnough(Threads(workers)), set()
     bits = [1, 1]
     for _ in range(6):
         bits = [min(31, int(n + random.integers(0, 7))) for n in bits] + [1] * int(random.integers(0, 2))
@@ -264,7 +264,7 @@ def test_what_is_inserted_beside_another_thread_is_neither_lost_nor_new_twice() 
     words = words[mixed_of(words)[1] == 0]  # all in one partition
     rows = np.arange(len(words), dtype=np.int32).reshape(-1, 1)
     for microseconds in range(0, 4_000, 200):
-        visited, part = Interrupted(Threads(2)), Successors()
+        visited, part = SoonEnough(Threads(2)), Successors()
         part.put(rows, words, np.zeros(len(words), np.int64))
         visited.end_after(microseconds)
         found = Found([part], packed, 1)

@@ -293,7 +293,7 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
     """Insert what a worker found, from number `first` of partition `p` on, into the partitions before `end`.
 
     Returns the partition that must grow first (or `end`), how far it came there, and the new ones. It ends soon once
-    `enough` is set; of the partition that it is in everything is inserted again then.
+    `enough` is set; the states of the partition that it is in then stay among the found, and those inserted are known.
     """
     tables, new, enough = bare(tables), bare(new), bare(enough)
     while p < end and not enough[0]:
