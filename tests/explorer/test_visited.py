@@ -121,6 +121,31 @@ def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.Monke
     assert not found.any()
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what pages there are")
+def test_what_is_written_here_and_there_has_small_pages() -> None:
+    shape = 16, 1 << 18, 2
+    found = pages.scattered(shape, np.int32)
+    assert (found.shape, found.dtype) == (shape, np.int32)
+    assert not found.any()
+    found[3, 5, 1] = 1
+    assert np.flatnonzero(found).tolist() == [(3 * shape[1] + 5) * 2 + 1]
+    assert not asks_for_large_pages(found)
+    assert not asks_for_large_pages(pages.scattered((5,), np.uint64))
+
+
+def asks_for_large_pages(array: Any) -> bool:
+    """Whether the system was asked for large pages for an array."""
+    at, inside = array.ctypes.data + array.nbytes // 2, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if "-" in first and rest:
+            start, end = (int(one, 16) for one in first.split("-"))
+            inside = start <= at < end
+        elif inside and first == "VmFlags:":
+            return "hg" in rest
+    raise AssertionError("the array is nowhere")
+
+
 @given(st.integers(1, 200), st.integers(0, 10**9))
 def test_what_is_mixed_gives_the_words_back(bits: int, seed: int) -> None:
     words = made_up(packing_of(bits), 50, seed)

@@ -31,7 +31,7 @@ def walk(t: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any, states: Any
     """
     while True:
         kind = t.nodes[node, codes.KIND]
-        if kind in (codes.LEAF, codes.UNKNOWN) or (kind == codes.INBOX_QUESTION and at < 0):
+        if kind <= codes.LEAF or (kind == codes.INBOX_QUESTION and at < 0):
             return node
         if kind == codes.SHARED:
             answer = np.int64(rows[row, t.nodes[node, codes.A]])

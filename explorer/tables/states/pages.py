@@ -7,6 +7,7 @@ what a table leaves goes to the next one that grows in the same thread.
 
 from __future__ import annotations
 
+import math
 import mmap
 from contextlib import suppress
 from mmap import mmap as map_memory
@@ -41,6 +42,20 @@ def reserved(count: int, large: int = LARGE_PAGES) -> Any:
         with suppress(OSError):  # a kernel without them
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)
+
+
+def scattered(shape: tuple[int, ...], kind: Any) -> Any:
+    """Return an array that is 0 and will be written here and there, in small pages: NumPy would ask for large ones.
+
+    Parameters
+    ----------
+    shape, kind
+        Its shape, and the type of its numbers.
+    """
+    count = math.prod(shape) * np.dtype(kind).itemsize
+    if count < OWN_PAGES:
+        return np.zeros(shape, kind)
+    return np.frombuffer(map_memory(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), kind).reshape(shape)
 
 
 class Spare(local):

@@ -149,7 +149,7 @@ class SpillingSet:
     def _clear_memory(self) -> None:
         self.in_memory.clear()
         if self.in_memory.nbytes > self._budget.visited:  # it was allowed more
-            self.in_memory.reserve(0)
+            self.in_memory.reserve(0, self.in_memory.packing)
 
     def _is_full(self) -> bool:
         return self.in_memory.count > self._budget.entries(self.in_memory.packing.bits)
@@ -174,8 +174,7 @@ class SpillingSet:
 
     def reserve(self, states: int, packing: Packing) -> None:
         """Make room in memory, as far as it may be taken, for so many states; there must be none yet."""
-        self.in_memory.fit(packing)
-        self.in_memory.reserve(min(states, self._budget.entries(packing.bits)))
+        self.in_memory.reserve(min(states, self._budget.entries(packing.bits)), packing)
 
     def restore(self, found: Found) -> None:
         """Insert states that are known to be new; `restored` must follow the last of them."""
@@ -209,7 +208,7 @@ class SpillingSet:
             for number in range(PARTITIONS):
                 partition = archive.partition(number)
                 partition.move(place)
-                whole.partitions[number] = partition
+                whole.replace(number, partition)
             archive.close()
         return whole
 

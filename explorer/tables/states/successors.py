@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.worker import SuccessorArrays
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, Words, by_owner
+from kraftcheck.explorer.tables.states.pages import scattered
 
 SUCCESSORS_PER_STATE = 12  # for which the buffers have room, on the average
 
@@ -59,9 +60,9 @@ class Successors(SuccessorArrays):
         counts = np.bincount(owner, minlength=PARTITIONS)
         room = max(self.rows.shape[1], int(counts.max()))
         if self.rows.shape[1:] != (room, rows.shape[1]):
-            self.rows = np.zeros((PARTITIONS, room, rows.shape[1]), np.int32)
+            self.rows = scattered((PARTITIONS, room, rows.shape[1]), np.int32)
         if self.words.shape[1:] != (room, words.shape[1]):
-            self.words = np.zeros((PARTITIONS, room, words.shape[1]), np.uint64)
+            self.words = scattered((PARTITIONS, room, words.shape[1]), np.uint64)
         for p, mine in by_owner(owner):
             self.rows[p, : len(mine)], self.words[p, : len(mine)] = rows[mine], words[mine]
         self.counts[:] = counts
@@ -80,7 +81,7 @@ def _fitted(array: NDArray[Any], counts: NDArray[np.int64], room: int, columns: 
     _, old_room, old_columns = array.shape
     if (old_room, old_columns) == (room, columns):
         return array
-    larger = np.zeros((PARTITIONS, room, columns), array.dtype)
+    larger = scattered((PARTITIONS, room, columns), array.dtype)
     for p in np.flatnonzero(counts).tolist() if old_columns <= columns else ():
         larger[p, : counts[p], :old_columns] = array[p, : counts[p]]
     return larger

@@ -41,7 +41,7 @@ from kraftcheck.explorer.tables.states.packing import (
     packing,
     repacked_words,
 )
-from kraftcheck.explorer.tables.states.pages import Spare, reserved
+from kraftcheck.explorer.tables.states.pages import Spare, reserved, scattered
 from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
@@ -72,6 +72,8 @@ class Partition:
         Up to how many it grows fast.
     spare
         What tables of keys, and of places, have left.
+    table
+        Where to keep what the table of that name says; by default in an array of its own.
 
     Attributes
     ----------
@@ -88,8 +90,9 @@ class Partition:
         capacity: int = FIRST_CAPACITY,
         small: int = SMALL,
         spare: tuple[Spare, Spare] | None = None,
+        table: NDArray[np.int64] | None = None,
     ) -> None:
-        self.table = np.zeros(TABLE, np.int64)
+        self.table = np.zeros(TABLE, np.int64) if table is None else table
         self._packing, self._number, self._small = packing, number, small
         self._spare = spare or (Spare(), Spare())
         self._take(capacity)
@@ -195,15 +198,26 @@ class VisitedSet:
         self._small = small
         self._spare = Spare(), Spare()
         self._new = [np.empty(0, np.int32)] * threads.count
-        self.partitions = self._empty([FIRST_CAPACITY] * PARTITIONS)
+        self._tables = np.zeros((PARTITIONS, TABLE), np.int64)  # of each partition
+        self.partitions: list[Partition] = []  # none until it is known how states are packed
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
-        return [Partition(self.packing, number, n, self._small, self._spare) for number, n in enumerate(capacities)]
+        self._tables = np.zeros((PARTITIONS, TABLE), np.int64)
+        packing, small, spare = self.packing, self._small, self._spare
+        each = enumerate(zip(capacities, self._tables, strict=True))
+        return [Partition(packing, number, n, small, spare, table) for number, (n, table) in each]
 
     @property
     def count(self) -> int:
         """How many states it has."""
-        return sum(partition.count for partition in self.partitions)
+        return int(self._tables[:, ENTRIES].sum())
+
+    def replace(self, number: int, partition: Partition) -> None:
+        """Take another partition for the one of that number."""
+        self._tables[number] = partition.table
+        partition.table = self._tables[number]
+        partition.layout = partition.table[:LAYOUT]
+        self.partitions[number] = partition
 
     @property
     def nbytes(self) -> int:
@@ -220,7 +234,6 @@ class VisitedSet:
         owners = self._threads.count if total > SERIAL and not beside else 1
         new_rows: list[Rows] = []
         enough = self._threads.enough if beside else NEVER
-        tables = np.array([partition.table for partition in self.partitions])
         pieces = iter(range(0, PARTITIONS, PIECE if owners > 1 else PARTITIONS))  # each has one thread at a time
 
         def own(number: int) -> None:
@@ -230,12 +243,10 @@ class VisitedSet:
                 for part in found.parts:
                     p, done = first, 0
                     while True:  # without Python's lock, which what is learned meanwhile may need
-                        p, done, count = insert_found(part, tables, p, done, end, new, count, enough)
+                        p, done, count = insert_found(part, self._tables, p, done, end, new, count, enough)
                         if p >= end or enough[0]:
                             break
-                        self.partitions[p].table[ENTRIES] = tables[p, ENTRIES]
                         self.partitions[p].grow()
-                        tables[p] = self.partitions[p].table
             if count:
                 new_rows.append(new[:count])
 
@@ -243,23 +254,21 @@ class VisitedSet:
             own(0)
         else:
             self._threads.run(own, owners)
-        for partition, table in zip(self.partitions, tables, strict=True):
-            partition.table[ENTRIES] = table[ENTRIES]
         return new_rows
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
         """Return an array for the new states of one thread, with room for one more than there may be."""
         if self._new[owner].size < (count + 1) * width:
-            self._new[owner] = np.empty(2 * (count + 1) * width, np.int32)
+            self._new[owner] = scattered((2 * (count + 1) * width,), np.int32)
         return self._new[owner][: (count + 1) * width].reshape(count + 1, width)
 
     def fit(self, new: Packing) -> None:
         """Pack the states anew where they shall be packed in another way, those of some partitions at a time."""
         old, self.packing = self.packing, new
-        if new is old:
+        if new is old and self.partitions:
             return
         if not self.count:
-            self.reserve(0)
+            self.reserve(0, new)
             return
         before = self.partitions
         self.partitions = self._empty([max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
@@ -279,8 +288,9 @@ class VisitedSet:
 
         self._threads.run(own, owners)
 
-    def reserve(self, states: int) -> None:
-        """Make room for so many states; the set must be empty."""
+    def reserve(self, states: int, packing: Packing) -> None:
+        """Make room for so many states, packed in this way; the set must be empty."""
+        self.packing = packing
         capacity = max(FIRST_CAPACITY, int(states / PARTITIONS * SPARE / MAX_LOAD))
         self.partitions = self._empty([capacity] * PARTITIONS)
 
