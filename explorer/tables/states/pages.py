@@ -15,6 +15,7 @@ from threading import local
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 OWN_PAGES = 1 << 18  # bytes of a table that has pages of its own
 LARGE_PAGES = 1 << 25  # bytes of a table that has large pages, if nothing else is said: the last one is half empty
@@ -44,7 +45,7 @@ def reserved(count: int, large: int = LARGE_PAGES) -> Any:
     return np.frombuffer(pages, np.uint8)
 
 
-def scattered(shape: tuple[int, ...], kind: Any) -> Any:
+def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     """Return an array that is 0 and will be written here and there, in small pages: NumPy would ask for large ones.
 
     Parameters

@@ -44,14 +44,22 @@ def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later:
 
 
 @inlined
-def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
-    """Write the columns of successor `n` that a delta changes; return whether the step can be taken and is known."""
-    states, succ = worker.states, worker.succ
+def can_spend(t: Any, worker: Any, at: Any, delta: Any) -> Any:
+    """Whether the bounds of a state have something left for a delta."""
+    can = True
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
-        if states[at, column] + max(amount, 1) > t.limits[column]:
-            return False
-        change_column(t, packing, worker, n, column, np.int64(succ[n, 2 + column] + amount))
+        can &= worker.states[at, column] + max(amount, 1) <= t.limits[column]
+    return can
+
+
+@inlined
+def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
+    """Write the columns of successor `n` that a delta changes; return whether all of them are known."""
+    states, succ = worker.states, worker.succ
+    for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
+        column = t.spendings[k, 0]
+        change_column(t, packing, worker, n, column, np.int64(succ[n, 2 + column] + t.spendings[k, 1]))
     known = True
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
@@ -122,6 +130,8 @@ def emit(
         succ[n, 0] = t.outcomes[outcome, codes.ACTION]
         succ[n, 1] = codes.LOOP
         return n + 1
+    if not can_spend(t, worker, at, delta):
+        return n
     for c in range(states.shape[1]):
         succ[n, 2 + c] = states[at, c]
     for w in range(worker.words.shape[1]):
