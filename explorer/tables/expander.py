@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -40,7 +41,8 @@ from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-PIECES = 16  # of a batch, for each worker: whoever is ready takes the next one
+TURNS = 4  # of a batch a worker takes what is left, divided by this and by the number of workers
+SMALLEST = 8  # but no less than is worth a second thread, divided by this
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 
 
@@ -62,10 +64,12 @@ class Event(NamedTuple):
     mask: int
 
 
-def _pieces(which: Indices, workers: int) -> Iterator[Indices]:
-    """Return the numbers of states in pieces, of which each worker takes the next one when it is ready."""
-    pieces = max(workers, min(PIECES * workers, len(which) // SERIAL)) if workers > 1 else 1
-    return iter(np.array_split(which, pieces))
+def pieces_of(which: Indices, workers: int) -> Iterator[Indices]:
+    """Return the numbers of states in ever smaller pieces, of which each worker takes the next one when it is ready."""
+    ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST)
+    while workers > 1 and count - ends[-1] > least:
+        ends.append(ends[-1] + max(least, (count - ends[-1]) // (TURNS * workers)))
+    return iter([which[first:end] for first, end in pairwise([*ends, count])])
 
 
 class Expander:
@@ -222,7 +226,7 @@ class Expander:
                 share = len(which) // len(workers) + 1
                 room = max(len(worker.succ) + 1, share * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words)
-            pieces = _pieces(which, len(workers))
+            pieces = pieces_of(which, len(workers))
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
             rest += pieces  # where no worker has room for more
             which = np.concatenate([worker.left_out() for worker in workers])
@@ -323,7 +327,7 @@ class Expander:
             workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
             for worker in workers:
                 worker.begin(rows, len(which))
-            self.threads.run(partial(self._judge, _pieces(which, len(workers))), len(workers))
+            self.threads.run(partial(self._judge, pieces_of(which, len(workers))), len(workers))
             which = np.concatenate([worker.left_out() for worker in workers])
             self.learner.resolve(workers, resolve_judged)
         return self.events()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from threading import Barrier, get_ident
 
+import numpy as np
 import pytest
 
-from kraftcheck.explorer.tables.threads import Threads
+from kraftcheck.explorer.tables.expander import pieces_of
+from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -39,3 +42,18 @@ def test_an_error_is_raised_once_all_is_done(bad: int) -> None:
         threads.run(work, 2)
     assert done == [1 - bad]
     threads.close()
+
+
+@pytest.mark.parametrize("count", [1, SERIAL, SERIAL + 1, 100_000])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_pieces_are_ever_smaller_and_have_each_state_once(count: int, workers: int) -> None:
+    which = np.arange(count)[::-1]
+    pieces = list(pieces_of(which, workers))
+    assert np.concatenate(pieces).tolist() == which.tolist()
+    assert all(len(one) >= len(next_one) > 0 for one, next_one in pairwise(pieces))
+    if workers == 1:
+        assert len(pieces) == 1
+    elif count >= SERIAL:
+        assert len(pieces) > workers
+        assert len(pieces[0]) < count / workers
+        assert len(pieces[-1]) <= SERIAL // 8

@@ -25,9 +25,17 @@ from kraftcheck.explorer.tables.kernel.packing import (
     unpack_states,
 )
 from kraftcheck.explorer.tables.states import pages
-from kraftcheck.explorer.tables.states.packing import Packing, Rows, Words, entry_bytes, packing, roomy_packing
+from kraftcheck.explorer.tables.states.packing import (
+    PARTITIONS,
+    Packing,
+    Rows,
+    Words,
+    entry_bytes,
+    packing,
+    roomy_packing,
+)
 from kraftcheck.explorer.tables.states.successors import Found, Successors
-from kraftcheck.explorer.tables.states.visited import Partition, VisitedSet
+from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, Partition, VisitedSet
 from kraftcheck.explorer.tables.threads import Threads
 from kraftcheck.explorer.temporal.room import Room, is_mapped
 
@@ -299,6 +307,22 @@ def test_what_is_inserted_beside_another_thread_is_neither_lost_nor_new_twice() 
         assert np.array_equal(np.sort(np.concatenate([early, late]), axis=0), rows)
         assert visited.count == len(rows)
     assert partly
+
+
+def test_what_may_grow_comes_first() -> None:
+    packed = packing_of(60)
+    words = np.unique(np.random.default_rng(2).integers(0, 1 << 60, (80_000, 1), dtype=np.uint64), axis=0)
+    owner = mixed_of(words)[1]
+    few, visited, part = int(FIRST_CAPACITY * MAX_LOAD) // 2, VisitedSet(Threads(2)), Successors()
+    counts = [2 * few + 2 if p in (9, 40) else few for p in range(PARTITIONS)]
+    kept = np.concatenate([np.flatnonzero(owner == p)[:count] for p, count in enumerate(counts)])
+    rows = np.arange(len(words), dtype=np.int32).reshape(-1, 1)
+    part.put(rows[kept], words[kept], owner[kept])
+    visited.fit(packed)
+    pieces = list(visited.pieces_of(Found([part], packed, 1)))
+    assert pieces[:2] == [(8, 10), (40, 42)]
+    assert pieces[-1] == (63, 64)
+    assert sorted(p for first, end in pieces for p in range(first, end)) == list(range(PARTITIONS))
 
 
 def test_the_fields_that_grow_have_spare_bits_first() -> None:

@@ -11,7 +11,7 @@ Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (19
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -50,6 +50,7 @@ SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; la
 SPARE = 1.1  # room in a partition for more than its share
 PAGE = 1 << 12  # bytes that the system gives at a time
 PIECE = 2  # partitions that a thread takes at a time, to insert states
+LAST = 4  # pieces of which it takes one partition at a time
 TOGETHER = 1 << 16  # states that are packed anew together, at least
 
 NEVER = np.zeros(1, np.int64)
@@ -234,12 +235,11 @@ class VisitedSet:
         owners = self._threads.count if total > SERIAL and not beside else 1
         new_rows: list[Rows] = []
         enough = self._threads.enough if beside else NEVER
-        pieces = iter(range(0, PARTITIONS, PIECE if owners > 1 else PARTITIONS))  # each has one thread at a time
+        pieces = iter(list(self.pieces_of(found)) if owners > 1 else [(0, PARTITIONS)])  # each has one thread at a time
 
         def own(number: int) -> None:
             new, count = self._room(number, total, found.width), 0
-            for first in pieces:
-                end = first + (PIECE if owners > 1 else PARTITIONS)
+            for first, end in pieces:
                 for part in found.parts:
                     p, done = first, 0
                     while True:  # without Python's lock, which what is learned meanwhile may need
@@ -255,6 +255,18 @@ class VisitedSet:
         else:
             self._threads.run(own, owners)
         return new_rows
+
+    def pieces_of(self, found: Found) -> Iterator[tuple[int, int]]:
+        """Yield ranges of partitions, of which each thread takes the next one when it is ready.
+
+        Those come first that may grow, which takes longest, and small ones last: so the threads end together.
+        """
+        filled = sum((part.counts for part in found.parts), self._tables[:, ENTRIES])
+        may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, PIECE).any(axis=1)
+        firsts = (np.argsort(~may_grow, kind="stable") * PIECE).tolist()
+        for number, first in enumerate(firsts):
+            step = PIECE if number < len(firsts) - LAST else 1
+            yield from ((p, p + step) for p in range(first, first + PIECE, step))
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
         """Return an array for the new states of one thread, with room for one more than there may be."""
@@ -275,18 +287,25 @@ class VisitedSet:
         locks = [Lock() for _ in self.partitions]
         owners = self._threads.count if sum(partition.count for partition in before) > SERIAL else 1
 
-        def own(number: int) -> None:
-            gathered: list[Words] = []
-            for p in range(number, PARTITIONS, owners):
-                gathered.append(before[p].words())
-                before[p] = Partition(old, capacity=1)
-                if sum(map(len, gathered)) >= TOGETHER or p + owners >= PARTITIONS:
-                    for q, mine in repacked_words(np.concatenate(gathered), old, new):
-                        with locks[q]:
-                            self.partitions[q].add_words(mine)
-                    gathered.clear()
+        left = iter(range(PARTITIONS))
+
+        def own(_: int) -> None:
+            while gathered := self._gathered(left, before, old):
+                for q, mine in repacked_words(np.concatenate(gathered), old, new):
+                    with locks[q]:
+                        self.partitions[q].add_words(mine)
 
         self._threads.run(own, owners)
+
+    def _gathered(self, left: Iterator[int], before: list[Partition], old: Packing) -> list[Words]:
+        """Take partitions until there is enough to pack anew together; return their entries."""
+        gathered: list[Words] = []
+        for p in left:
+            gathered.append(before[p].words())
+            before[p] = Partition(old, capacity=1)
+            if sum(map(len, gathered)) >= TOGETHER:
+                break
+        return gathered
 
     def reserve(self, states: int, packing: Packing) -> None:
         """Make room for so many states, packed in this way; the set must be empty."""
