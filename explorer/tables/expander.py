@@ -41,8 +41,8 @@ from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-TURNS = 4  # of a batch a worker takes what is left, divided by this and by the number of workers
-SMALLEST = 8  # but no less than is worth a second thread, divided by this
+SHARES = 4  # for each worker, of what is left of a batch: whoever is ready takes one
+SMALLEST = 8  # shares, at most, of what is worth a second thread
 ORDER_BITS = 14  # of a control row's id, by which states are ordered
 
 
@@ -68,7 +68,7 @@ def pieces_of(which: Indices, workers: int) -> Iterator[Indices]:
     """Return the numbers of states in ever smaller pieces, of which each worker takes the next one when it is ready."""
     ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST)
     while workers > 1 and count - ends[-1] > least:
-        ends.append(ends[-1] + max(least, (count - ends[-1]) // (TURNS * workers)))
+        ends.append(ends[-1] + max(least, (count - ends[-1]) // (SHARES * workers)))
     return iter([which[first:end] for first, end in pairwise([*ends, count])])
 
 

@@ -141,6 +141,30 @@ def test_what_is_written_here_and_there_has_small_pages() -> None:
     assert not asks_for_large_pages(pages.scattered((5,), np.uint64))
 
 
+def test_room_that_there_is_not_is_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*_: Any, **__: Any) -> Any:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(pages, "map_memory", refusing)
+    assert not pages.scattered((64, 4_096), np.int32).any()
+    with pytest.raises(MemoryError):
+        pages.scattered((1 << 50, 16), np.int32)
+
+
+def test_a_partition_that_is_replaced_counts() -> None:
+    visited, packed = VisitedSet(Threads(1)), packing_of(60)
+    visited.fit(packed)
+    words = made_up(packed, 500, 3)
+    mine = words[mixed_of(words)[1] == 5]
+    other = Partition(packed, 5)
+    other.add_words(mine)
+    visited.replace(5, other)
+    assert visited.count == other.count == len(as_set(mine)) > 0
+    other.add_words(words[mixed_of(words)[1] == 5])
+    assert visited.count == other.count
+    assert as_set(visited.partitions[5].words()) == as_set(mine)
+
+
 def asks_for_large_pages(array: Any) -> bool:
     """Whether the system was asked for large pages for an array."""
     at, inside = array.ctypes.data + array.nbytes // 2, False

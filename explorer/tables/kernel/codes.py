@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Kinds of trie node: what decides the way on.
+# Kinds of trie node: what decides the way on. The first two, up to LEAF, are its end.
 UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION, SHARED_QUESTION = 0, 1, 2, 3, 4, 5
 ME, PEER = -1, -2  # roles, where a LOCAL_QUESTION node names no absolute slot
 

@@ -52,11 +52,18 @@ def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     ----------
     shape, kind
         Its shape, and the type of its numbers.
+
+    Raises
+    ------
+    MemoryError
+        Where there is not so much memory, as for any array.
     """
     count = math.prod(shape) * np.dtype(kind).itemsize
-    if count < OWN_PAGES:
-        return np.zeros(shape, kind)
-    return np.frombuffer(map_memory(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), kind).reshape(shape)
+    if count >= OWN_PAGES:
+        with suppress(OSError):
+            pages = map_memory(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            return np.frombuffer(pages, kind).reshape(shape)
+    return np.zeros(shape, kind)
 
 
 class Spare(local):

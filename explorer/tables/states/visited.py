@@ -78,10 +78,10 @@ class Partition:
 
     Attributes
     ----------
-    keys, places, layout
-        The entries, and how they are laid out: see `kernel/hash_set.py`.
+    keys, places
+        The entries: see `kernel/hash_set.py`.
     table
-        The same as numbers: the layout, where the entries stand, how many there are.
+        The same as numbers: how they are laid out, where the entries stand, how many there are.
     """
 
     def __init__(
@@ -103,7 +103,6 @@ class Partition:
         bits, others = self._packing.bits, PARTITION_BITS if self._number is None else 0
         stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
         beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
-        self.layout = self.table[:LAYOUT]
         self.layout[:] = capacity, stride, beside, scale, others, self._number or 0
         places = capacity + BEHIND
         keys = places * stride + HEAD
@@ -115,6 +114,11 @@ class Partition:
     def _stand(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
         self.keys, self.places = keys, places
         self.table[LAYOUT:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
+
+    @property
+    def layout(self) -> NDArray[np.int64]:
+        """How its entries are laid out."""
+        return self.table[:LAYOUT]
 
     @property
     def count(self) -> int:
@@ -217,7 +221,6 @@ class VisitedSet:
         """Take another partition for the one of that number."""
         self._tables[number] = partition.table
         partition.table = self._tables[number]
-        partition.layout = partition.table[:LAYOUT]
         self.partitions[number] = partition
 
     @property
@@ -235,7 +238,7 @@ class VisitedSet:
         owners = self._threads.count if total > SERIAL and not beside else 1
         new_rows: list[Rows] = []
         enough = self._threads.enough if beside else NEVER
-        pieces = iter(list(self.pieces_of(found)) if owners > 1 else [(0, PARTITIONS)])  # each has one thread at a time
+        pieces = iter(self.pieces_of(found) if owners > 1 else [(0, PARTITIONS)])  # each has one thread at a time
 
         def own(number: int) -> None:
             new, count = self._room(number, total, found.width), 0
@@ -256,17 +259,16 @@ class VisitedSet:
             self._threads.run(own, owners)
         return new_rows
 
-    def pieces_of(self, found: Found) -> Iterator[tuple[int, int]]:
-        """Yield ranges of partitions, of which each thread takes the next one when it is ready.
+    def pieces_of(self, found: Found) -> list[tuple[int, int]]:
+        """Return ranges of partitions, of which each thread takes the next one when it is ready.
 
         Those come first that may grow, which takes longest, and small ones last: so the threads end together.
         """
         filled = sum((part.counts for part in found.parts), self._tables[:, ENTRIES])
         may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, PIECE).any(axis=1)
         firsts = (np.argsort(~may_grow, kind="stable") * PIECE).tolist()
-        for number, first in enumerate(firsts):
-            step = PIECE if number < len(firsts) - LAST else 1
-            yield from ((p, p + step) for p in range(first, first + PIECE, step))
+        pieces = [(first, first + PIECE) for first in firsts[:-LAST]]
+        return pieces + [(p, p + 1) for first in firsts[-LAST:] for p in range(first, first + PIECE)]
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
         """Return an array for the new states of one thread, with room for one more than there may be."""
@@ -279,14 +281,14 @@ class VisitedSet:
         old, self.packing = self.packing, new
         if new is old and self.partitions:
             return
-        if not self.count:
+        states = self.count
+        if not states:
             self.reserve(0, new)
             return
         before = self.partitions
         self.partitions = self._empty([max(FIRST_CAPACITY, int(p.count / MAX_LOAD) + 16) for p in before])
         locks = [Lock() for _ in self.partitions]
-        owners = self._threads.count if sum(partition.count for partition in before) > SERIAL else 1
-
+        owners = self._threads.count if states > SERIAL else 1
         left = iter(range(PARTITIONS))
 
         def own(_: int) -> None:
