@@ -72,7 +72,10 @@ class Arrays:
     def __setattr__(self, name: str, value: Any) -> None:
         declared = self.declared.get(name)
         if declared is not None and value is not self.__dict__.get(name):
-            if value.dtype != declared.kind or value.ndim != len(declared.shape) or not value.flags.c_contiguous:
+            fits = value.ndim == len(declared.shape) and all(
+                length in (-1, found) for length, found in zip(declared.shape, value.shape, strict=True)
+            )
+            if value.dtype != declared.kind or not fits or not value.flags.c_contiguous:
                 expected = f"expected a contiguous array of {declared.kind} {declared.shape}"
                 raise TypeError(f"{name}: {expected}, found {value.dtype} {value.shape}")
             self.directory[declared.number, : 1 + value.ndim] = value.ctypes.data, *value.shape

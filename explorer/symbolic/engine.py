@@ -328,7 +328,9 @@ class SymbolicSearch:
         """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does."""
         store, left = space.store, list(bad)
         store.roots.update({VIOLATING + name: states for name, states in bad.items()})
-        ways = Ways(space, StateChecks(space, self.semantics), self.options.constraints, self.pause)
+        beyond = frozenset(prop.name for prop in self.options.properties if not prop.over_steps)
+        checks = StateChecks(space, self.semantics)
+        ways = Ways(space, checks, self.options.constraints, beyond, self.pause)
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
             spare = (self.options.time_limit or math.inf) - self._books.seconds

@@ -26,16 +26,25 @@ class Ways:
         What evaluates the constraints.
     constraints
         Beyond them no way leads on.
+    beyond
+        The names of the sets into which the last step of a way may be one that action constraints do not allow, as
+        invariants are evaluated there.
     pause
         Called now and then; it may raise what ends the search for a way.
     """
 
     def __init__(
-        self, space: Space, checks: StateChecks, constraints: tuple[Property, ...], pause: Callable[[], None]
+        self,
+        space: Space,
+        checks: StateChecks,
+        constraints: tuple[Property, ...],
+        beyond: frozenset[str],
+        pause: Callable[[], None],
     ) -> None:
         self._space = space
         self._checks = checks
         self._constraints = constraints
+        self._beyond = beyond
         self._pause = pause
 
     def shortest(self, names: Iterable[str]) -> Iterator[Way]:
@@ -44,7 +53,7 @@ class Ways:
         new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
         while wanted:
             self._pause()
-            yield from self._into(wanted, store.union(new, pruned), levels)
+            yield from self._into(wanted, new, pruned, levels)
             frontier = self._checks.within(self._constraints, new)
             known = store.union(known, space.view.of(new))
             levels.append(frontier)
@@ -56,7 +65,7 @@ class Ways:
     def any(self, names: Iterable[str]) -> Iterator[Way]:
         """Yield a way into each of some sets, with its name: each event is taken from all that is known by then."""
         space, store, wanted, stages = self._space, self._space.store, list(names), list[int]()
-        yield from self._into(wanted, space.start, stages)
+        yield from self._into(wanted, space.start, EMPTY, stages)
         reached = self._checks.within(self._constraints, space.start)
         known = store.union(space.start, reached)
         while wanted:
@@ -65,17 +74,21 @@ class Ways:
                 new = store.difference(store.successors(reached, root), known)
                 if new != EMPTY:
                     stages.append(reached)
-                    yield from self._into(wanted, new, stages)
+                    yield from self._into(wanted, new, EMPTY, stages)
                     known = store.union(known, new)
                     reached = store.union(reached, self._checks.within(self._constraints, new))
-            yield from self._into(wanted, space.pruned(reached), [*stages, reached])
+            yield from self._into(wanted, EMPTY, space.pruned(reached), [*stages, reached])
             if store.is_crowded:
                 reached, known, *stages = store.collect_garbage([reached, known, *stages])
 
-    def _into(self, wanted: list[str], states: int, sets: list[int]) -> Iterator[Way]:
-        """Yield a way into each wanted set that some states are in, through sets that lead to these."""
+    def _into(self, wanted: list[str], new: int, pruned: int, sets: list[int]) -> Iterator[Way]:
+        """Yield a way into each wanted set that some states are in, through sets that lead to these.
+
+        Those that are pruned follow by steps that action constraints do not allow.
+        """
         store = self._space.store
         for name in list(wanted):
+            states = store.union(new, pruned) if name in self._beyond else new
             there = self._space.view.meet(states, store.roots[VIOLATING + name])
             if there != EMPTY:
                 wanted.remove(name)

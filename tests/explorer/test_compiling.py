@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.native import compiling
+from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 
 pytestmark = pytest.mark.kernel
 
@@ -87,3 +88,11 @@ def test_only_our_own_indices_never_count_from_the_end(tmp_path: Path, monkeypat
     assert numba.njit(second)(numbers, -1) == (9, 9)
     assert compiling.compiler(tmp_path)(second)(numbers, -1) == (4, 9)
     assert numba.njit(lambda given, index: given[index])(numbers, -2) == 8
+
+
+def test_a_group_of_arrays_takes_none_of_other_columns() -> None:
+    """Compiled code would read it as if it had as many as are declared."""
+    worker = WorkerArrays()
+    worker.facts = np.zeros((4, 2), np.int64)
+    with pytest.raises(TypeError, match=r"facts: expected a contiguous array of int64 \(-1, 2\), found int64 \(4, 3\)"):
+        worker.facts = np.zeros((4, 3), np.int64)

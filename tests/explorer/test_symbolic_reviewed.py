@@ -202,6 +202,45 @@ class Seen(Protocol):
         return spent["ticks"] >= 1
 
 
+class Jumping(Two):
+    """A node might jump to where it can only go back from, or ends; but it may not jump."""
+
+    def initial(self) -> Iterator[State]:
+        """One at 0."""
+        yield self.start([Node(1)], Nothing())
+
+    @internal
+    def jump(self, me: Node) -> Steps:
+        """Go from 0 to the end."""
+        if me.count == 0:
+            yield become(me.but(count=self.most))
+
+    @action_constraint
+    def slow(self, before: Node, after: Node) -> bool:
+        """Nobody goes on by more than one."""
+        return after.count - before.count <= 1
+
+    @reachable
+    def low(self, me: Node) -> bool:
+        """It is not at the end."""
+        return me.count < self.most
+
+
+class Falling(Jumping):
+    """The same, where one step leads back."""
+
+    @internal
+    def fall(self, me: Node) -> Steps:
+        """Go back from the end."""
+        if me.count == self.most:
+            yield become(me.but(count=me.count - 1))
+
+    @step_invariant
+    def never_back(self, before: Node, after: Node) -> bool:
+        """Nobody goes back."""
+        return after.count >= before.count
+
+
 def options_of(protocol: Protocol, **more: Any) -> Options:
     given: dict[str, tuple[Any, ...]] = dict.fromkeys(("invariant", "constraint", "action_constraint", "reachable"), ())
     for prop in protocol.properties.values():
@@ -222,6 +261,20 @@ def test_only_what_should_stay_reachable_reads_inboxes(order: str) -> None:
     expected = ReferenceSearch(protocol, options_of(protocol)).run()
     assert expected.violations
     assert told(explore(protocol, options_of(protocol, search=order))) == told(expected)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ways"), [(Jumping(), {("Deadlock", 7), ("Low", 7)}), (Falling(), {("NeverBack", 8)})]
+)
+@pytest.mark.parametrize("order", ORDERS)
+def test_only_invariants_are_evaluated_beyond_action_constraints(
+    order: str, protocol: Protocol, ways: set[tuple[str, int]]
+) -> None:
+    """The way to a deadlock, a trap or a wrong step took a step that they do not allow, as it was shorter."""
+    options = options_of(protocol, deadlock=True, keep_going=True)
+    expected = ReferenceSearch(protocol, options).run()
+    assert {(one.property, len(one.trace)) for one in expected.violations} == ways
+    assert told(explore(protocol, replace(options, search=order))) == told(expected)
 
 
 def test_the_depth_after_a_resume_where_all_that_is_new_is_beyond_a_constraint(
