@@ -9,7 +9,9 @@ import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.explorer.tables import laying_out
 from kraftcheck.explorer.tables.engine import explore
+from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec import (
     Bag,
@@ -27,6 +29,7 @@ from kraftcheck.spec import (
     invariant,
     on,
     projection,
+    step_invariant,
 )
 
 pytestmark = pytest.mark.kernel
@@ -237,3 +240,64 @@ def test_an_assert_that_fails_while_the_least_violation_is_looked_for(batch: int
     protocol = AnotherAsserts()
     [found] = BreadthFirst(protocol, options_of(protocol), 1, batch=batch).run().violations
     assert (found.property, len(found.trace)) in (("Fail", 3), ("Fail", 4), ("Low", 4))
+
+
+class Counting(Record):
+    """A replica that counts."""
+
+    id: int
+    count: int = 0
+
+
+class Arrivals(Record):
+    """Whether another one has appeared."""
+
+    is_there: bool = False
+
+
+class LateCount(Protocol):
+    """A replica appears where two of three have counted to two, before which one of them may count too far."""
+
+    network = Bag()
+
+    @projection
+    def counts(self, me: Counting) -> int:
+        """How far it is."""
+        return me.count
+
+    def initial(self) -> Iterator[State]:
+        """Three at 0."""
+        yield self.start([Counting(1), Counting(2), Counting(3)], Arrivals())
+
+    @internal
+    def count(self, me: Counting) -> Steps:
+        """Count."""
+        if me.count < 5:
+            yield become(me.but(count=me.count + 1))
+
+    @environment(reads=counts)
+    def appear(self, shared: Arrivals, counts: Map[int, int]) -> Steps:
+        """Another one appears."""
+        if not shared.is_there and tuple(counts[number] for number in (1, 2, 3)) == (0, 2, 2):
+            yield Step().write(Counting(4)).put(is_there=True)
+
+    @step_invariant
+    def few(self, before: Counting, after: Counting) -> bool:
+        """Nobody counts to five."""
+        return after.count < 5
+
+
+def test_a_replica_that_appears_while_the_least_state_is_looked_for(
+    laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of states are packed together later on, where all of them have a place."""
+    monkeypatch.setattr(laying_out, "ONE_WORD", 0)
+    protocol = LateCount()
+    options = Options(properties=tuple(protocol.properties.values()), keep_going=True)
+    expected = ReferenceSearch(protocol, options).run()
+    assert expected.violations
+    for states in (49, 50, 51):
+        monkeypatch.setattr(bfs, "CLUSTERS_FROM", states)
+        found = BreadthFirst(protocol, options, 1, batch=1).run()
+        assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
+    assert False in laid_out

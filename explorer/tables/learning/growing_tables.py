@@ -29,6 +29,8 @@ ROOM = {
     "content_items": 14,
     "bundle_items": 14,
 }
+MOST_ROWS = 1 << 31  # of a table: others have places in it as numbers of 32 bits
+MOST = {"contents": codes.CODE_MASK + 1}  # of those for which there are fewer numbers
 FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
 LARGE_TABLE = 1 << 22  # bytes of a table that has large pages, as it is read all over
 LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the processor's caches
@@ -90,11 +92,20 @@ class GrowingTables(Tables):
         array[index] = value
 
     def lengthen(self, name: str, rows: int, fill: int = 0) -> Any:
-        """Return a table, made at least so long: then at least twice as long, and where it stood if there is room."""
-        array = getattr(self, name)
+        """Return a table, made at least so long: twice as long if it may be, and where it stood if there is room.
+
+        Raises
+        ------
+        ProtocolError
+            Where there are no numbers for so many rows.
+        """
+        array, most = getattr(self, name), MOST.get(name, MOST_ROWS)
         if rows <= len(array):
             return array
-        shape = max(rows, 2 * len(array)), *array.shape[1:]
+        if rows > most:
+            what = name.replace("_", " ")
+            raise ProtocolError(f"more than {most:,} {what}: the table engine has no numbers for them")
+        shape = min(max(rows, 2 * len(array)), most), *array.shape[1:]
         count, whole = prod(shape) * array.itemsize, self._reserved.get(name)
         is_there = whole is not None and array.base is whole and len(whole) >= count
         if whole is None or not is_there:
@@ -172,10 +183,13 @@ class GrowingTables(Tables):
         if wanted & codes.GROW_HASHES:
             self.rehash_rows(2 * len(self.row_table))
         if wanted & codes.GROW_CONTENTS:
-            if len(self.contents) < 4 * self.meta[codes.M_CONTENTS] + 16:
+            count, most = int(self.meta[codes.M_CONTENTS]), MOST["contents"]
+            is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
+            if is_crowded:
                 self._double("contents", "inbox_codes", "permuted_contents")
                 self.inbox_answers = widened(self.inbox_answers, len(self.contents), UNASKED)
-            self._double("content_items")
+            if not is_crowded or len(self.content_items) < MOST.get("content_items", MOST_ROWS):
+                self._double("content_items")
             if len(self.content_table) < 2 * len(self.contents):
                 self.rehash_contents(2 * len(self.content_table))
         if wanted & codes.GROW_BUNDLES:

@@ -151,7 +151,8 @@ class Interner:
         """Return the id of a local state."""
         found = self._local_ids.get(record)
         if found is None:
-            found = self._local_ids[record] = len(self.locals)
+            within(found := len(self.locals), KEY_LIMIT, "local states")
+            self._local_ids[record] = found
             self.locals.append(record)
             self.questions.add(found, record)
             key: Value = record.id  # type: ignore[attr-defined]

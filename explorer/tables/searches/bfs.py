@@ -289,7 +289,7 @@ class BreadthFirst:
         if states >= self._asked_for and are_better_flat(self.options, self.expander, python, self.visited):
             self._asked_for = 2 * states
             self._lay_out(flat=True)
-        elif self.expander.flat and states >= self._clusters_from:
+        elif self.expander.flat and not self.expander.is_outgrown and states >= self._clusters_from:
             self._clusters_from = 4 * states
             fields = better_fields(self.expander, self.visited, self.levels)
             if fields is not None:
