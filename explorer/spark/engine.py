@@ -137,7 +137,7 @@ class SparkSearch:
             books.look_at_the_clock(journal.count(-1))
             self._heed()
             self._checker.stop_at_max_states()
-            if depth == self.options.max_depth:
+            if self.options.max_depth is not None and depth >= self.options.max_depth:
                 books.stop_at("max_depth")
             events = self._take(discovered or self._jobs.discover(journal))
             discovered = self._jobs.settle(journal, self.ids.counts)
@@ -175,6 +175,7 @@ class SparkSearch:
         self._checker.starting_rows()
         self.journal = self._checkpoint.restore(self._load, self.ids.lexicon)
         self._books.restore(self.journal.violations, self.journal.seconds)
+        self._checker.restored = self._checker.distinct
 
     def _load(self, levels: list[int]) -> None:
         self.tasks.load(levels)

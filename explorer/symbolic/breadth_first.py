@@ -109,7 +109,7 @@ class BreadthFirst:
         options = self._books.options
         if options.max_states and self._space.store.count(reached) >= options.max_states:
             self._books.stop_at("max_states")
-        if len(self._levels) + 1 == options.max_depth:
+        if options.max_depth is not None and len(self._levels) + 1 >= options.max_depth:
             self._books.stop_at("max_depth")
 
     def _check_states(self, states: int) -> None:

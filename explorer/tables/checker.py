@@ -55,6 +55,8 @@ class Checker:
         The properties that need Python, or None.
     initial_count
         Initial states that count as generated.
+    restored
+        Distinct states that were there when the search went on from a checkpoint.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Checker:
         self.semantics = Semantics(protocol)
         self.books = Bookkeeping(options, self._totals)
         self.books.result.workers = expander.workers
-        self.initial_count = 0
+        self.initial_count = self.restored = 0
         self._options = options
         self._expander = expander
         self._learner = expander.learner
@@ -222,8 +224,9 @@ class Checker:
 
     def _totals(self) -> Totals:
         actions, calls = self._tallies()
-        maximum = self._options.max_states  # the last batch may find more; they do not count
-        distinct = self.distinct if maximum is None else min(self.distinct, maximum)
+        distinct, most = self.distinct, self._options.max_states
+        if most is not None:  # the last batch may find more; they do not count
+            distinct = min(distinct, max(most, self.restored))
         self._growth.sample(distinct, calls)
         return Totals(distinct, self.initial_count + sum(actions.values()), actions, calls)
 

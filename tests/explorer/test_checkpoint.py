@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,9 +20,12 @@ from hypothesis import strategies as st
 
 from kraftcheck import load
 from kraftcheck.explorer.result import Interrupted, Options, Progress, Result
+from kraftcheck.explorer.symbolic import engine as symbolic
+from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.learning.restoring import restore_content_values
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
 from tests.support.command_line import heed_interrupts
 from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
@@ -149,6 +153,21 @@ def test_a_limit_can_be_raised(tmp_path: Path) -> None:
     assert (result.distinct_states, result.depth) == (counts["distinct_states"], counts["depth"])
 
 
+@pytest.mark.parametrize(
+    ("limit", "less"), [({"max_depth": 7}, {"max_depth": 3}), ({"max_states": 100}, {"max_states": 5})]
+)
+@pytest.mark.parametrize("explore", [tables.explore, symbolic.explore])
+def test_a_limit_that_is_passed_already_ends_it_with_what_is_there(
+    explore: Callable[[Protocol, Options], Result], limit: dict[str, int], less: dict[str, int], tmp_path: Path
+) -> None:
+    protocol = bound("counts/two-voters").protocol
+    first = explore(protocol, Options(deadlock=False, workers=1, checkpoint=tmp_path / "c", **limit))
+    again = explore(protocol, Options(deadlock=False, workers=1, resume=tmp_path / "c", **less))
+    assert first.limit == again.limit == next(iter(limit))
+    assert first.distinct_states <= again.distinct_states < first.distinct_states + 100
+    assert first.distinct_states < expected()["two-voters"]["distinct_states"] / 2
+
+
 # What is refused
 
 
@@ -193,6 +212,8 @@ def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
         BreadthFirst(other, replace(options, resume=folder), 1)
     with pytest.raises(InputError, match="another search: deadlock: false in the checkpoint, now true"):
         BreadthFirst(protocol, replace(options, resume=folder, deadlock=True), 1)
+    with pytest.raises(InputError, match="another search: --check-actions: false in the checkpoint, now true"):
+        BreadthFirst(protocol, replace(options, resume=folder, check_actions=True), 1)
     with pytest.raises(InputError, match=r"--checkpoint .*: it holds the checkpoint .*go on with --resume"):
         BreadthFirst(protocol, replace(options, checkpoint=folder), 1)
     with pytest.raises(InputError, match=r"--resume .*: there is no such folder"):

@@ -162,7 +162,7 @@ class BreadthFirst:
             if not levels.count(levels.depth):
                 break
             self.books.result.depth = levels.depth
-            if levels.depth == self.options.max_depth:
+            if self.options.max_depth is not None and levels.depth >= self.options.max_depth:
                 self._between = True
                 self.books.stop_at("max_depth")
             levels.begin()
@@ -400,6 +400,7 @@ class BreadthFirst:
                 self.visited.restore(self.expander.load(rows))
                 self._look_around(0)
         self.checkpoint.require_states(sum(self.levels.counts), self.visited.count)
+        self.checker.restored = self.checker.distinct
         self.visited.restored()
 
     # Behaviours
