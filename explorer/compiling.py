@@ -19,6 +19,7 @@ from typing import Any
 
 from kraftcheck.explorer.clock import CLOCK
 from kraftcheck.explorer.result import Options, Search
+from kraftcheck.spec.errors import InputError
 
 SYMBOLIC = ("saturation", "chaining", "bfs")
 """The search orders of the symbolic engine."""
@@ -78,6 +79,21 @@ class Compiling:
             CLOCK.compiling += seconds
 
 
+def require_compiling() -> None:
+    """Say where the environment keeps Numba from compiling.
+
+    Raises
+    ------
+    InputError
+        Naming the variable, what is expected and what was found.
+    """
+    disabled, threads = (os.environ.get(name, "").strip() for name in ("NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS"))
+    if disabled not in ("", "0"):
+        raise InputError(f"NUMBA_DISABLE_JIT: expected it not to be set, found {disabled[:20]}: engines are compiled")
+    if threads.lstrip("-").isdecimal() and len(threads) < 20 and int(threads) < 1:
+        raise InputError(f"NUMBA_NUM_THREADS: expected a number of at least 1, found {threads}")
+
+
 @contextmanager
 def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
     """Note what is compiled meanwhile; the clock of searches stands still for as long.
@@ -87,6 +103,7 @@ def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
     told
         Called when something begins to be compiled, once.
     """
+    require_compiling()
     from numba.core import event
 
     events: Any = event  # what Numba exports without annotations

@@ -96,3 +96,17 @@ def test_a_group_of_arrays_takes_none_of_other_columns() -> None:
     worker.facts = np.zeros((4, 2), np.int64)
     with pytest.raises(TypeError, match=r"facts: expected a contiguous array of int64 \(-1, 2\), found int64 \(4, 3\)"):
         worker.facts = np.zeros((4, 3), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [("NUMBA_DISABLE_JIT", "1", "it not to be set"), ("NUMBA_NUM_THREADS", "0", "a number of at least 1")],
+)
+def test_an_environment_in_which_nothing_is_compiled_is_told_of(name: str, value: str, expected: str) -> None:
+    words = ["check", "die-hard", "--config", "smoke", "--engine", "tables", "--quiet"]
+    environment = {**os.environ, name: value}
+    command = [sys.executable, "-m", "kraftcheck", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"kraftcheck: error: {name}: expected {expected}, found {value}")
+    assert done.stderr.count("\n") == 1
