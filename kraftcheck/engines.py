@@ -149,12 +149,23 @@ def search(
     compiles
         Called where something begins to be compiled.
     """
+    tried = None
     if engine == "tables" and not is_named and not _is_compiled():
         tried = _tried(protocol, options)
-        if tried is not None:
-            return tried
-    run = partial(_run, engine, protocol, options)
-    return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
+    if tried is None:
+        run = partial(_run, engine, protocol, options)
+        tried = replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
+    if tried.engine != "symbolic":  # which refuses a view under which it could miss something
+        tried.notes += _left_out(protocol, options)
+    return tried
+
+
+def _left_out(protocol: Protocol, options: Options) -> list[str]:
+    """Return what is to be said of the bounds that a view leaves out."""
+    bounds = ", ".join(sorted(protocol.hidden(options.view).bounds)) if options.view else ""
+    what = f"VIEW {options.view} leaves out the bounds {bounds}: of states that differ in these alone, one is searched"
+    missed = "so what another one could do with more left may be missed, and counts may differ"
+    return [f"{what}, {missed}"] if bounds else []
 
 
 def _run(engine: str, protocol: Protocol, options: Options) -> Result:

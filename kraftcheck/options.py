@@ -94,7 +94,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--continue": _flag("go on after a violation", dest="keep_going"),
     "--check-actions": _flag("test that actions are pure"),
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
-    "--engine": _value("NAME", "the engine (default: the first that can do what is asked)"),
+    "--engine": _value("NAME", "tables, reference, symbolic or spark (default: the first that can do what is asked)"),
     "--workers": _value("N", "threads", workers),
     "--memory": _value("SIZE", "such as 4G; states beyond it go to disk (default: 60 %% of the machine)", _size),
     "--master": _value("URL", "spark://HOST:PORT, yarn, ... (default: this machine)"),

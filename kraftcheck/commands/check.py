@@ -1,8 +1,8 @@
 """Search a model's states for a violation.
 
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
-not stay reachable; 14 an assert failed; 20 nothing violated, but the search stopped at a limit; 2 bad input;
-130 interrupted
+not stay reachable, or a temporal property is violated; 14 an assert failed; 20 nothing violated, but the search
+stopped at a limit; 2 bad input; 130 interrupted
 
 for example:
     kraftcheck check reconfig --config smoke
