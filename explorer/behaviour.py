@@ -7,7 +7,7 @@ from typing import Any
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.spec.encoding import encode
-from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
@@ -15,8 +15,14 @@ from kraftcheck.spec.language.state import State
 Behaviour = tuple[TraceStep, ...]
 
 
-class NoSuchPathError(AssertionError):
-    """A path of states, or of classes, that the reference semantics does not take."""
+class NoSuchPathError(InputError):
+    """A path of states, or of classes, that the reference semantics does not take: an action that is not pure."""
+
+    def __init__(self, semantics: Semantics, problem: str) -> None:
+        super().__init__(
+            f"{semantics.protocol.name()}: a behaviour that was found cannot be replayed: {problem}; most likely an"
+            " action is not pure, which kraftcheck check --check-actions tests"
+        )
 
 
 def step_of(transition: Transition) -> TraceStep:
@@ -54,7 +60,7 @@ def behaviour_along(
     """
     first = path[0] if class_of is None else next((s for s in starts or () if class_of(s) == path[0]), None)
     if first is None:
-        raise NoSuchPathError("no initial state is in the first class of this path")
+        raise NoSuchPathError(semantics, "no initial state begins it")
     steps = [TraceStep(first)]
     for number, wanted in enumerate(path[1:]):
         fitting = [
@@ -64,7 +70,7 @@ def behaviour_along(
             and wanted == (taken.target if class_of is None else class_of(taken.target))
         ]
         if not fitting:
-            raise NoSuchPathError("the reference semantics has no step along this path")
+            raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
         steps.append(step_of(least(fitting)))
     return tuple(steps)
 

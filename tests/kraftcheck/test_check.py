@@ -169,6 +169,56 @@ def test_purity_is_checked_on_request(run, tmp_path) -> None:
     assert "action Tick of Impure is not pure" in outcome.err
 
 
+CHANGES_ITS_INPUT = """
+from kraftcheck import *
+
+
+class Node(Record):
+    id: int
+    n: int = 0
+
+
+class Nothing(Record):
+    pass
+
+
+class Impure(Protocol):
+    def initial(self):
+        yield self.start([Node(1), Node(2)], Nothing())
+
+    @internal
+    def tick(self, me: Node) -> Steps:
+        if me.n < 3:
+            object.__setattr__(me, "n", 7)
+            yield become(me.but(n=me.n + 1))
+
+    @internal
+    def rest(self, me: Node) -> Steps:
+        if LOOPS:
+            yield become(me)
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--engine", "tables"),
+        ("simulate", "--runs", "5"),
+        ("mutate", "--engine", "tables", "--only", "LOOPS -> False"),
+    ],
+)
+def test_a_behaviour_that_cannot_be_replayed_is_one_message(run, tmp_path, words) -> None:
+    path = tmp_path / "impure.py"
+    path.write_text(f"{CHANGES_ITS_INPUT}\nLOOPS = {words[0] == 'mutate'}\n")  # else it is refused without a slip
+    command, *options = words
+    outcome = run(command, f"{path}:Impure", "--quiet", *options)
+    assert outcome.code == 2, outcome
+    assert outcome.err == (
+        "kraftcheck: error: Impure: a behaviour that was found cannot be replayed: no step leads from its state 1 to"
+        " the next; most likely an action is not pure, which kraftcheck check --check-actions tests\n"
+    )
+
+
 # What is printed
 
 
