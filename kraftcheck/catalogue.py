@@ -207,11 +207,13 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
             return str(beside), read_config(beside)
     if choice is None and not known:
         return "none", everything(model.protocol)
-    name = choice or "default"
+    name = "default" if choice is None else choice
     if name in known:
         return name, read_config(known[name])
     if name in TIERS:
         raise InputError(f"{unknown('configuration', name, known, model.name)}; expected --config FILE.cfg")
+    if not name:
+        raise InputError("expected a configuration's name or a .cfg file, found ''")
     if not Path(name).exists() and Path(name).suffix == "" and known:
         raise InputError(f"{unknown('configuration', name, known, model.name)}; and there is no such file")
     return name, read_config(name)

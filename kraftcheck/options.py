@@ -48,6 +48,18 @@ def seed(text: str) -> int:
     return int(text)
 
 
+def _name(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a name or a file, found ''")
+    return text
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a folder, found ''")
+    return Path(text)
+
+
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
@@ -83,7 +95,7 @@ _MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file
 _OPTIONS: dict[str, dict[str, Any]] = {
     "model": _MODEL,
     "--model": _MODEL | {"required": True},
-    "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: default)"),
+    "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: default)", _name),
     "--set": _value("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
     "--variant": _value("NAME", "a variant of the model"),
     "--deadlock": _flag("check for deadlock, whatever the .cfg says", argparse.BooleanOptionalAction),
@@ -103,9 +115,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--max-depth": _value("N", "states along a path; 1: the initial ones alone", count),
     "--max-nodes": _value("N", "nodes of the symbolic engine's diagrams at one time", count),
     "--time-limit": _value("SECONDS", read=_seconds),
-    "--checkpoint": _value("DIR", "where to keep the search's state", Path),
+    "--checkpoint": _value("DIR", "where to keep the search's state", _folder),
     "--checkpoint-every": _value("SECONDS", f"how often it is written (default: {_EVERY:.0f})", _seconds),
-    "--resume": _value("DIR", "go on with a search from its checkpoint", Path),
+    "--resume": _value("DIR", "go on with a search from its checkpoint", _folder),
     "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", _size, default="4G"),
     "--resume-if-present": _flag("go on from the folder of --checkpoint, if it holds a checkpoint"),
     "--allow-incomplete": _flag("exit with 0 where nothing is violated and the search stopped at a limit"),

@@ -195,6 +195,8 @@ def test_a_class_of_ones_own_with_a_cfg(tmp_path: Path) -> None:
     assert load(Factory).check(engine="reference", deadlock=False).verdict is Verdict.OK
     with pytest.raises(InputError, match="expected a model's name or a protocol's class, found an instance of Factory"):
         load(Factory())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"expected a configuration's name or a \.cfg file, found ''"):
+        load("two-phase-commit", "")
     config.write_text("CONSTANT MaxJob = 3\n")
     with pytest.raises(InputError, match=r"three.cfg:1:10: unknown constant MaxJob \(perhaps MaxJobs\?\)"):
         load(Factory, config)
@@ -273,6 +275,7 @@ def test_the_state_graph_in_networkx() -> None:
         (["--search", "dfs", "--memory", "1G"], {"search": "dfs", "memory": 1 << 30}),
         (["--checkpoint-every", "5"], {"checkpoint_every": 5}),
         (["--resume", "nowhere"], {"resume": "nowhere"}),
+        (["--resume", ""], {"resume": ""}),
         (["--engine", "reference", "--workers", "2"], {"engine": "reference", "workers": 2}),
     ],
 )
