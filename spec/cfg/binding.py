@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
+from inspect import signature, unwrap
 from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
 from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
@@ -126,6 +127,7 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
         elif name not in protocol.accepted_constants and assignment.value != ModelValue(name):
             _refuse(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
     _require_all(protocol, config)
+    _require_keywords(protocol, values)
     try:
         made = protocol(**values)
         if not hasattr(made, "probes"):
@@ -137,6 +139,18 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
         if found is None:
             raise InputError(f"{config.file}: {message}") from None
         _refuse(message, found)
+
+
+def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> None:
+    """Raise ProtocolError where the constructor of a protocol does not take its constants alone, as keywords."""
+    try:
+        signature(protocol.__init__).bind(None, **values)
+    except TypeError as error:
+        code = unwrap(protocol.__init__).__code__
+        raise ProtocolError(
+            f"{code.co_filename}:{code.co_firstlineno}: {protocol.__name__}.__init__: {error}; expected"
+            " def __init__(self, **values): constants, declared by constant(...), are given as keywords"
+        ) from None
 
 
 def _refuse(message: str, named: Assignment | Named) -> NoReturn:

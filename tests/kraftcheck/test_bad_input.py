@@ -177,6 +177,10 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         (LATE + HEAD + START + "    x: Nope = constant('X', default=1)\n", ": the annotations of Mine cannot be "),
         (HEAD + START.replace("yield", "return; yield"), "Mine has no initial state"),
         (HEAD + START.replace("[P(1)]", "[P(1, 'x')]"), "initial state of Mine: "),
+        (
+            HEAD + START + "    def __init__(self, a):\n        super().__init__()\n",
+            ":10: Mine.__init__: missing a required argument: 'a'; expected def __init__(self, **values): constants, ",
+        ),
         (HEAD + START.replace("S())", "S(), 1, 2)"), ":9: TypeError: "),
         (HEAD + START + ACTION + "yield me\n", ":12: action Tick of Mine yielded P(id=1, n=0), which is not a step"),
         (HEAD + START + ACTION + "yield become(me.but(n=1 / 0))\n", ":12: action Tick of Mine raised ZeroDiv"),
