@@ -17,7 +17,7 @@ from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, require_assertions, unknown
 from kraftcheck.spec.language.property import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
@@ -259,6 +259,7 @@ def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) 
 
 def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
     """Return the options of a search that are among a function's parameters, with the properties that these name."""
+    require_assertions()
     given = [field.name for field in fields(Options) if field.name in parameters]
     asked = {name: parameters[name] if name == "report" else read(name, parameters[name]) for name in given}
     if isinstance(asked.get("symmetry"), bool):

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parser(next(iter(words), "")).parse_args(words)
-        from kraftcheck.spec.errors import InputError, RaisedError
+        from kraftcheck.spec.errors import InputError, RaisedError, require_assertions
     except _BadUsage as error:
         return _complain(str(error), _json_in(words), program=error.program)
     except KeyboardInterrupt:  # while modules are imported
@@ -68,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     json = getattr(given, "json", None)
     before = _stamp(json)
     try:
+        require_assertions()
         with redirect_stdout(sys.stderr) if str(json) == "-" else nullcontext():
             code: int = given.run(given)
         sys.stdout.flush()

@@ -18,7 +18,7 @@ from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, require_assertions, unknown
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def load(
     Raises
     ------
     InputError
-        There is no such model, variant or configuration.
+        There is no such model, variant or configuration; or Python leaves out `assert` statements (`-O`).
 
     Examples
     --------
@@ -226,6 +226,7 @@ def load(
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
+    require_assertions()
     found = find_model(model, variant) if isinstance(model, str) else model_of(model, variant)
     loaded = Loaded(found, None if config is None else fspath(config), dict(constants or {}))
     loaded.job()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -36,6 +37,15 @@ class ConstantError(InputError):
         super().__init__(f"constant {name}: {problem}" if problem[:8] == "expected" else f"constant {name} {problem}")
         self.name = name
         self.problem = problem
+
+
+def require_assertions() -> None:
+    """Raise InputError where Python leaves out `assert` statements, and so what a protocol asserts."""
+    if sys.flags.optimize:
+        raise InputError(
+            "PYTHONOPTIMIZE: expected it not to be set, nor python -O: assert statements of a protocol would not be"
+            " evaluated"
+        )
 
 
 FORGOT_YIELD = "expected a generator (forgot `yield`?)"

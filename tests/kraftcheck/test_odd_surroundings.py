@@ -66,6 +66,30 @@ def test_closed_streams(closed: str, tmp_path: Path) -> None:
     assert json.loads(found.read_text())["result"] == "violation"
 
 
+FROM_PYTHON = """
+from kraftcheck import check
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+
+check(TwoPhaseCommit(resource_managers=frozenset()))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-m", "kraftcheck", "check", *BROKEN),
+        ("-c", "from kraftcheck import load; load('lock-service')"),
+        ("-c", FROM_PYTHON),
+    ],
+)
+def test_python_that_leaves_assertions_out(words: tuple[str, ...]) -> None:
+    code = {"-m": 2, "-c": 1}[words[0]]
+    done = subprocess.run([sys.executable, "-O", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert "PYTHONOPTIMIZE: expected it not to be set, nor python -O: assert statements" in done.stderr
+    assert ("Traceback" in done.stderr) == (code == 1)
+
+
 def test_an_interruption_within_exec_that_was_dealt_with(changed) -> None:
     """CPython would end the process by the signal, whatever the exit code is."""
     lines = ("try:", "    exec('raise KeyboardInterrupt')", "except KeyboardInterrupt:", "    pass", "yield self")
