@@ -63,7 +63,7 @@ def _folder(text: str) -> Path:
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {cut(text, 60)!r}")
     return key, value
 
 
@@ -71,14 +71,16 @@ def _seconds(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) < math.inf:
             return float(text)
-    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {text!r}")
+    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {cut(text, 60)!r}")
 
 
 def _size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
-    if match is None or not 0 < float(match[1]) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {text!r}")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+    if match is not None:
+        size = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
+        if 1 <= size < math.inf:
+            return int(size)
+    raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {cut(text, 60)!r}")
 
 
 def _value(metavar: str, what: str | None = None, read: Callable[[str], object] = str, **more: Any) -> dict[str, Any]:

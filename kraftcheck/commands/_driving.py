@@ -148,7 +148,8 @@ def _kind(protocol: type[object], arguments: argparse.Namespace, without: Sequen
     from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 
     assert issubclass(protocol, Quorum)
-    return as_kafka(protocol, disk=arguments.disk, without=without) if arguments.known else protocol
+    kafka = as_kafka(protocol, disk=arguments.disk, without=without)
+    return kafka if arguments.known else protocol
 
 
 def _tell(task: Task, driven: Driven, arguments: argparse.Namespace, tasks: int) -> None:

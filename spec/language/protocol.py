@@ -38,6 +38,8 @@ class Constant:
     """A constant of a protocol class, made by `constant` or `bound`. Each instance sets its value."""
 
     def __init__(self, name: str, default: Value, at_least: int | None, counter: str | None) -> None:
+        if not name:
+            raise ProtocolError(f"expected a constant's name in the .cfg, found {name!r}")
         self.name = name
         self.default = default
         self.at_least = at_least

@@ -66,6 +66,7 @@ def complaint_of_config(run, tmp_path: Path, text: str | bytes, *arguments) -> s
         ([*SMOKE, "--time-limit", "nan"], "argument --time-limit: expected a number of seconds above 0, found 'nan'"),
         ([*SMOKE, "--memory", "much"], "argument --memory: expected a size such as 512M or 4G, found 'much'"),
         ([*SMOKE, "--memory", "9" * 400], "argument --memory: expected a size such as 512M or 4G, found '9999"),
+        ([*SMOKE, "--memory", "0.0001"], "argument --memory: expected a size such as 512M or 4G, found '0.0001'"),
         ([*SMOKE, "--workers", "4097"], "argument --workers: expected at most 4096, found 4097"),
         ([*SMOKE, "--set", "MaxRestarts=2147483648"], "MaxRestarts: expected a number of at most 2147483647, found 21"),
         ([*SMOKE, "--set", "MaxElections=2147483647"], "MaxElections: expected at most 1000000, found 2147483647"),
@@ -83,6 +84,11 @@ def test_arguments(run, tmp_path, monkeypatch, arguments, message) -> None:
     assert message in outcome.err
     assert outcome.out == ""  # nothing was begun
     assert os.listdir(tmp_path) == []  # nothing is left behind
+
+
+@pytest.mark.parametrize("option", ["--time-limit", "--memory", "--checkpoint-every", "--simplify-time", "--conf"])
+def test_a_value_that_is_too_long_is_cut(run, option) -> None:
+    assert len(complaint(run, *SMOKE, option, "x" * 100_000).splitlines()[-1]) < 200
 
 
 def test_no_symmetry_to_reduce_by(run, ping) -> None:
@@ -181,6 +187,7 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
             HEAD + START + "    def __init__(self, a):\n        super().__init__()\n",
             ":10: Mine.__init__: missing a required argument: 'a'; expected def __init__(self, **values): constants, ",
         ),
+        (HEAD + START + "    x: int = bound('')\n", ":10: expected a constant's name in the .cfg, found ''"),
         (HEAD + START.replace("S())", "S(), 1, 2)"), ":9: TypeError: "),
         (HEAD + START + ACTION + "yield me\n", ":12: action Tick of Mine yielded P(id=1, n=0), which is not a step"),
         (HEAD + START + ACTION + "yield become(me.but(n=1 / 0))\n", ":12: action Tick of Mine raised ZeroDiv"),

@@ -210,7 +210,7 @@ def test_what_apalache_writes_is_read(tmp_path: Path) -> None:
 
 ITF_ERRORS = [
     ('{"states": []}', "an array of strings, found nothing in vars"),
-    ('{"vars": ["x"], "states": []}', "an array of states in 'states', found an array"),
+    ('{"vars": ["x"], "states": []}', "an array of states in 'states', found an empty one"),
     ('{"vars": ["x"], "states": {}}', "an array of states in 'states', found an object"),
     ('{"vars": ["x"], "states": [1]}', "an object, found a number in states[0]"),
     ('{"vars": ["x", "y"], "states": [{"x": 1}]}', "a value for each of 'vars', found no y in states[0]"),

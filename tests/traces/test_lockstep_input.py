@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,9 @@ from zipfile import ZipFile
 
 import pytest
 
+from kraftcheck.commands._driving import _kind
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.building import CLIENT, KIT, cache
 from kraftcheck.traces.kafka.jars import classpath
 from tests.support.command_line import Run
@@ -189,6 +193,14 @@ def test_java_dies_at_once(script: str, message: str, programs: Programs, jars: 
     assert done.code == 2
     assert done.err.startswith(f"kraftcheck: error: the Java process {message}")
     wait_for(lambda: not alive(int(pid.read_text())))  # what is killed ends a little later
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_difference_that_there_is_not(known: bool) -> None:
+    arguments = Namespace(known=known, disk=False)
+    with pytest.raises(InputError, match="unknown difference x; there is "):
+        _kind(Quorum, arguments, ["x"])
+    assert (_kind(Quorum, arguments, []) is Quorum) is not known
 
 
 def test_a_walk_of_another_model(run: Run, tmp_path: Path) -> None:

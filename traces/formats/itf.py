@@ -59,7 +59,8 @@ def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
     known = {"#meta", *variables, *_strings(document.get("params", []), "params")}
     states = document.get("states")
     if not isinstance(states, list) or not states:
-        raise JsonError(_kind(states), "an array of states in 'states'")
+        found = "an empty one" if isinstance(states, list) else _kind(states)
+        raise JsonError(found, "an array of states in 'states'")
     violated = meta.get("violated")
     yield TraceHead(file, 0, FORMAT, violated if isinstance(violated, str) else None)
     for index, state in enumerate(states):
