@@ -25,9 +25,25 @@ SYMBOLIC = ("saturation", "chaining", "bfs")
 """The search orders of the symbolic engine."""
 
 
+def _require_compiling() -> None:
+    """Raise InputError where the environment keeps Numba from compiling."""
+    disabled, threads = (os.environ.get(name, "").strip() for name in ("NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS"))
+    if disabled not in ("", "0"):
+        raise InputError(f"NUMBA_DISABLE_JIT: expected it not to be set, found {disabled[:20]}: engines are compiled")
+    if threads.lstrip("-").isdecimal() and len(threads) < 20 and int(threads) < 1:
+        raise InputError(f"NUMBA_NUM_THREADS: expected a number of at least 1, found {threads}")
+
+
 @cache
 def cache_problem() -> str | None:
-    """Return what is wrong with the folder for compiled code; another one then stands in for it in this process."""
+    """Return what is wrong with the folder for compiled code; another one then stands in for it in this process.
+
+    Raises
+    ------
+    InputError
+        Where the environment keeps Numba from compiling: naming the variable, what is expected and what was found.
+    """
+    _require_compiling()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         folder = Path(given).expanduser() / "kraftcheck"
@@ -79,21 +95,6 @@ class Compiling:
             CLOCK.compiling += seconds
 
 
-def require_compiling() -> None:
-    """Say where the environment keeps Numba from compiling.
-
-    Raises
-    ------
-    InputError
-        Naming the variable, what is expected and what was found.
-    """
-    disabled, threads = (os.environ.get(name, "").strip() for name in ("NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS"))
-    if disabled not in ("", "0"):
-        raise InputError(f"NUMBA_DISABLE_JIT: expected it not to be set, found {disabled[:20]}: engines are compiled")
-    if threads.lstrip("-").isdecimal() and len(threads) < 20 and int(threads) < 1:
-        raise InputError(f"NUMBA_NUM_THREADS: expected a number of at least 1, found {threads}")
-
-
 @contextmanager
 def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
     """Note what is compiled meanwhile; the clock of searches stands still for as long.
@@ -103,7 +104,6 @@ def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
     told
         Called when something begins to be compiled, once.
     """
-    require_compiling()
     from numba.core import event
 
     events: Any = event  # what Numba exports without annotations

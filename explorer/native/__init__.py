@@ -1,5 +1,1 @@
 """What every compiled kernel stands on: how functions are compiled and cached, and arrays shared with Python."""
-
-from kraftcheck.explorer.compiling import require_compiling
-
-require_compiling()

@@ -329,8 +329,7 @@ class SymbolicSearch:
         store, left = space.store, list(bad)
         store.roots.update({VIOLATING + name: states for name, states in bad.items()})
         beyond = frozenset(prop.name for prop in self.options.properties if not prop.over_steps)
-        checks = StateChecks(space, self.semantics)
-        ways = Ways(space, checks, self.options.constraints, beyond, self.pause)
+        ways = Ways(space, StateChecks(space, self.semantics), self.options.constraints, beyond, self.pause)
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
             spare = (self.options.time_limit or math.inf) - self._books.seconds

@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 from kraftcheck.engines import search
+from kraftcheck.explorer.behaviour import NoSuchPathError
 from kraftcheck.explorer.result import Result
 from kraftcheck.mutation.calls import Arguments, limited_time, plain_steps, rewired, wrapped
 from kraftcheck.mutation.comparing import Differences, compare, starts_of
@@ -191,7 +192,7 @@ class _Trial:
         options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
             result = search(job.engine, protocol, options, is_named=job.is_named)
-        except ProtocolError as error:
+        except (ProtocolError, NoSuchPathError) as error:
             return Verdict(ERROR, _told(error), self._name)
         if share > 1 and not result.violations and not result.complete:
             return Verdict(SAME)  # so far; it is searched again

@@ -94,8 +94,6 @@ class Workers:
 
         Raises
         ------
-        InputError
-            Where nothing can be said of one, as its process told.
         KeyboardInterrupt
             Where the user interrupts it.
         """
@@ -140,10 +138,7 @@ class Workers:
             verdict = None
             if one.end in ready:
                 try:
-                    told = json.loads(one.end.recv_bytes())
-                    if isinstance(told, str):
-                        raise InputError(told)
-                    verdict = verdict_of(told)
+                    verdict = verdict_of(json.loads(one.end.recv_bytes()))
                 except EOFError:
                     one.process.join()
                     verdict = Verdict(ERROR, f"the process ended by itself ({one.process.exitcode})")
@@ -156,15 +151,11 @@ class Workers:
 
 
 def _work(judge: Judge, mutant: Mutant, end: Connection) -> None:
-    """Judge one mutant and send the verdict, or the text of an error; Ctrl-C is the parent's business."""
+    """Judge one mutant; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        told: object = judge.judge(mutant)._asdict()
-    except InputError as error:
-        told = str(error)
-    end.send_bytes(json.dumps(told).encode())
+    end.send_bytes(json.dumps(judge.judge(mutant)._asdict()).encode())
 
 
 def _stop(process: BaseProcess) -> None:
@@ -196,8 +187,6 @@ def judge_all(
 
     Raises
     ------
-    InputError
-        Where nothing can be said of one.
     KeyboardInterrupt
         Where the user interrupts it.
     """

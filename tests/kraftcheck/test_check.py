@@ -204,12 +204,11 @@ class Impure(Protocol):
     [
         ("check", "--engine", "tables"),
         ("simulate", "--runs", "5"),
-        ("mutate", "--engine", "tables", "--only", "LOOPS -> False"),
     ],
 )
 def test_a_behaviour_that_cannot_be_replayed_is_one_message(run, tmp_path, words) -> None:
     path = tmp_path / "impure.py"
-    path.write_text(f"{CHANGES_ITS_INPUT}\nLOOPS = {words[0] == 'mutate'}\n")  # else it is refused without a slip
+    path.write_text(f"{CHANGES_ITS_INPUT}\nLOOPS = False\n")
     command, *options = words
     outcome = run(command, f"{path}:Impure", "--quiet", *options)
     assert outcome.code == 2, outcome
@@ -217,6 +216,14 @@ def test_a_behaviour_that_cannot_be_replayed_is_one_message(run, tmp_path, words
         "kraftcheck: error: Impure: a behaviour that was found cannot be replayed: no step leads from its state 1 to"
         " the next; most likely an action is not pure, which kraftcheck check --check-actions tests\n"
     )
+
+
+def test_a_slip_by_which_an_action_is_not_pure_is_one_that_raises(run, tmp_path) -> None:
+    path = tmp_path / "impure.py"
+    path.write_text(f"{CHANGES_ITS_INPUT}\nLOOPS = True\n")
+    outcome = run("mutate", f"{path}:Impure", "--quiet", "--engine", "tables", "--only", "LOOPS -> False")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "1 error" in outcome.out
 
 
 # What is printed

@@ -151,8 +151,7 @@ class Interner:
         """Return the id of a local state."""
         found = self._local_ids.get(record)
         if found is None:
-            within(found := len(self.locals), KEY_LIMIT, "local states")
-            self._local_ids[record] = found
+            found = self._local_ids[record] = within(len(self.locals), KEY_LIMIT, "local states")
             self.locals.append(record)
             self.questions.add(found, record)
             key: Value = record.id  # type: ignore[attr-defined]
@@ -213,9 +212,8 @@ class Interner:
         """Return the id of a network operation on a message."""
         found = self._operation_ids.get((name, message))
         if found is None:
-            found = self._operation_ids[name, message] = len(self.operations)
+            found = self._operation_ids[name, message] = within(len(self.operations), KEY_LIMIT, "network operations")
             self.operations.append((name, message))
-            within(found, KEY_LIMIT, "network operations")
             record = self.messages[message]
             rule = self.network.rule_of(name, record)
             kind = LEARNED if rule is None else CLEARS if rule.clears else QUEUES if rule.queues else rule.absent
@@ -439,8 +437,8 @@ class Interner:
         return np.unique(images, axis=0)
 
 
-def within(number: int, limit: int, what: str) -> None:
-    """Raise where there are more of something than the tables can number.
+def within(number: int, limit: int, what: str) -> int:
+    """Return a number; raise where there are more of something than the tables can number.
 
     Raises
     ------
@@ -449,3 +447,4 @@ def within(number: int, limit: int, what: str) -> None:
     """
     if number >= limit:
         raise ProtocolError(f"more than {limit:,} {what}: the table engine has no numbers for them")
+    return number

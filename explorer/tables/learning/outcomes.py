@@ -79,9 +79,8 @@ class Outcomes:
             self._deltas = {((), ()): 0}
         found = self._deltas.get((assigned, spending))
         if found is None:
-            found = self._deltas[assigned, spending] = self._count
+            found = self._deltas[assigned, spending] = within(self._count, KEY_LIMIT, "different changes")
             self._count += 1
-            within(found, KEY_LIMIT, "different changes")
             first = self._tables.extend("assignments", assigned)
             spent = self._tables.extend("spendings", spending)
             self._tables.set("deltas", found, (first, len(assigned), spent, len(spending)))
