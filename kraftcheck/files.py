@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and folders that one process alone may use at a time."""
+"""Files that appear whole or not at all, folders that one process alone may use at a time, and where links lead."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
+
+
+def real_path(path: str | Path) -> Path:
+    """Return where symbolic links lead; where they lead round in a circle, the path, which nothing can be read from.
+
+    `Path.resolve` raises RuntimeError there, before Python 3.13.
+    """
+    return Path(os.path.realpath(path))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.result import DEADLOCK, Violation
+from kraftcheck.files import real_path
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
@@ -38,7 +39,7 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
         For a file that cannot be written, that two options name, or that the command reads.
     """
     taken: dict[Path, str] = {}
-    inputs = {Path(name).resolve() for name in _inputs(arguments)}
+    inputs = {real_path(name) for name in _inputs(arguments)}
     for option in options:
         path: Path | None = getattr(arguments, option)
         if path is None or (option == "json" and path == STANDARD_OUTPUT):
@@ -46,9 +47,9 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
         option = f"--{option}"
         if path.is_dir():
             raise InputError(f"{option} {path}: expected a file to write, found a folder")
-        if path.resolve() in inputs and path.is_file():
+        if real_path(path) in inputs and path.is_file():
             raise InputError(f"{option} {path}: this file is read; expected another one to write")
-        other = taken.setdefault(path.resolve(), option)
+        other = taken.setdefault(real_path(path), option)
         if other != option:
             raise InputError(f"{option} {path}: {other} writes this file too")
         existed = path.exists()

@@ -44,7 +44,8 @@ class Explanations:
         try:
             lines = path.read_text(encoding="utf-8").splitlines() if path is not None else []
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"--explained {path}: cannot be read: {error}") from None
+            why = getattr(error, "strerror", None) or error  # a text that is not UTF-8 has none
+            raise InputError(f"--explained {path}: cannot be read: {why}") from None
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.startswith("#"):
                 continue

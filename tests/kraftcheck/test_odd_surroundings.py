@@ -133,6 +133,30 @@ def test_a_full_disk_when_variants_are_compared(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        *[(("check", *BROKEN, option, "loop.md"), option) for option in ("--json", "--trace", "--report", "--junit")],
+        (("check", *BROKEN, "--graph", "loop.svg"), "--graph"),
+        (("models", "--json", "loop.md"), "--json"),
+        (("mutate", "lock-service", "--explained", "loop.md"), "--explained"),
+        (("replay", "lock-service", "loop.md"), ""),
+        (("lockstep", "quorum", "--walk", "loop.md"), ""),
+    ],
+)
+def test_links_that_lead_round_in_a_circle(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("loop.md", "loop.svg"):
+        (tmp_path / name).symlink_to(name)
+    outcome = run(*words)
+    assert outcome.code == 2
+    assert f"error: {said} loop.".replace("  ", " ") in outcome.err
+    assert "Too many levels of symbolic links" in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("raised", "said"),
     [
         ("raise SystemExit(0)", "SystemExit: 0"),

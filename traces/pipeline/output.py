@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
 from kraftcheck.explorer.result import Options
+from kraftcheck.files import real_path
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note, write_note
@@ -70,8 +71,8 @@ def inputs_of(names: Iterable[str], out: Path) -> list[InputFile]:
         if not paths:
             raise InputError(f"{name}: expected a file, a folder with files, or a pattern that some files match")
         for path in paths:
-            absolute = path.resolve()
-            if absolute.is_relative_to(out.resolve()):
+            absolute = real_path(path)
+            if absolute.is_relative_to(real_path(out)):
                 continue
             status = absolute.stat()
             found[str(absolute)] = InputFile(str(absolute), status.st_size, status.st_mtime_ns)
