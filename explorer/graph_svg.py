@@ -7,6 +7,7 @@ System Structures" (1981): each node moves to the mean of those that it is joine
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,15 +56,23 @@ def write_svg(graph: Graph, path: Path, dot: str) -> None:
         ElementTree.indent(tree)
         tree.write(path, "utf-8", xml_declaration=True)
         return
-    command = [program, "-Tsvg", "-o", str(path)]
     try:
-        done = subprocess.run(command, input=dot, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            [program, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise InputError(
             f"{path}: Graphviz takes more than {SECONDS} s; expected fewer states, or a .dot file"
         ) from None
     if done.returncode:
-        raise InputError(f"{path}: Graphviz: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise InputError(f"{path}: Graphviz {_end(done.returncode)}{f': {said[-1]}' if said else ''}")
+    path.write_bytes(done.stdout)
+
+
+def _end(code: int) -> str:
+    """Return how a process ended, in words."""
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by a signal ({signal.strsignal(-code)})"
 
 
 def _places(graph: Graph) -> dict[int, tuple[float, float]]:

@@ -170,7 +170,7 @@ class SetsCheckpoint:
         np.savez(file, values=np.frombuffer(encode(held), np.uint8), nodes=nodes, edges=edges)
         self._number += 1
         name = f"sets-{self._number}.npz"
-        with replacing(self._manifest.folder / name, durable=True) as new:
+        with self._manifest.writing(), replacing(self._manifest.folder / name, durable=True) as new:
             new.write_bytes(file.getvalue())
         noted = {
             "sets": dict(zip(sets, roots, strict=True)),

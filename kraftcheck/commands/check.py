@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add, count
-from kraftcheck.reporting.files import require_report, require_writable
+from kraftcheck.reporting.files import Writing, require_report, require_writable
 from kraftcheck.reporting.lines import notes, print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.running import judged, run_job, simplify, tell
@@ -99,11 +99,15 @@ def run(arguments: argparse.Namespace) -> int:
         )
         result = simplify(job, result, arguments)
         code = tell(job, result, arguments, **more)
-        for graph in graphs:
-            _write(graph, arguments)
-        if arguments.graph and not whole:
-            _draw_around(job, result, arguments)
+        writing = Writing()
+        if arguments.graph:
+            with writing.of("--graph", arguments.graph):
+                for graph in graphs:
+                    _write(graph, arguments)
+                if not whole:
+                    _draw_around(job, result, arguments)
         print_lines(how_to_go_on(arguments.words, job.options, result))
+        writing.end()
         return code
 
 

@@ -22,7 +22,7 @@ from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.cover import as_json as cover_as_json
 from kraftcheck.reporting.cover import counts
-from kraftcheck.reporting.files import require_report, require_writable, write_json
+from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
 from kraftcheck.reporting.lockstep import as_json, as_run, exit_code
 from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.reporting.progress import Meter
@@ -135,10 +135,14 @@ def _write(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.
             document |= {} if cover is None else {"cover": cover_as_json(cover)}
             document |= {} if problem is None else {"kafka": version, "error": str(problem)}
             documents.append(document)
+    writing = Writing()
     if arguments.json and any(one.survey is not None for kafka in driven for one in kafka.made):
-        write_json(arguments.json, documents)
+        with writing.of("--json", arguments.json):
+            write_json(arguments.json, documents)
     if runs:
-        write_report(arguments.report, runs)
+        with writing.of("--report", arguments.report):
+            write_report(arguments.report, runs)
+    writing.end()
 
 
 def _row(task: Task) -> str:

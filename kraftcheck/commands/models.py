@@ -15,7 +15,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.spec.loading.protocols import first_sentence
 
@@ -32,9 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     require_writable(arguments, "json")
     models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
+    writing = Writing()
     if arguments.json:
-        write_json(arguments.json, [as_json(model) for model in models])
+        with writing.of("--json", arguments.json):
+            write_json(arguments.json, [as_json(model) for model in models])
     print_lines(lines(models[0]) if arguments.model else table(models))
+    writing.end()
     return 0
 
 

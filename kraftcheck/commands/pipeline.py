@@ -21,7 +21,7 @@ from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
 from kraftcheck.reporting import replay
 from kraftcheck.reporting.as_json import attributes
-from kraftcheck.reporting.files import require_writable, write_json
+from kraftcheck.reporting.files import require_writable, writable, write_json
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.display import cut
@@ -75,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
             summary = kept or _replay(job, arguments, inputs, output)
     print_lines(told(summary, quiet=arguments.quiet))
     if arguments.json:
-        write_json(arguments.json, as_json(summary))
+        with writable("--json", arguments.json):
+            write_json(arguments.json, as_json(summary))
     return exit_code(summary)
 
 

@@ -53,12 +53,21 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
         if other != option:
             raise InputError(f"{option} {path}: {other} writes this file too")
         existed = path.exists()
-        try:
+        with writable(option, path):
             path.open("ab").close()
-        except OSError as error:
-            raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from error
         if not existed:
             path.unlink()
+
+
+@contextmanager
+def writable(option: str, path: Path) -> Iterator[None]:
+    """Raise InputError, which names the option, where its file cannot be written: a disk may be full by now."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
 
 
 class Writing:
@@ -72,13 +81,12 @@ class Writing:
 
     @contextmanager
     def of(self, option: str, path: Path) -> Iterator[None]:
-        """Note that the file of an option cannot be written, where it cannot: a disk may be full by now."""
+        """Note that the file of an option cannot be written, where it cannot."""
         try:
-            yield
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._failed = InputError(f"{option} {path}: cannot be written: {error.strerror or error}")
+            with writable(option, path):
+                yield
+        except InputError as error:
+            self._failed = self._failed or error
 
     def end(self) -> None:
         """Raise InputError for a file that could not be written."""
@@ -120,11 +128,9 @@ def require_empty_folder(option: str, path: Path) -> Path:
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"{option} {path}: expected a folder, found a file")
-    try:
+    with writable(option, path):
         path.mkdir(parents=True, exist_ok=True)
         found = next(path.iterdir(), None)
-    except OSError as error:
-        raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from error
     if found is not None:
         raise InputError(f"{option} {path}: expected a folder that is new or empty, found {found.name} in it")
     return path

@@ -116,12 +116,59 @@ def test_an_interruption_while_modules_are_imported() -> None:
     assert process.returncode == 130
 
 
-@pytest.mark.parametrize("option", ["--json", "--trace", "--junit"])
-def test_a_full_disk_keeps_nobody_from_hearing_the_result(run: Run, option: str) -> None:
-    outcome = run("check", *BROKEN, option, "/dev/full")
+@pytest.mark.parametrize(
+    ("option", "ending"),
+    [
+        *[(option, "") for option in ("--json", "--trace", "--junit")],
+        *[("--graph", ending) for ending in (".svg", ".dot", ".graphml", ".json")],
+    ],
+)
+def test_a_full_disk_keeps_nobody_from_hearing_the_result(run: Run, option: str, ending: str, tmp_path: Path) -> None:
+    full = tmp_path / f"full{ending}"
+    full.symlink_to("/dev/full")
+    around = ("--graph-around", "1") if option == "--graph" else ()
+    outcome = run("check", *BROKEN, option, full, *around, "--quiet")
     assert outcome.code == 2
-    assert outcome.err.endswith(f"error: {option} /dev/full: cannot be written: No space left on device\n")
+    assert outcome.err == f"kraftcheck: error: {option} {full}: cannot be written: No space left on device\n"
     assert "VIOLATION: violated: MutualExclusion" in outcome.out
+
+
+def test_a_full_disk_for_the_list_of_models(run: Run) -> None:
+    outcome = run("models", "lock-service", "--json", "/dev/full")
+    assert outcome.code == 2
+    assert outcome.err == "kraftcheck: error: --json /dev/full: cannot be written: No space left on device\n"
+    assert "impatient-server" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("kill -9 $$", "Graphviz was ended by a signal (Killed)"),
+        ("echo 'no fonts' >&2; exit 3", "Graphviz ended with exit code 3: no fonts"),
+    ],
+)
+def test_graphviz_that_does_not_draw(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str, said: str
+) -> None:
+    dot, path = tmp_path / "dot", tmp_path / "graph.svg"
+    dot.write_text(f"#!/bin/sh\n{ends}\n")
+    dot.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    outcome = run("check", *BROKEN, "--graph", path, "--graph-around", "1")
+    assert outcome.code == 2
+    assert f"{path}: {said}\n" in outcome.err
+    assert "VIOLATION: violated: MutualExclusion" in outcome.out
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("engine", ["tables", "symbolic"])
+def test_a_disk_that_takes_no_checkpoint(changed, tmp_path: Path, engine: str) -> None:
+    """The limit on the size of a file stands for a full disk."""
+    words = f'exec "$0" -m kraftcheck check "$1" --quiet --engine {engine} --checkpoint "$2"'
+    command = ["bash", "-c", f"ulimit -f 0; {words} 2>&1 | cat", sys.executable, changed("x", "x"), tmp_path / "kept"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith(f"kraftcheck: error: --checkpoint {tmp_path / 'kept'}"), done.stdout
+    assert done.stdout.endswith(": File too large\n")
 
 
 def test_a_full_disk_when_variants_are_compared(run: Run) -> None:

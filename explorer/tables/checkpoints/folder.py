@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TextIO
@@ -83,17 +85,18 @@ class Checkpoint:
                 if self.folder.is_dir()
                 else "there is no such folder; expected one that --checkpoint was given"
             )
-        try:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise self.error("expected a folder, found a file")
+        with self.writing():
             self.folder.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise self.error("expected a folder, found a file") from None
-        self._lock = self._locked()
+            self._lock = self._locked()
         try:
             manifest = self._read_manifest()
             if resume and manifest is not None:
                 self._take_up(manifest)
             else:
-                self._begin(manifest)
+                with self.writing():
+                    self._begin(manifest)
         except BaseException:
             self.close()
             raise
@@ -105,6 +108,15 @@ class Checkpoint:
     def damaged(self, problem: str) -> InputError:
         """Return the error for a checkpoint that is damaged."""
         return self.error(f"the checkpoint is damaged: {problem}")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Have an OSError name the folder, and the option that it was given with."""
+        try:
+            yield
+        except OSError as error:
+            said = f"cannot be written: {error.strerror or error}"
+            raise OSError(error.errno, said, f"{self._option} {self.folder}") from error
 
     def _locked(self) -> TextIO:
         try:
@@ -145,7 +157,7 @@ class Checkpoint:
             )
         (self.folder / MANIFEST).unlink(missing_ok=True)
         for name in self._names:
-            self.files[name] = GrowingFile.at(self.folder / (name + SUFFIX))
+            self.files[name] = self._file(name)
             self.files[name].clear()
 
     def _take_up(self, manifest: Noted) -> None:
@@ -161,12 +173,16 @@ class Checkpoint:
             path = self.folder / (name + SUFFIX)
             if not path.is_file():
                 raise self._damaged_file(path.name, "it is missing")
-            self.files[name] = GrowingFile.at(path)
+            self.files[name] = self._file(name)
             try:
                 self.files[name].restore(noted["bytes"], noted["digest"])
             except Damaged as damage:
                 raise self._damaged_file(path.name, str(damage)) from None
         self.noted = manifest["search"]
+
+    def _file(self, name: str) -> GrowingFile:
+        path = self.folder / (name + SUFFIX)
+        return GrowingFile.at(path, f"{self._option} {path}")
 
     def write(self, search: Noted, *, finished: bool) -> None:
         """Make what was appended to the files, and what is noted of the search, the checkpoint.
@@ -178,8 +194,9 @@ class Checkpoint:
         finished
             Whether the search is over, so that another may begin a checkpoint here.
         """
-        for file in self.files.values():
-            file.sync()
+        with self.writing():
+            for file in self.files.values():
+                file.sync()
         self._write_manifest(
             {
                 "format": FORMAT,
@@ -199,7 +216,7 @@ class Checkpoint:
             self._write_manifest({**manifest, "finished": True})
 
     def _write_manifest(self, content: Noted) -> None:
-        with replacing(self.folder / MANIFEST, durable=True) as new:
+        with self.writing(), replacing(self.folder / MANIFEST, durable=True) as new:
             new.write_bytes(_manifest_text(content))
 
     def close(self) -> None:

@@ -58,9 +58,18 @@ class GrowingFile:
         return cls(TemporaryFile(buffering=0, dir=folder), hashed=False, place=str(folder or gettempdir()))
 
     @classmethod
-    def at(cls, path: Path) -> GrowingFile:
-        """Return the file at a path, made if it is not there, of which nothing counts yet."""
-        return cls(FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+"), hashed=True, place=str(path))
+    def at(cls, path: Path, place: str = "") -> GrowingFile:
+        """Return the file at a path, made if it is not there, of which nothing counts yet.
+
+        Parameters
+        ----------
+        path
+            The path.
+        place
+            What messages call it; by default the path.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        return cls(FileIO(descriptor, "r+"), hashed=True, place=place or str(path))
 
     @property
     def digest(self) -> str:
