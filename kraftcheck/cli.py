@@ -16,10 +16,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from importlib import import_module
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 if TYPE_CHECKING:
     from kraftcheck.spec.errors import RaisedError
@@ -104,7 +104,8 @@ def _save_time() -> None:
 def _prepare_streams() -> None:
     """Open to nowhere what the caller closed (`>&-`): else a file of ours would have the number of a stream.
 
-    What a stream's encoding cannot say (`LC_ALL=C`, PYTHONIOENCODING) is said in ASCII.
+    What a stream's encoding cannot say (`LC_ALL=C`, PYTHONIOENCODING) is said in ASCII. What standard error does not
+    take, as on a full disk, is lost; what the command writes elsewhere, and its exit code, are not.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, f"__{name}__") is None:
@@ -115,6 +116,30 @@ def _prepare_streams() -> None:
                 setattr(sys, name, stream)
         elif mode == "w" and isinstance(stream := getattr(sys, f"__{name}__"), TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            raw = getattr(stream.buffer, "raw", stream.buffer)  # with PYTHONUNBUFFERED there is no buffer
+            if name == "stderr" and sys.stderr is stream and type(raw) is FileIO:
+                sys.stderr = sys.__stderr__ = _lossy(stream)  # type: ignore[misc]
+
+
+class _Lossy(FileIO):
+    """Drops what cannot be written, unless nobody reads it any more."""
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes; return how many are dealt with."""
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            raise
+        except OSError:
+            return len(data)
+
+
+def _lossy(stream: TextIOWrapper) -> TextIOWrapper:
+    """Return a stream that writes where another one does, and drops what cannot be written there."""
+    with suppress(OSError):
+        stream.flush()
+    raw = cast("BinaryIO", BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False)))
+    return TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
 
 
 def _interrupted() -> int:

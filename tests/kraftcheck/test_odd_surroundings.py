@@ -90,6 +90,18 @@ def test_python_that_leaves_assertions_out(words: tuple[str, ...]) -> None:
     assert ("Traceback" in done.stderr) == (code == 1)
 
 
+@pytest.mark.parametrize(
+    ("words", "code"), [(("check", *BROKEN, "--json", "-"), 12), (("check", "nosuch"), 2), (("chekc",), 2)]
+)
+def test_standard_error_on_a_full_disk(words: tuple[str, ...], code: int) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kraftcheck", *words], stdout=subprocess.PIPE, stderr=full, check=False
+        )
+    assert done.returncode == code
+    assert (json.loads(done.stdout)["result"] if done.stdout else "error") == ("violation" if code == 12 else "error")
+
+
 def test_an_interruption_within_exec_that_was_dealt_with(changed) -> None:
     """CPython would end the process by the signal, whatever the exit code is."""
     lines = ("try:", "    exec('raise KeyboardInterrupt')", "except KeyboardInterrupt:", "    pass", "yield self")
