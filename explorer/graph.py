@@ -15,6 +15,7 @@ from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.graph_svg import told_step
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
+from kraftcheck.spec.display import in_xml
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -202,7 +203,7 @@ def graph_writer(path: str | Path) -> Callable[[Graph, Path], None]:
 
 
 def _write_graphml(graph: Graph, path: Path) -> None:
-    nx.write_graphml(graph, path)
+    nx.write_graphml(_for_xml(graph), path)
 
 
 def _write_json(graph: Graph, path: Path) -> None:
@@ -216,7 +217,16 @@ def _write_dot(graph: Graph, path: Path) -> None:
 def _write_svg(graph: Graph, path: Path) -> None:
     from kraftcheck.explorer.graph_svg import write_svg
 
+    graph = _for_xml(graph)
     write_svg(graph, path, _dot(graph, drawn=True))
+
+
+def _for_xml(graph: Graph) -> Graph:
+    """Return a copy of a graph whose texts XML can have."""
+    graph = graph.copy()
+    for known in (*graph.nodes.values(), *graph.edges.values()):
+        known.update({name: in_xml(value) for name, value in known.items() if isinstance(value, str)})
+    return graph
 
 
 def _dot(graph: Graph, *, drawn: bool = False) -> str:

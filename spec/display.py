@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Sequence
 
 from kraftcheck.spec.values import Map, Record, Value, name_of, ordered, shown_names
@@ -33,6 +34,14 @@ def text_of(value: Value) -> str:
         fields = [f"{name}={text_of(getattr(value, name))}" for name in shown_names(value)]
         return f"{kind.__name__}({', '.join(fields)})"
     return str(value)
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def in_xml(text: str) -> str:
+    """Return text with `?` for each character that XML cannot have, such as ESC."""
+    return _NOT_IN_XML.sub("?", text)
 
 
 def visible(text: str, keep: str = "") -> str:

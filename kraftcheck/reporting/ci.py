@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,9 +12,7 @@ from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import PLAIN, Line, plain
 from kraftcheck.reporting.summary import summary
 from kraftcheck.reporting.why import why
-from kraftcheck.spec.display import text_of
-
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from kraftcheck.spec.display import in_xml, text_of
 
 
 def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool) -> None:
@@ -50,10 +47,10 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool)
         if test in broken:
             what = f"{_what(broken[test])} in {len(broken[test].trace)} states"
             failure = ElementTree.SubElement(case, "failure", {"message": what, "type": test})
-            failure.text = _NOT_IN_XML.sub("?", plain(told(job.protocol, broken[test])))
+            failure.text = in_xml(plain(told(job.protocol, broken[test])))
         elif test in skipped:
             ElementTree.SubElement(case, "skipped", {"message": f"not violated so far; stopped: {result.limit}"})
-    ElementTree.SubElement(suite, "system-out").text = _NOT_IN_XML.sub("?", plain([summary(result)]))
+    ElementTree.SubElement(suite, "system-out").text = in_xml(plain([summary(result)]))
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)

@@ -43,6 +43,45 @@ def test_the_surroundings_as_a_picture(run: Run, tmp_path: Path, monkeypatch: py
     assert any('holder |-> "server"' in text or "holding" in text for text in titles)
 
 
+CONTROLS = """
+from kraftcheck import *
+
+
+class Node(Record):
+    id: str
+
+
+class Nothing(Record):
+    pass
+
+
+class Nodes(Protocol):
+    network = Bag()
+
+    def initial(self):
+        yield self.start([Node("a\\x1b[31m<b>\\x00")], Nothing())
+
+    @internal
+    def step(self, me: Node) -> Steps:
+        yield become(me)
+"""
+
+
+@pytest.mark.parametrize(("ending", "drawn_by"), [(".svg", "us"), (".svg", "Graphviz"), (".graphml", "us")])
+def test_characters_that_xml_cannot_have(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, drawn_by: str
+) -> None:
+    if drawn_by == "us":
+        monkeypatch.setattr(graph_svg.shutil, "which", lambda name: None)
+    elif shutil.which("dot") is None:
+        pytest.skip("Graphviz is not installed")
+    (tmp_path / "nodes.py").write_text(CONTROLS)
+    path = tmp_path / f"graph{ending}"
+    assert run("check", f"{tmp_path / 'nodes.py'}:Nodes", "--engine", "reference", "--graph", path).code == 0
+    ElementTree.parse(path)
+    assert "a?[31m" in path.read_text()
+
+
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 def test_graphviz_draws_where_it_is_there(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "around.svg"
