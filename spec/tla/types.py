@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.display import one_of
@@ -217,9 +218,13 @@ class Decoder:
 
     def argument(self, kind: Any, key: Value) -> Value:
         """Read an argument of a function, as `pairs` returns it."""
+        read = self._of_keys.of(kind)
         try:
-            return self._of_keys.of(kind)(key)
+            return read(key)
         except MismatchError as error:
+            if self._untyped and isinstance(key, ModelValue):  # a string, where all arguments are strings
+                with suppress(MismatchError):
+                    return read(key.name)
             error.expected = f"as an argument {error.expected}"
             raise error.inside(_argument(key)) from None
 

@@ -291,6 +291,42 @@ def test_names_and_shapes() -> None:
     )
 
 
+class Holder(Record):
+    """A replica whose id is a string."""
+
+    id: str
+    holds: ModelValue | None = None
+
+
+class Held(Record):
+    """A replica whose id is a model value."""
+
+    id: ModelValue
+    is_held: bool = False
+
+
+class Nothing(Record):
+    """No shared state."""
+
+
+class Holding(Protocol):
+    """Some ids are strings, some are model values; one variable is of the first kind only."""
+
+    held: frozenset[ModelValue] = constant("Held")
+
+    def initial(self) -> Iterator[State]:
+        """Nothing is held."""
+        yield self.start([Holder("first"), Holder("second"), *map(Held, ordered(self.held))], Nothing())
+
+
+def test_ids_that_are_strings_beside_model_values_come_back_from_json() -> None:
+    protocol = Holding(held=frozenset({ModelValue("a", 1), ModelValue("b", 2)}))
+    view, [state] = StateView(protocol), protocol.initial()
+    untyped = {name: as_json(value) for name, value in view.variables(state).items()}
+    assert untyped["holds"] == {"first": "None", "second": "None"}
+    assert view.state(untyped, untyped=True) == state
+
+
 def test_channels_are_a_function_from_pairs_to_sequences() -> None:
     protocol = talk(ChannelTalk)
     view = StateView(protocol)
