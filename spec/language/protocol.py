@@ -227,6 +227,8 @@ class Protocol:
             forgot = " (forgot `()`?)" if isinstance(network, type) else ""
             what = f"expected a network, such as MessageSet(), found {network!r}{forgot}"
             raise ProtocolError(f"{at('network')}{name}.network: {what}")
+        if (problem := self._network_problem()) is not None:
+            raise ProtocolError(f"{at('network')}{name}.network: {problem}")
         for action in network.own_actions():
             if action in self.actions:
                 place = place_of(self.actions[action].function)
@@ -243,6 +245,21 @@ class Protocol:
                 problem = unknown("set of model values", missing[0], sets, name)
             if problem is not None:  # the place is looked for in the source, which takes time
                 raise ProtocolError(f"{at('symmetries')}{name}.symmetries[{symmetry!r}]: {problem}")
+
+    def _network_problem(self) -> str | None:
+        """Return what is wrong with the bounds that the network spends, or None."""
+        for option in ("loses", "duplicates"):
+            given: object = getattr(self.network, option)
+            if isinstance(given, Constant):
+                return f"{option}=: expected the name of a bound, {given.attribute!r}, found the bound itself"
+            if not isinstance(given, bool | str):
+                what = "True, False or the name of a bound"
+                return f"{option}=: expected {what}, found {describe_value(given)}"
+            if isinstance(given, str) and given not in self.bounds:
+                return f"{option}=: {unknown('bound', given, self.bounds, type(self).__name__)}"
+        spent = (bound for _, _, spends in self.network.own_operations() for bound in spends)
+        missing = next((bound for bound in spent if bound not in self.bounds), None)
+        return None if missing is None else unknown("bound", missing, self.bounds, type(self).__name__)
 
     def initial(self) -> Iterable[State]:
         """Return the initial states; build them with `start`."""

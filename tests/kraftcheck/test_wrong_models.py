@@ -120,6 +120,26 @@ def test_a_right_model_has_no_warnings(tmp_path: Path, capsys: pytest.CaptureFix
             "    views",
             "Ring.views['near']: expected hide(...), found ('spare',)",
         ),
+        (
+            [("MessageSet()", 'MessageSet(loses="round")')],
+            "    network",
+            "Ring.network: loses=: unknown bound round (perhaps rounds?); Ring has rounds, spare",
+        ),
+        (
+            [("MessageSet()", 'Bag(duplicates="nope")')],
+            "    network",
+            "Ring.network: duplicates=: unknown bound nope; Ring has rounds, spare",
+        ),
+        (
+            [("MessageSet()", "BagWithMemory(loses=spare)")],
+            "    network",
+            "Ring.network: loses=: expected the name of a bound, 'spare', found the bound itself",
+        ),
+        (
+            [("MessageSet()", "Channels(duplicates=1)")],
+            "    network",
+            "Ring.network: duplicates=: expected True, False or the name of a bound, found a number, 1",
+        ),
     ],
 )
 def test_what_can_only_be_a_mistake_is_refused(
@@ -131,6 +151,11 @@ def test_what_can_only_be_a_mistake_is_refused(
     assert message in printed
     assert f"{file}:{line_of(text, at)}" in printed
     assert "Traceback" not in printed
+
+
+def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
+    spends = ("MessageSet()", 'Bag(loses="rounds", duplicates="spare")')
+    assert checked(tmp_path, spends)[0] != 2
 
 
 @pytest.mark.parametrize(
