@@ -48,7 +48,7 @@ def call_action(
         for step in made:
             problem = _breach(protocol, me, message, step)
             if problem:
-                raise ActionError(action, protocol, me, message, problem, line=_line_of(made))
+                raise ActionError(action, protocol, me, message, problem, line=line_of(made))
             steps.append(step)
             _note(protocol, action, step)
     except ActionError:
@@ -58,7 +58,7 @@ def call_action(
     return tuple(steps if len(steps) < 2 else dict.fromkeys(steps))
 
 
-def _line_of(made: object) -> int | None:
+def line_of(made: object) -> int | None:
     """Return the line at which a generator stands; None where it is none."""
     frame = made.gi_frame if isinstance(made, GeneratorType) else None
     return None if frame is None else frame.f_lineno

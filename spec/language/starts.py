@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from inspect import unwrap
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.errors import FORGOT_YIELD, ProtocolError, unknown
+from kraftcheck.spec.kinds import describe_value
 from kraftcheck.spec.language.action import camel_case
+from kraftcheck.spec.language.calling import line_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
@@ -107,9 +110,42 @@ def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
         The protocol, with its constants.
     init
         "Init" or the name of a scenario.
+
+    Raises
+    ------
+    ProtocolError
+        If the scenario yields what is no step. The message names the step and its line.
     """
-    if init != "Init":
-        yield from getattr(protocol, start_names(protocol)[init])()
+    if init == "Init":
+        return
+    method = getattr(protocol, start_names(protocol)[init])
+    made = method()
+    if not isinstance(made, Iterable):
+        raise ProtocolError(f"{_place(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD}")
+    for number, chosen in enumerate(made, start=1):
+        problem = _breach(protocol, chosen)
+        if problem is not None:
+            raise ProtocolError(f"{_place(method, line_of(made))}: step {number} of {init}: {problem}")
+        yield chosen
+
+
+def _breach(protocol: Protocol, chosen: object) -> str | None:
+    """Return in what respect something that a scenario yields is no step; None if it is one."""
+    if not isinstance(chosen, Take):
+        return f'expected take("Action", ...), found {describe_value(chosen)}'
+    actions = [*protocol.actions, *protocol.network.own_actions()]
+    if chosen.action not in actions:
+        return unknown("action", str(chosen.action), actions, type(protocol).__name__)
+    if chosen.result is not None and not callable(chosen.result):
+        expected = "a function of the actor's next state, such as lambda me: me.ready"
+        return f"result=: expected {expected}, found {describe_value(chosen.result)}"
+    return None
+
+
+def _place(method: Callable[..., Any], line: int | None = None) -> str:
+    """Return the file and a line of a scenario, by default its first."""
+    code = unwrap(method).__code__
+    return f"{code.co_filename}:{line or code.co_firstlineno}"
 
 
 def follow(

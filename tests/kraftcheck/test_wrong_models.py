@@ -153,6 +153,29 @@ def test_what_can_only_be_a_mistake_is_refused(
     assert "Traceback" not in printed
 
 
+@pytest.mark.parametrize(
+    ("yielded", "message"),
+    [
+        (
+            'take("PassOn", 1, result=0)',
+            "result=: expected a function of the actor's next state, such as lambda me: me.ready, found a number, 0",
+        ),
+        ('"PassOn"', "expected take(\"Action\", ...), found a string, 'PassOn'"),
+        ('take("Passon", 1)', "unknown action Passon (perhaps PassOn?); Ring has PassOn, Take, LoseMessage"),
+    ],
+)
+def test_what_a_scenario_yields_is_a_step(
+    yielded: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, config = tmp_path / "ring.py", tmp_path / "ring.cfg"
+    story = f"    @scenario\n    def story(self) -> Iterator[Take]:\n        yield {yielded}\n"
+    file.write_text(RING.replace("MessageSet()", "MessageSet(loses=True)") + "\n" + story)
+    config.write_text("INIT Story")
+    assert main(["check", f"{file}:Ring", "--config", str(config), "--engine", "reference", "--quiet"]) == 2
+    line = line_of(file.read_text(), f"yield {yielded}")
+    assert capsys.readouterr().err == f"kraftcheck: error: {file}:{line}: step 1 of Story: {message}\n"
+
+
 def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
     spends = ("MessageSet()", 'Bag(loses="rounds", duplicates="spare")')
     assert checked(tmp_path, spends)[0] != 2
