@@ -191,7 +191,7 @@ class Learning:
 
         def answers(question: Question) -> Any:
             if question.read is not None and question.replica == place.replica and not question.read.of_inbox:
-                return (question.read.function(self.protocol, self._variables.guarded(me)),)
+                return (self.protocol.projected(question.read, self._variables.guarded(me)),)
             answer: Any = None
             for dim in self.dims_of(question):
                 if dim not in found:
@@ -282,7 +282,7 @@ class Learning:
         if not read.of_inbox:
             name, guarded = ("projection", read.name), self._variables.guarded
             mapped = self._labels.map(
-                level, name, lambda me: [None if me is None else (read.function(protocol, guarded(me)),)]
+                level, name, lambda me: [None if me is None else (protocol.projected(read, guarded(me)),)]
             )
             return [(level, mapped)]
         dims = []

@@ -53,11 +53,25 @@ class Counter(Protocol):
         return me.n < 9 and 10 // (4 - me.n - peer.n) < 100
 """
 ASSERTS = COUNTER.replace("10 // (4 - me.n - peer.n) < 100", "True")
+PROJECTS = (
+    COUNTER.split("    @on")[0]
+    + """    @projection
+    def p(self, me: Node):
+        return 1
+
+    @internal(reads=p)
+    def look(self, me: Node, p: Map[int, int]) -> Steps:
+        if p[1] == 9:
+            yield become(me)
+"""
+)
 RAISES = COUNTER.replace("tick.k < 2", "tick.k < 9")
 SLOWER = [
     pytest.param(name, marks=[pytest.mark.kernel, pytest.mark.slow]) for name in ("tables --search dfs", "symbolic")
 ]
 ENGINES = ["reference", pytest.param("tables", marks=pytest.mark.kernel), *SLOWER]
+
+EVERY = ["reference", *[pytest.param(name, marks=pytest.mark.kernel) for name in ("tables", "symbolic")]]
 
 
 def line_of(text: str, part: str) -> int:
@@ -105,6 +119,24 @@ def test_another_exception_is_bad_input_and_the_way_there_is_told(run: Run, coun
     content = json.loads(found.read_text())
     jsonschema.validate(content, SCHEMA)
     assert content["states"][-1]["replicas"]["1"]["n"] + content["states"][-1]["replicas"]["2"]["n"] == 4
+
+
+@pytest.mark.parametrize("engine", EVERY)
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("return [me.n]", "returned [0], a list, which can change; write a tuple\n  of = Node(id=1, n=0)\n"),
+        ("return 1 // (1 - me.n)", "raised ZeroDivisionError: integer division or modulo by zero\n  of = Node(id="),
+    ],
+)
+def test_a_projection_is_named_with_what_it_was_given(
+    run: Run, counter: Path, engine: str, body: str, problem: str
+) -> None:
+    counter.write_text(PROJECTS.replace("return 1", body))
+    outcome = run("check", f"{counter}:Counter", "--engine", engine, "--quiet")
+    assert outcome.code == 2
+    assert f": projection p of Counter {problem}" in outcome.err
+    assert outcome.err.startswith(f"kraftcheck: error: {counter}:")
 
 
 @pytest.mark.kernel
