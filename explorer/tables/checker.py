@@ -157,7 +157,8 @@ class Checker:
         """
         me = getattr(error, "me", None)
         judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
-        for index, row in enumerate(rows if error.trace is None else ()):
+        rows = list(rows) if error.trace is None else []
+        for index, row in enumerate(rows):
             state = self._learner.decode_state(row)
             if me is None or me in state.replicas.values():
                 found = raised_from(self.semantics, judged, state)
@@ -168,7 +169,31 @@ class Checker:
                     assert found.trace is not None
                     found.trace = (*before, *found.trace)
                     return found
+        for index, row in enumerate(rows if "of" in error.given else ()):
+            if self._raised_next(error, self._learner.decode_state(row)) is not None:
+                before = trace_to(index)
+                found = self._raised_next(error, before[-1].state) if before else None
+                if found is not None and found.trace is not None:
+                    found.trace = (*before, *found.trace)
+                    return found
         return error
+
+    def _raised_next(self, error: RaisedError, state: State) -> RaisedError | None:
+        """Return an error of a projection, raised in a state to which a step leads: the tables ask it beforehand."""
+        for taken in self.semantics.transitions(state):
+            if self._goes_on(state, taken):
+                found = raised_from(self.semantics, (), taken.target)
+                if found is not None and found.name == error.name and found.trace is not None:
+                    found.trace = (step_of(taken), *found.trace)
+                    return found
+        return None
+
+    def _goes_on(self, state: State, taken: Transition) -> bool:
+        """Whether a step is within the constraints."""
+        semantics, options = self.semantics, self._options
+        return all(semantics.holds(one, taken.target) for one in options.constraints) and all(
+            semantics.holds_over(one, state, taken.target) for one in options.action_constraints
+        )
 
     # Violations
 

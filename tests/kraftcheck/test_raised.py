@@ -137,6 +137,18 @@ def test_a_projection_is_named_with_what_it_was_given(
     assert outcome.code == 2
     assert f": projection p of Counter {problem}" in outcome.err
     assert outcome.err.startswith(f"kraftcheck: error: {counter}:")
+    assert outcome.out.startswith("The way to the error in p, ")
+
+
+@pytest.mark.parametrize("engine", [*EVERY, pytest.param("tables --search dfs", marks=pytest.mark.kernel)])
+def test_an_assert_that_fails_in_a_projection(run: Run, counter: Path, engine: str) -> None:
+    text = PROJECTS.replace("return 1", "assert me.n < 2\n        return 1")
+    counter.write_text(text)
+    outcome = run("check", f"{counter}:Counter", "--engine", *engine.split(), "--quiet")
+    assert outcome.code == 14
+    assert outcome.out.startswith("An assert failed in p, " + ("" if "dfs" in engine else "3 states\n"))
+    assert f"\np  AssertionError (line {line_of(text, 'assert me.n')})  of " in outcome.out
+    assert "\n    false: me.n < 2  (me.n = 2)\n" in outcome.out
 
 
 @pytest.mark.kernel
