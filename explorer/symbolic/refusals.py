@@ -39,6 +39,7 @@ def _reasons(protocol: Protocol, options: Options) -> list[str]:
         found.append(f"{prop.name}: the engine symbolic cannot check temporal properties")
     shared = protocol.hidden(options.view).shared if options.view is not None else frozenset()
     if shared:
+        protocol.checked_initial()  # raises for a name that is no shared field
         found.append(
             f"VIEW {options.view} leaves out {', '.join(sorted(shared))}: it matters which of the states that look the "
             "same is found first, and the engine symbolic finds them in no order"

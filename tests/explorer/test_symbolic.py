@@ -15,7 +15,7 @@ from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
 from kraftcheck.explorer.symbolic.kernel.diagram import TICK, TOP, make
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.spec import Record, State, Step, Steps, become, internal, step_invariant
+from kraftcheck.spec import Record, State, Step, Steps, become, hide, internal, step_invariant
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.explorer.random_protocols import describe
@@ -71,6 +71,13 @@ def test_a_view_that_cannot_be_seen_is_refused(view: str, order: str, named: str
     protocol = describe(Random(1)).build()
     with pytest.raises(InputError, match=named):
         explore(protocol, Options(view=view, search=order))
+
+
+def test_a_view_of_what_there_is_not() -> None:
+    protocol = describe(Random(1)).build()
+    protocol.views = {"far": hide("zz")}  # type: ignore[misc]
+    with pytest.raises(InputError, match=r"views\['far'\]: unknown bound or shared field zz; "):
+        explore(protocol, Options(view="far", search="bfs"))
 
 
 @pytest.mark.parametrize("name", ["two-voters", "grow-one-to-two", "two-voters-restart"])
