@@ -7,7 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 from inspect import unwrap
 from pathlib import Path
 from types import CodeType
@@ -120,9 +120,11 @@ class RaisedError(ProtocolError):
 def text_of_error(error: BaseException) -> str:
     """Return the text of an error; "" where it has none, or its class cannot say it."""
     try:
-        return str(error)
+        text = str(error)
     except Exception:
         return ""
+    field = re.search(r"field '(\w+)'", text) if isinstance(error, FrozenInstanceError) else None
+    return text if field is None else f"{text}: a record does not change; write me.but({field[1]}=...)"
 
 
 def told_error(error: BaseException) -> str:
@@ -147,10 +149,14 @@ def _said(error: BaseException, names: Mapping[str, Any]) -> str:
 
 
 def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
-    """Return where an error arose: the innermost place in the folder of the function that was called."""
+    """Return where an error arose: the innermost place in the folder of the function that was called.
+
+    What is generated, such as the methods of a record, is in no file: its name is "<string>".
+    """
     folder = Path(code.co_filename).absolute().parent  # the name that the user gave may have no folder
     frames = traceback.extract_tb(error.__traceback__)
-    inner = [frame for frame in frames if _is_within(folder, Path(frame.filename).absolute())]
+    written = [frame for frame in frames if frame.filename == code.co_filename or not frame.filename.startswith("<")]
+    inner = [frame for frame in written if _is_within(folder, Path(frame.filename).absolute())]
     return (inner[-1].filename, inner[-1].lineno or 0) if inner else None
 
 

@@ -192,6 +192,17 @@ def test_a_file_that_is_named_without_its_folder(
     assert f"\n  line {line}: return me.n < 9 and" in outcome.err
 
 
+def test_a_record_that_is_written_to(run: Run, counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = COUNTER.replace("if me.n < 3:", "if me.n < 3:\n            me.n = 3")
+    counter.write_text(text)
+    monkeypatch.chdir(counter.parent)
+    outcome = run("check", f"{counter.name}:Counter", "--engine", "reference", "--quiet")
+    line = line_of(text, "me.n = 3")
+    what = "cannot assign to field 'n': a record does not change; write me.but(n=...)"
+    raised = f"action Up of Counter raised FrozenInstanceError: {what}"
+    assert (outcome.code, outcome.err.splitlines()[0]) == (2, f"kraftcheck: error: {counter.name}:{line}: {raised}")
+
+
 @pytest.mark.kernel
 @pytest.mark.spark
 @pytest.mark.slow
