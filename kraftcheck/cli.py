@@ -127,11 +127,12 @@ class _Lossy(FileIO):
     def write(self, data: Any, /) -> int:
         """Write bytes; return how many are dealt with."""
         try:
-            return super().write(data) or 0
+            written = super().write(data)
         except BrokenPipeError:
             raise
         except OSError:
-            return len(data)
+            written = None
+        return len(data) if written is None else written  # None, too, where it would have to wait
 
 
 def _lossy(stream: TextIOWrapper) -> TextIOWrapper:
