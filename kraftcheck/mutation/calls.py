@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType, MappingProxyType
 from typing import Any
 
-from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.step import Step
@@ -105,8 +105,9 @@ def noting_reads(action: Action, arguments: Arguments) -> tuple[Arguments, dict[
         seen[name] = getattr(shared, name)
         return seen[name]
 
-    kind = shared._type if type(shared) is SharedReader else type(shared)
-    return _with(arguments, place, SharedReader(kind, read)), seen
+    reader = _reader()
+    kind = shared._type if type(shared) is reader else type(shared)
+    return _with(arguments, place, reader(kind, read)), seen
 
 
 def replaying(action: Action, arguments: Arguments, kind: type[Record], seen: dict[str, Value]) -> Arguments:
@@ -132,7 +133,15 @@ def replaying(action: Action, arguments: Arguments, kind: type[Record], seen: di
             raise UnreadError
         return seen[name]
 
-    return _with(arguments, place, SharedReader(kind, read))
+    return _with(arguments, place, _reader()(kind, read))
+
+
+@cache
+def _reader() -> Any:
+    """Return what stands in for the shared state; a kernel is imported with it, which takes time."""
+    from kraftcheck.explorer.tables.learning.reads import SharedReader
+
+    return SharedReader
 
 
 def _place_of_shared(action: Action) -> int | None:
