@@ -9,6 +9,8 @@ from kraftcheck.explorer.result import Options, Search
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
+OR_BFS = "; expected --search bfs"
+
 
 def require_able(protocol: Protocol, options: Options) -> None:
     """Raise InputError for what the engine does not do, naming what it is.
@@ -27,7 +29,7 @@ def require_able(protocol: Protocol, options: Options) -> None:
     """
     reachability.require_able(protocol, replace(options, search=Search.BFS))
     for reason in _reasons(protocol, options):
-        raise InputError(f"{reason}; expected --engine tables")
+        raise InputError(f"{reason}{' or' if reason.endswith(OR_BFS) else '; expected'} --engine tables")
 
 
 def _reasons(protocol: Protocol, options: Options) -> list[str]:
@@ -45,10 +47,10 @@ def _reasons(protocol: Protocol, options: Options) -> list[str]:
             "same is found first, and the engine symbolic finds them in no order"
         )
     elif options.view is not None and options.search != Search.BFS:
-        found.append(f"VIEW {options.view}: --search {options.search} does not see it; expected --search bfs")
+        found.append(f"VIEW {options.view}: --search {options.search} does not see it{OR_BFS}")
     if options.search != Search.BFS:
         for name in ("max_states", "max_depth"):
             if getattr(options, name) is not None:
                 option = "--" + name.replace("_", "-")
-                found.append(f"{option}: --search {options.search} finds states in no order; expected --search bfs")
+                found.append(f"{option}: --search {options.search} finds states in no order{OR_BFS}")
     return found
