@@ -16,7 +16,7 @@ Behaviour = tuple[TraceStep, ...]
 
 
 class NoSuchPathError(InputError):
-    """A path of states, or of classes, that the reference semantics does not take: an action that is not pure."""
+    """A path of states, or of classes, that the reference semantics does not take, as where an action is not pure."""
 
     def __init__(self, semantics: Semantics, problem: str) -> None:
         super().__init__(

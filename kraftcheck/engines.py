@@ -149,15 +149,15 @@ def search(
     compiles
         Called where something begins to be compiled.
     """
-    tried = None
+    result = None
     if engine == "tables" and not is_named and not _is_compiled():
-        tried = _tried(protocol, options)
-    if tried is None:
+        result = _tried(protocol, options)
+    if result is None:
         run = partial(_run, engine, protocol, options)
-        tried = replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
-    if tried.engine != "symbolic":  # which refuses a view under which it could miss something
-        tried.notes += _left_out(protocol, options)
-    return tried
+        result = replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
+    if engine != "symbolic":  # which refuses a view under which it could miss something
+        result.notes += _left_out(protocol, options)
+    return result
 
 
 def _left_out(protocol: Protocol, options: Options) -> list[str]:

@@ -16,7 +16,7 @@ from kraftcheck.spec.loading.classes import modules_of, source_of
 from kraftcheck.spec.values import ModelValue, Value, order_key
 
 SearchIdentity = dict[str, Any]
-CHECKED = "--check-actions"  # a search that goes on may leave it out; what was found without it was not tested
+CHECK_ACTIONS = "--check-actions"  # a search that goes on may leave it out; what was found without it was not tested
 
 
 def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
@@ -50,15 +50,15 @@ def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
         "start": options.init,
         "search": str(options.search),
         "--continue": options.keep_going,
-        CHECKED: options.check_actions,
+        CHECK_ACTIONS: options.check_actions,
     }
 
 
 def differences(before: SearchIdentity, now: SearchIdentity) -> Iterator[str]:
     """Yield a clause for each thing in which two searches differ: what it was in the checkpoint, and is now."""
-    for name, was in {**before, CHECKED: before.get(CHECKED, False)}.items():
+    for name, was in {**before, CHECK_ACTIONS: before.get(CHECK_ACTIONS, False)}.items():
         found: Any = now.get(name)
-        if was == found or (name == CHECKED and not found):
+        if was == found or (name == CHECK_ACTIONS and not found):
             continue
         if name == "source":
             changed = sorted(module for module in {*was, *found} if was.get(module) != found.get(module))

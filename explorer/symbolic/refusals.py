@@ -9,7 +9,8 @@ from kraftcheck.explorer.result import Options, Search
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
-OR_BFS = "; expected --search bfs"
+TABLES = "--engine tables"
+BFS_OR_TABLES = f"--search bfs or {TABLES}"
 
 
 def require_able(protocol: Protocol, options: Options) -> None:
@@ -28,29 +29,29 @@ def require_able(protocol: Protocol, options: Options) -> None:
         At the first.
     """
     reachability.require_able(protocol, replace(options, search=Search.BFS))
-    for reason in _reasons(protocol, options):
-        raise InputError(f"{reason}{' or' if reason.endswith(OR_BFS) else '; expected'} --engine tables")
+    for reason, expected in _reasons(protocol, options):
+        raise InputError(f"{reason}; expected {expected}")
 
 
-def _reasons(protocol: Protocol, options: Options) -> list[str]:
-    """Return why the engine cannot do what is asked."""
+def _reasons(protocol: Protocol, options: Options) -> list[tuple[str, str]]:
+    """Return why the engine cannot do what is asked, and what can."""
     found = []
     if options.symmetry is not None:
-        found.append(f"SYMMETRY {options.symmetry}: the engine symbolic counts every state: give --no-symmetry")
+        why = "the engine symbolic counts every state: give --no-symmetry"
+        found.append((f"SYMMETRY {options.symmetry}: {why}", TABLES))
     for prop in options.temporal:
-        found.append(f"{prop.name}: the engine symbolic cannot check temporal properties")
+        found.append((f"{prop.name}: the engine symbolic cannot check temporal properties", TABLES))
     shared = protocol.hidden(options.view).shared if options.view is not None else frozenset()
     if shared:
         protocol.checked_initial()  # raises for a name that is no shared field
-        found.append(
-            f"VIEW {options.view} leaves out {', '.join(sorted(shared))}: it matters which of the states that look the "
-            "same is found first, and the engine symbolic finds them in no order"
-        )
+        what = f"VIEW {options.view} leaves out {', '.join(sorted(shared))}"
+        why = "it matters which of the states that look the same is found first, and the engine symbolic finds them in"
+        found.append((f"{what}: {why} no order", TABLES))
     elif options.view is not None and options.search != Search.BFS:
-        found.append(f"VIEW {options.view}: --search {options.search} does not see it{OR_BFS}")
+        found.append((f"VIEW {options.view}: --search {options.search} does not see it", BFS_OR_TABLES))
     if options.search != Search.BFS:
         for name in ("max_states", "max_depth"):
             if getattr(options, name) is not None:
                 option = "--" + name.replace("_", "-")
-                found.append(f"{option}: --search {options.search} finds states in no order{OR_BFS}")
+                found.append((f"{option}: --search {options.search} finds states in no order", BFS_OR_TABLES))
     return found

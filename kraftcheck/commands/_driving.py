@@ -148,7 +148,7 @@ def _kind(protocol: type[object], arguments: argparse.Namespace, without: Sequen
     from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 
     assert issubclass(protocol, Quorum)
-    kafka = as_kafka(protocol, disk=arguments.disk, without=without)
+    kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # which refuses a name that is none of `without`
     return kafka if arguments.known else protocol
 
 

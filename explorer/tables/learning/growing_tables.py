@@ -99,7 +99,7 @@ class GrowingTables(Tables):
         ProtocolError
             Where there are no numbers for so many rows.
         """
-        array, most = getattr(self, name), MOST.get(name, MOST_ROWS)
+        array, most = getattr(self, name), _most_rows(name)
         if rows <= len(array):
             return array
         if rows > most:
@@ -183,12 +183,12 @@ class GrowingTables(Tables):
         if wanted & codes.GROW_HASHES:
             self.rehash_rows(2 * len(self.row_table))
         if wanted & codes.GROW_CONTENTS:
-            count, most = int(self.meta[codes.M_CONTENTS]), MOST["contents"]
+            count, most = int(self.meta[codes.M_CONTENTS]), _most_rows("contents")
             is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
             if is_crowded:
                 self._double("contents", "inbox_codes", "permuted_contents")
                 self.inbox_answers = widened(self.inbox_answers, len(self.contents), UNASKED)
-            if not is_crowded or len(self.content_items) < MOST.get("content_items", MOST_ROWS):
+            if not is_crowded or len(self.content_items) < _most_rows("content_items"):
                 self._double("content_items")
             if len(self.content_table) < 2 * len(self.contents):
                 self.rehash_contents(2 * len(self.content_table))
@@ -239,6 +239,11 @@ class GrowingTables(Tables):
         """Enter every inbox content into a new hash table."""
         self.content_table = np.full(places, -1, np.int32)
         rehash_contents(self)
+
+
+def _most_rows(name: str) -> int:
+    """Return how many rows a table may have, of which there are numbers for each."""
+    return MOST.get(name, MOST_ROWS)
 
 
 def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:

@@ -48,6 +48,8 @@ def reserved(count: int, large: int = LARGE_PAGES) -> Any:
 def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     """Return an array that is 0 and will be written here and there, in small pages: NumPy would ask for large ones.
 
+    A small array is as NumPy makes it, in memory that others had.
+
     Parameters
     ----------
     shape, kind
