@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.commands._walks import Task, naming, quorum
 from kraftcheck.files import replacing
 from kraftcheck.jobs import blaming
-from kraftcheck.reporting.cover import told as told_of_cover
-from kraftcheck.reporting.lines import HEAD, harmless, print_lines
-from kraftcheck.reporting.lockstep import told
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.process import Driver, DriverDied
+from kraftcheck.traces.kafka.lockstep import LockstepVerdict
+from kraftcheck.traces.kafka.process import Driver
 
 if TYPE_CHECKING:
     from kraftcheck.kraft_model.quorum import Quorum
     from kraftcheck.traces.kafka.cover import Cover
-    from kraftcheck.traces.kafka.survey import Survey
+    from kraftcheck.traces.kafka.survey import Kind, Survey
 
 RUNS, DEPTH = 100, 100
 """Random walks, and the steps of one, where no number is given."""
@@ -41,12 +40,27 @@ class Made(NamedTuple):
         Why it went no further, if it did not.
     interrupted
         Whether the user stopped it.
+    kinds
+        The findings, one of each kind, with the files that they were written to.
     """
 
     survey: Survey | None = None
     cover: Cover | None = None
     problem: InputError | None = None
     interrupted: bool = False
+    kinds: Sequence[Kind] = ()
+
+    @property
+    def verdict(self) -> LockstepVerdict:
+        """The most severe finding; agreement only where nothing ended the walks early and no step is missing."""
+        from kraftcheck.reporting.cover import counts
+        from kraftcheck.traces.kafka.cover import Reason
+
+        order = list(LockstepVerdict)
+        is_whole = self.problem is None and not self.interrupted
+        is_whole = is_whole and (self.cover is None or not counts(self.cover)[Reason.MISSING])
+        least = LockstepVerdict.AGREES if is_whole else LockstepVerdict.INCOMPLETE
+        return max((kind.first.verdict for kind in self.kinds), key=order.index, default=least)
 
 
 class Driven(NamedTuple):
@@ -64,8 +78,8 @@ class Driven(NamedTuple):
     made: list[Made]
 
 
-def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter) -> Driven:
-    """Make all walks beside one of Kafka's versions; print what they showed, unless a table is to come.
+def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, writing: Writing) -> Driven:
+    """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict.
 
     Parameters
     ----------
@@ -77,6 +91,8 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
         What was read from the command line.
     meter
         Counts the walks.
+    writing
+        Notes files that cannot be written.
     """
     from kraftcheck.reporting.lockstep_reach import reach_table
     from kraftcheck.traces.kafka.jars import classpath
@@ -93,25 +109,36 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
     driven = Driven(path.version, [])
     with reach or nullcontext():
         with driving as driver, rare_collections():
-            for task in tasks:
-                driven.made.append(_make(driver, task, arguments, meter))
-                _tell(task, driven, arguments, len(tasks))
-                if driver.died:
-                    driven.made[-1] = driven.made[-1]._replace(problem=driver.died)
-                if driver.died or driven.made[-1].interrupted:
+            for number, task in enumerate(tasks, start=1):
+                made = _make(driver, task, arguments, meter)
+                if arguments.out:
+                    several = [*([path.version] if len(arguments.kafka) > 1 else [])]
+                    several += [str(number)] if len(tasks) > 1 else []
+                    made = _written(made, arguments.out.joinpath(*several), writing)
+                driven.made.append(made if driver.died is None else made._replace(problem=driver.died))
+                if driver.died or made.interrupted:
                     break
         if reach is not None and not driver.died:
-            lines = reach_table(reach.classes())
-            with replacing(arguments.reach) as new:
-                new.write_text("\n".join(lines) + "\n")
+            with writing.of("--reach", arguments.reach), replacing(arguments.reach) as new:
+                new.write_text("\n".join(reach_table(reach.classes())) + "\n")
     return driven
+
+
+def _written(made: Made, folder: Path, writing: Writing) -> Made:
+    """Write the walks that show something to files; return what was made, with these."""
+    if made.survey is None or not made.survey.walks:
+        return made
+    try:
+        with writing.of("--out", folder):
+            return made._replace(kinds=made.survey.write(folder))
+    except KeyboardInterrupt:
+        return made._replace(interrupted=True)
+    return made
 
 
 def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Meter) -> Made:
     """Make the walks of a task."""
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.spec.language.semantics import Semantics
-    from kraftcheck.traces.kafka.state_graph import state_graph
     from kraftcheck.traces.kafka.survey import Survey
 
     model = quorum(task.file.model, task.file.variant or None)
@@ -122,24 +149,32 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
         return Made(problem=problem)
     protocol = bind(kind, task.config).protocol
     assert isinstance(protocol, Quorum)
-    survey = Survey(driver, protocol, task.file, report=meter.add)
+    survey, made = Survey(driver, protocol, task.file, report=meter.add), Made()
     try:
         with blaming(model), naming(task.path):
-            if task.choose is not None:
-                survey.follow(task.choose)
-            elif task.file.steps:
-                survey.take(task.file.steps)
-            elif task.covered is not None:
-                bound = bind(kind, task.covered)
-                graph = state_graph(Semantics(bound.protocol), bound.init, arguments.depth)
-                return Made(survey, survey.cover(graph))
-            else:
-                survey.draw(arguments.runs or RUNS, arguments.depth or DEPTH, str(arguments.seed))
+            made = made._replace(cover=_walk(survey, kind, task, arguments))
     except InputError as problem:
-        return Made(survey, problem=problem)
+        made = Made(problem=problem)
     except KeyboardInterrupt:
-        return Made(survey, interrupted=True)
-    return Made(survey)
+        made = Made(interrupted=True)
+    return made._replace(survey=survey, kinds=survey.kinds())
+
+
+def _walk(survey: Survey, kind: type[Quorum], task: Task, arguments: argparse.Namespace) -> Cover | None:
+    """Make the walks of a survey; return the cover that they make, where one is asked for."""
+    from kraftcheck.spec.language.semantics import Semantics
+    from kraftcheck.traces.kafka.state_graph import state_graph
+
+    if task.covered is not None:
+        bound = bind(kind, task.covered)
+        return survey.cover(state_graph(Semantics(bound.protocol), bound.init, arguments.depth))
+    if task.choose is not None:
+        survey.follow(task.choose)
+    elif task.file.steps:
+        survey.take(task.file.steps)
+    else:
+        survey.draw(arguments.runs or RUNS, arguments.depth or DEPTH, str(arguments.seed))
+    return None
 
 
 def _kind(protocol: type[object], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
@@ -150,21 +185,3 @@ def _kind(protocol: type[object], arguments: argparse.Namespace, without: Sequen
     assert issubclass(protocol, Quorum)
     kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # which refuses a name that is none of `without`
     return kafka if arguments.known else protocol
-
-
-def _tell(task: Task, driven: Driven, arguments: argparse.Namespace, tasks: int) -> None:
-    """Write and print what the last task showed."""
-    survey, cover, problem, _ = driven.made[-1]
-    several = len(arguments.kafka) > 1
-    if problem is not None and tasks > 1 and not several and not isinstance(problem, DriverDied):
-        print(harmless(f"kraftcheck: error: {problem}"), file=sys.stderr)
-    if survey is None or not survey.walks:
-        return
-    found = survey.kinds()
-    if arguments.out:
-        out = arguments.out / driven.version if several else arguments.out
-        found = survey.write(out / str(len(driven.made)) if tasks > 1 else out)
-    if not several:
-        print_lines([[(HEAD, task.name)]] if tasks > 1 else [])
-        print_lines(told(survey, found, driven.version, quiet=arguments.quiet))
-        print_lines(told_of_cover(cover) if cover is not None else [])

@@ -147,6 +147,8 @@ def naming(path: Path | str | None) -> Iterator[None]:
 
 def _given(path: Path, _: argparse.Namespace) -> Iterator[Task]:
     file = read_walk(path)
+    if not file.steps:
+        raise InputError(f"{path}: expected steps, found none")
     with naming(path):
         model = quorum(file.model, file.variant or None)
         config = everything(model.protocol)

@@ -21,13 +21,15 @@ from kraftcheck.commands._driving import DEPTH, RUNS, Driven, drive
 from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.cover import as_json as cover_as_json
-from kraftcheck.reporting.cover import counts
+from kraftcheck.reporting.cover import told as told_of_cover
 from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
-from kraftcheck.reporting.lockstep import as_json, as_run, exit_code
+from kraftcheck.reporting.lines import HEAD, harmless, print_lines
+from kraftcheck.reporting.lockstep import as_json, as_run, exit_code, told
 from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.kafka.lockstep import LockstepVerdict
 from kraftcheck.traces.kafka.process import DriverDied
 
 VIOLATED, INTERRUPTED = 12, 130
@@ -89,60 +91,71 @@ def run(arguments: argparse.Namespace) -> int:
     InputError
         For bad input, where Java or Maven is missing, or where the Java process ends.
     """
-    from kraftcheck.traces.kafka.cover import Reason
-
     require_writable(arguments, "json", "reach", "report")
     require_report(arguments.report)
     arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     if arguments.reach and len(versions) > 1:
         raise InputError("--reach: expected one version of Kafka, found several")
     asked = list(tasks(arguments))
-    driven: list[Driven] = []
+    driven, writing = list[Driven](), Writing()
     with Meter("walks", quiet=arguments.quiet) as meter:
         for kafka in versions:
-            driven.append(drive(kafka, asked, arguments, meter))
+            driven.append(drive(kafka, asked, arguments, meter, writing))
             if any(one.interrupted for one in driven[-1].made):
                 break
-    if len(versions) > 1:
-        print("\n".join(table([_row(task) for task in asked], {one.version: _column(one, asked) for one in driven})))
+    _write(driven, asked, arguments, writing)
+    _print(driven, asked, arguments)
     made = [one for kafka in driven for one in kafka.made]
-    if any(one.interrupted for one in made):
-        _write(driven, asked, arguments)
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
     problems = [one.problem for one in made if one.problem is not None]
+    if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
+        raise problems[-1]
     if problems and all(one.survey is None for one in made):
         raise problems[0]
-    if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
-        _write(driven, asked, arguments)
-        raise problems[-1]
-    _write(driven, asked, arguments)
-    findings = [finding for one in made if one.survey is not None for finding in one.survey.findings()]
-    code = exit_code(Counter(finding.verdict for finding in findings))
-    if problems and code != VIOLATED:
+    writing.end()
+    if any(one.interrupted for one in made):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    verdicts = Counter(one.verdict for one in made)
+    if problems and not verdicts[LockstepVerdict.VIOLATES]:
         return 2
-    return code or int(any(counts(one.cover)[Reason.MISSING] for one in made if one.cover is not None))
+    return exit_code(verdicts)
 
 
-def _write(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.Namespace) -> None:
+def _print(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.Namespace) -> None:
+    """Print what the walks showed, once nothing can change it any more: one table where there are several versions."""
+    if len(arguments.kafka) > 1:
+        found = [one.version for one in driven]
+        names = [kafka if found.count(name) > 1 else name for kafka, name in zip(arguments.kafka, found, strict=False)]
+        columns = [_column(one, asked) for one in driven]
+        print("\n".join(table([_row(task) for task in asked], dict(zip(names, columns, strict=True)))))
+        return
+    ((version, made),) = driven
+    for task, one in zip(asked, made, strict=False):
+        if one.problem is not None and len(asked) > 1 and not isinstance(one.problem, DriverDied):
+            print(harmless(f"kraftcheck: error: {one.problem}"), file=sys.stderr)
+        if one.survey is not None and one.survey.walks:
+            print_lines([[(HEAD, task.name)]] if len(asked) > 1 else [])
+            print_lines(told(one.survey, one.kinds, one.verdict, version, quiet=arguments.quiet))
+            print_lines(told_of_cover(one.cover) if one.cover is not None else [])
+
+
+def _write(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.Namespace, writing: Writing) -> None:
     """Write `--json` and `--report`, if anything was found out."""
     documents, runs = [], []
     for version, made in driven:
-        for task, (survey, cover, problem, _) in zip(asked, made, strict=False):
-            if survey is not None and arguments.report:
-                runs.append(as_run(survey, version, task.name.rpartition("/")[2]))
-            document = {} if survey is None else as_json(survey, version)
-            document |= {} if cover is None else {"cover": cover_as_json(cover)}
-            document |= {} if problem is None else {"kafka": version, "error": str(problem)}
+        for task, one in zip(asked, made, strict=False):
+            if one.survey is not None and arguments.report:
+                runs.append(as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2]))
+            document = {} if one.survey is None else as_json(one.survey, one.kinds, one.verdict, version)
+            document |= {} if one.cover is None else {"cover": cover_as_json(one.cover)}
+            document |= {} if one.problem is None else {"kafka": version, "error": str(one.problem)}
             documents.append(document)
-    writing = Writing()
     if arguments.json and any(one.survey is not None for kafka in driven for one in kafka.made):
         with writing.of("--json", arguments.json):
             write_json(arguments.json, documents)
     if runs:
         with writing.of("--report", arguments.report):
             write_report(arguments.report, runs)
-    writing.end()
 
 
 def _row(task: Task) -> str:
@@ -153,7 +166,8 @@ def _row(task: Task) -> str:
 def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
     """Return a column of the table: what each task showed, and why it went no further."""
     cells = []
-    for survey, _, problem, _ in driven.made:
-        why = re.split("; (?:enabled are|there is) ", str(problem or ""))[0]
-        cells.append(Cell("none", why) if survey is None else cell([kind.first for kind in survey.kinds()], why))
+    for one in driven.made:
+        ended = str(one.problem or ("interrupted" if one.interrupted else ""))
+        why = re.split("; (?:enabled are|there is) ", ended)[0]
+        cells.append(Cell("none", why) if one.survey is None else cell([kind.first for kind in one.kinds], why))
     return cells + [Cell("-")] * (len(asked) - len(cells))

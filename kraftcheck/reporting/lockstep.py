@@ -18,8 +18,10 @@ from kraftcheck.traces.kafka.survey import Kind, Survey, summary
 WIDTH = 160
 
 
-def told(survey: Survey, kinds: list[Kind], version: str, *, quiet: bool) -> Iterator[Line]:
-    """Yield what was found, a paragraph for each kind, and a last line that counts."""
+def told(
+    survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, version: str, *, quiet: bool
+) -> Iterator[Line]:
+    """Yield what was found, a paragraph for each kind, and a last line with the verdict, which counts."""
     for kind in kinds:
         yield from _paragraph(kind, quiet=quiet)
     if not quiet:
@@ -27,8 +29,6 @@ def told(survey: Survey, kinds: list[Kind], version: str, *, quiet: bool) -> Ite
         for action, times in survey.taken.most_common():
             yield [(PLAIN, f"{action:{width}}  {times:>9,}")]
         yield []
-    severity = list(LockstepVerdict)
-    verdict = max((kind.first.verdict for kind in kinds), key=severity.index, default=LockstepVerdict.AGREES)
     counted = f"{survey.walks:,} walks, {survey.steps:,} steps beside Kafka {version}"
     yield [(HEAD, f"{verdict.upper()}: "), (PLAIN, counted)]
 
@@ -52,9 +52,10 @@ def _sides(difference: FieldDifference) -> Iterator[Line]:
         yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(str(shown), WIDTH))]
 
 
-def as_json(survey: Survey, version: str) -> dict[str, Any]:
+def as_json(survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, version: str) -> dict[str, Any]:
     """Return what `--json` says of one survey."""
     return {
+        "verdict": verdict,
         "model": survey.about.model,
         "variant": survey.about.variant or None,
         "kafka": version,
@@ -75,18 +76,20 @@ def as_json(survey: Survey, version: str) -> dict[str, Any]:
                 "steps": list(map(str, kind.steps)),
                 "file": None if kind.file is None else str(kind.file),
             }
-            for kind in survey.kinds()
+            for kind in kinds
         ],
     }
 
 
-def as_run(survey: Survey, version: str, name: str) -> dict[str, Any]:
+def as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
     """Return what a report holds of one survey: a shortest walk for each kind of finding, else the longest walk.
 
     Parameters
     ----------
     survey
         The walks.
+    verdict
+        What they showed together.
     version
         Kafka's version.
     name
@@ -95,25 +98,25 @@ def as_run(survey: Survey, version: str, name: str) -> dict[str, Any]:
     kinds = survey.kinds()
     titles = [f"{kind.first.verdict}: {summary(kind.first)[0]}" for kind in kinds]
     walks = [(title, kind.behaviour) for title, kind in zip(titles, kinds, strict=True)]
-    walks = walks or [(f"{LockstepVerdict.AGREES}: the longest walk", survey.longest)]
+    walks = walks or [(f"{verdict}: the longest walk", survey.longest)]
     return {
         "model": survey.about.model,
         "variant": survey.about.variant or None,
         "configuration": f"{name} beside Kafka {version}",
         "label": f"{name}, Kafka {version}",
         "constants": {one: value_as_json(value) for one, value in survey.protocol.constant_values().items()},
-        "result": kinds[0].first.verdict.value if kinds else LockstepVerdict.AGREES.value,
+        "result": verdict.value,
         "runs": survey.walks,
         "steps": survey.steps,
         "actions": dict(survey.taken),
         "details": plain(line for kind in kinds for line in _paragraph(kind)) if kinds else None,
-        "traces": [_walk_as_data(survey, title, walk) for title, walk in walks if walk],
+        "traces": [_walk_as_data(survey, title, walk, shows=bool(kinds)) for title, walk in walks if walk],
     }
 
 
-def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep]) -> dict[str, Any]:
+def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep], *, shows: bool) -> dict[str, Any]:
     states = states_as_json(survey.protocol, walk)
-    end = "" if title.startswith(LockstepVerdict.AGREES) else title
+    end = title if shows else ""
     told = {"property": None, "why": None, "title": f"{title}, {many(len(walk), 'state')}", "end": end}
     return told | behaviour_as_data(survey.protocol, states, walk)
 
@@ -122,4 +125,4 @@ def exit_code(verdicts: Counter[LockstepVerdict]) -> int:
     """Return the exit code for what was found."""
     if verdicts[LockstepVerdict.VIOLATES]:
         return 12
-    return 1 if verdicts[LockstepVerdict.DIFFERS] or verdicts[LockstepVerdict.FAILS] else 0
+    return int(any(verdicts[one] for one in LockstepVerdict if one is not LockstepVerdict.AGREES))

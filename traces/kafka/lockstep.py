@@ -33,9 +33,10 @@ Choose = Callable[[Offers], Chosen | None]
 
 
 class LockstepVerdict(StrEnum):
-    """How a walk ended; the more severe comes later."""
+    """How walks ended; the more severe comes later. They are incomplete where an error or the user ended them."""
 
     AGREES = "agrees"
+    INCOMPLETE = "incomplete"
     DIFFERS = "differs"
     FAILS = "fails"
     VIOLATES = "violates"

@@ -1,0 +1,175 @@
+"""No verdict is printed before everything that can change it is done. Kafka's side is stubbed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from kraftcheck.spec.errors import InputError
+from kraftcheck.traces.kafka.cover import Reason
+from kraftcheck.traces.kafka.lockstep import Lockstep
+from kraftcheck.traces.kafka.process import DriverDied
+from tests.support.command_line import Run
+
+WALK = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"
+DISABLED = InputError("a step is not enabled")
+DIED = DriverDied("the Java process ended (SIGKILL): it said nothing")
+
+
+class Process:
+    """Stands for the Java process."""
+
+    died: DriverDied | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+Stub = Callable[..., Process]
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """Return a function that says what each walk raises, None where Kafka agrees."""
+
+    def make(*ends: BaseException | None) -> Process:
+        process, left = Process(), iter(ends)
+
+        def walk(self: Lockstep, choose: Callable[[object], object], _: int) -> tuple[list[Any], list[Any]]:
+            end = next(left)
+            if end is DISABLED:
+                choose(SimpleNamespace(all=(), enabled=list))
+                return [], []
+            if end is not None:
+                process.died = end if isinstance(end, DriverDied) else None
+                raise end
+            return [], []
+
+        path = SimpleNamespace(java=Path("java"), text="", options=(), version="4.3.1")
+        monkeypatch.setattr("kraftcheck.traces.kafka.jars.classpath", lambda *_, **__: path)
+        monkeypatch.setattr("kraftcheck.commands._driving.Driver", lambda *_, **__: process)
+        monkeypatch.setattr(Lockstep, "walk", walk)
+        return process
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [(InputError("line 3: not enabled"), 2), (DIED, 2), (KeyboardInterrupt(), 130)], ids=str
+)
+def test_random_walks_that_end_early(end: BaseException, code: int, stub: Stub, run: Run, tmp_path: Path) -> None:
+    stub(None, None, end)
+    result, page = tmp_path / "result.json", tmp_path / "page.md"
+    done = run("lockstep", "quorum", "--runs", 5, "--json", result, "--report", page, "--quiet")
+    assert (done.code, done.out) == (code, "INCOMPLETE: 2 walks, 0 steps beside Kafka 4.3.1\n")
+    assert str(end or "interrupted") in done.err
+    assert json.loads(result.read_text())[0]["verdict"] == "incomplete"
+    assert "agrees" not in page.read_text()
+
+
+def test_a_given_walk_with_a_step_that_is_not_enabled(stub: Stub, run: Run) -> None:
+    stub(DISABLED)
+    done = run("lockstep", "quorum", "--walk", WALK, "--quiet")
+    assert (done.code, done.out) == (2, "INCOMPLETE: 1 walks, 0 steps beside Kafka 4.3.1\n")
+    assert "is not enabled there" in done.err
+    stub(None, DISABLED)
+    done = run("lockstep", "quorum", "--walk", WALK, WALK, "--quiet")
+    assert [line.partition(":")[0] for line in done.out.splitlines()[1::2]] == ["AGREES", "INCOMPLETE"]
+
+
+@pytest.mark.parametrize("end", [InputError("line 3: not enabled"), DIED], ids=str)
+def test_a_later_walk_of_several(end: BaseException, stub: Stub, run: Run) -> None:
+    stub(None, end)
+    done = run("lockstep", "quorum", "--walk", WALK, WALK, "--quiet")
+    assert done.code == 2
+    assert done.out.count("AGREES") == 1  # of the first walk, under its name
+    assert str(end) in done.err
+
+
+def test_a_later_walk_beside_several_builds_of_one_version(stub: Stub, run: Run) -> None:
+    stub(None, InputError("line 3: not enabled"), None, None)
+    done = run("lockstep", "quorum", "--walk", WALK, WALK, "--kafka", "one", "--kafka", "other", "--quiet")
+    assert done.code == 2
+    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in done.out.splitlines() if "|" in line]
+    assert [rows[0], *rows[2:]] == [["one", "other"], ["agrees", "agrees"], ["ends early (1)", "agrees"]]
+
+
+def test_java_that_ends_while_walks_are_made_short(
+    stub: Stub, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = stub(None)
+
+    def write(*_: object) -> tuple[()]:
+        process.died = DIED
+        return ()
+
+    monkeypatch.setattr("kraftcheck.traces.kafka.survey.Survey.write", write)
+    done = run("lockstep", "quorum", "--runs", 1, "--out", tmp_path, "--quiet")
+    assert done.code == 2
+    assert done.out.startswith("INCOMPLETE: 1 walks")
+
+
+@pytest.mark.parametrize("option", ["json", "report", "out", "reach"])
+def test_a_file_that_cannot_be_written(
+    option: str, stub: Stub, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is told all the same, once everything is done: the walks are whole."""
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    stub(None)
+    for name in ("write_json", "write_report"):
+        monkeypatch.setattr(f"kraftcheck.commands.lockstep.{name}", fail)
+    monkeypatch.setattr("kraftcheck.traces.kafka.survey.Survey.write", fail)
+    monkeypatch.setattr("kraftcheck.traces.kafka.reach.Reach", Counting)
+    path = tmp_path / ("page.md" if option == "report" else "found")
+    done = run("lockstep", "quorum", "--runs", 1, f"--{option}", path, "--quiet")
+    assert (done.code, done.out) == (2, "AGREES: 1 walks, 0 steps beside Kafka 4.3.1\n")
+    assert len(done.err.splitlines()) == 1
+    assert f"--{option}" in done.err
+
+
+class Counting(Process):
+    """Stands for JaCoCo, which has no counts."""
+
+    options = ()
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def classes(self) -> list[Any]:
+        raise InputError("--reach: the Java process left no counts behind")
+
+
+def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub()
+    cover = SimpleNamespace(untaken=lambda: [(None, Reason.MISSING, True)])
+    monkeypatch.setattr("kraftcheck.traces.kafka.state_graph.state_graph", lambda *_: None)
+
+    def made(survey: Any, _: object) -> object:
+        survey.walks = 1
+        return cover
+
+    monkeypatch.setattr("kraftcheck.traces.kafka.survey.Survey.cover", made)
+    monkeypatch.setattr("kraftcheck.commands.lockstep.told_of_cover", lambda _: [])
+    monkeypatch.setattr("kraftcheck.commands.lockstep.cover_as_json", lambda _: {})
+    done = run("lockstep", "quorum", "--cover", "--quiet")
+    assert (done.code, done.out) == (1, "INCOMPLETE: 1 walks, 0 steps beside Kafka 4.3.1\n")
+
+
+def test_a_walk_without_steps(run: Run, tmp_path: Path) -> None:
+    """Random walks were made in its place."""
+    path = tmp_path / "a.walk"
+    path.write_text("model quorum\n")
+    done = run("lockstep", "quorum", "--walk", path)
+    assert (done.code, done.out) == (2, "")
+    assert f"{path}: expected steps, found none" in done.err
