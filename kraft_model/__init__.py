@@ -1,4 +1,4 @@
-"""The KRaft protocols: a package for each model, with its bounded configurations in the package's folder `configs`.
+"""The KRaft protocols: a package for each model, with its bounded configurations in `configurations.toml`.
 
 The docstring of each package says which module has which action. The command line finds every package with such a
 folder by its name.

@@ -9,8 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.spec.cfg.config import ModelConfig, Named, read_config
+from kraftcheck.spec.cfg.config import ModelConfig, Named, parse_config, read_config
 from kraftcheck.spec.cfg.parsing import TextPosition
+from kraftcheck.spec.cfg.tables import Configuration, read_configurations
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
@@ -19,6 +20,9 @@ from kraftcheck.spec.loading.user_files import load
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
 """The packages in which shipped models are: see `models_in`."""
+
+CONFIGURATIONS = "configurations.toml"
+"""The file in a model's package that has its configurations."""
 
 TIERS = ("smoke", "default", "large")
 """Configurations that every shipped model has."""
@@ -47,8 +51,8 @@ class Model(NamedTuple):
         return variants_of(self.protocol)
 
     @property
-    def configurations(self) -> dict[str, Path]:
-        """The configurations shipped with the model, by name: the tiers first.
+    def configurations(self) -> dict[str, Configuration]:
+        """The configurations shipped with the model, by name, in the order of their file.
 
         A user's class has those of the shipped model that it changes.
         """
@@ -56,9 +60,7 @@ class Model(NamedTuple):
         if shipped is None:
             return {}
         module = sys.modules[shipped_models()[shipped]]
-        files = sorted(Path(str(module.__file__)).with_name("configs").glob("*.cfg"))
-        found = {file.name.removesuffix(".cfg"): file for file in files}
-        return {name: found[name] for name in (*[tier for tier in TIERS if tier in found], *found)}
+        return read_configurations(Path(str(module.__file__)).with_name(CONFIGURATIONS))
 
     @property
     def shipped(self) -> str | None:
@@ -89,10 +91,10 @@ def models_in(home: str) -> dict[str, str]:
     Parameters
     ----------
     home
-        The package. A model is a package in it that has a folder `configs`; its name has `-` for `_`.
+        The package. A model is a package in it that has a file `configurations.toml`; its name has `-` for `_`.
     """
     packages = [init.parent for folder in import_module(home).__path__ for init in Path(folder).glob("*/__init__.py")]
-    names = sorted(package.name for package in packages if (package / "configs").is_dir())
+    names = sorted(package.name for package in packages if (package / CONFIGURATIONS).exists())
     return {name.replace("_", "-"): f"{home}.{name}" for name in names}
 
 
@@ -209,7 +211,7 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         return "none", everything(model.protocol)
     name = "default" if choice is None else choice
     if name in known:
-        return name, read_config(known[name])
+        return name, parse_config(known[name].text, known[name].file)
     if name in TIERS:
         raise InputError(f"{unknown('configuration', name, known, model.name)}; expected --config FILE.cfg")
     if not name:

@@ -38,6 +38,7 @@ def with_completers(parser: argparse.ArgumentParser) -> None:
         "variant": lambda **given: _of_model(given, lambda model: model.variants),
         "variants": lambda **given: _of_model(given, lambda model: model.variants),
         "config": _configurations,
+        "cfg": lambda **given: _of_model(given, lambda model: model.configurations),
         "set": lambda **given: _of_model(given, lambda model: [f"{name}=" for name in model.protocol.constants]),
     }
     waiting = [parser]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "kraftcheck"
-KINDS = (".py", ".lark", ".cfg")  # of files in the project's code
+KINDS = (".py", ".lark", ".toml")  # of files in the project's code
 USER = "user"  # the folder, within the zip, of a user's own files
 STAMP = 1_000_000_000  # seconds: every file's time, as Numba looks at it
 

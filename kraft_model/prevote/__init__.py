@@ -24,7 +24,7 @@ module          what is in it
 `contracts`     how a server answers each message, and what it makes of it
 `own_steps`     what each step must be that a server takes by itself
 `variants`      seeded faults
-`configs/`      bounded configurations (`.cfg`)
+`configurations`  bounded configurations (TOML)
 ==============  ======================================================================================================
 """
 

@@ -1,4 +1,4 @@
-"""Variants of `Prevote`: seeded faults. `configs/fault.<variant>.cfg` says which invariant catches each."""
+"""Variants of `Prevote`: seeded faults. Configuration `fault.<variant>` says which invariant catches each."""
 
 from __future__ import annotations
 

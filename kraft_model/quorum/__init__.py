@@ -37,7 +37,7 @@ module         what is in it
 `liveness`     temporal properties, and what is fair
 `starts`       named starts for INIT, besides `Init`
 `variants/`    `faults`, `progress`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes
-`configs/`     bounded configurations (`.cfg`)
+`configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """
 

@@ -26,7 +26,7 @@ module         what is in it
 `own_steps`    what each step must be that a server takes by itself
 `starts`       named starts for INIT, besides `Init`
 `variants`     a correction, and seeded faults
-`configs/`     bounded configurations (`.cfg`)
+`configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """
 

@@ -1,6 +1,6 @@
 """Variants of `Reconfig`: one corrects an action, one leaves out states that are alike; the others are seeded faults.
 
-A fault breaks one rule and is caught by one of the five invariants. `configs/fault.<variant>.cfg` says which one,
+A fault breaks one rule and is caught by one of the five invariants. Configuration `fault.<variant>` says which one,
 within which bounds, and how far `Reconfig` itself holds there. KAFKA-n is the issue in
 Apache Kafka's tracker where Kafka had the fault, or where the rule comes from.
 """

@@ -26,7 +26,7 @@ module         what is in it
 `contracts`    step properties: what the controller decides, and what brokers and leaders make of it
 `exchanges`    step properties: how clients and replicas ask and are answered
 `variants`     other readings of the KIP, and seeded faults
-`configs/`     bounded configurations (`.cfg`)
+`configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """
 

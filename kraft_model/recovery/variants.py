@@ -2,8 +2,8 @@
 
 A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. Where the contracts
 are checked it breaks those that say otherwise: `BrokersComeBackAsTheyLeft`, or `ClientsAreServedByWhoMay`. A fault
-breaks one rule, and is caught by the property that `configs/fault.<variant>.cfg` names. KAFKA-n is the issue in Apache
-Kafka's tracker where the rule comes from. The last three faults break no safety, only progress.
+breaks one rule, and is caught by the property that configuration `fault.<variant>` names. KAFKA-n is the issue in
+Apache Kafka's tracker where the rule comes from. The last three faults break no safety, only progress.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ module        what is in it
 `liveness`    temporal properties, and what is fair
 `contracts`   step properties: how requests are answered, what answers lead to, what nodes do by themselves
 `variants`    other readings, a rejected alternative, and seeded faults
-`configs/`    bounded configurations (`.cfg`)
+`configurations`  bounded configurations (TOML)
 ============  ========================================================================================================
 """
 

@@ -1,7 +1,7 @@
 """Variants of `Registration`: other readings, a rejected alternative, and seeded faults.
 
 A reading follows another source than `Registration` does; `docs/findings.md` tells what it leads to. A fault breaks one
-rule, and is caught by the property that `configs/fault.<variant>.cfg` names. The last one breaks no safety, only what
+rule, and is caught by the property in configuration `fault.<variant>`. The last one breaks no safety, only what
 should stay reachable. KAFKA-n is the issue in Apache Kafka's tracker where the rule comes from.
 """
 

@@ -84,8 +84,15 @@ def run(arguments: argparse.Namespace) -> int:
             found = "which states are found under a view may depend on the order of the search"
             warnings.append(f"VIEW {job.options.view}: {found}")
         print_warnings(warnings)
-        file = str(model.configurations.get(job.config_name, job.config_name))
-        outcome = _with_spec(job, file, arguments) if arguments.dump is None else _with_dump(job, arguments)
+        shipped = model.configurations.get(job.config_name)
+        file = job.config_name if shipped is None else shipped.file
+        if arguments.dump is None:
+            from kraftcheck.traces.crosscheck import tlc
+
+            text = tlc.unpacked(Path(file)).decode() if shipped is None else shipped.text
+            outcome = _with_spec(job, (file, text), arguments)
+        else:
+            outcome = _with_dump(job, arguments)
         writing = Writing()
         if arguments.json:
             with writing.of("--json", arguments.json):
@@ -131,18 +138,18 @@ def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]
         yield state
 
 
-def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> CrosscheckResult:
-    """Run TLC on a copy of a specification, and compare what it finds."""
+def _with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
+    """Run TLC on a copy of a specification and of a `.cfg` (its name and text), and compare what it finds."""
     from kraftcheck.traces.crosscheck import tlc
 
     tool = tlc.find_tool()
     with tempfile.TemporaryDirectory(prefix="kraftcheck-") as name:
         folder = Path(name)
         copy = tlc.copied(arguments.spec, folder)
-        text = tlc.unpacked(Path(config_file)).decode()
-        text, options, left_out = tlc.prepared_config(text, config_file, tlc.unknown_keywords(tool.class_path))
-        config = folder / "model.cfg"
-        config.write_text(text, encoding="utf-8")
+        file, text = config
+        text, options, left_out = tlc.prepared_config(text, file, tlc.unknown_keywords(tool.class_path))
+        config_copy = folder / "model.cfg"
+        config_copy.write_text(text, encoding="utf-8")
         tlc.parse(tool, copy)
         with Meter(quiet=arguments.quiet) as meter:
             shown = replace(job.options, report=meter.show)
@@ -155,7 +162,7 @@ def _with_spec(job: Job, config_file: str, arguments: argparse.Namespace) -> Cro
                 seconds = time.monotonic() - began
                 meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
 
-            done = tlc.run(tool, copy, config, options, dump=dump, workers=arguments.tlc_workers, report=report)
+            done = tlc.run(tool, copy, config_copy, options, dump=dump, workers=arguments.tlc_workers, report=report)
         if done.violated is not None:
             made = job.options
             replayer = Replayer(job.protocol, init=made.init, symmetry=made.symmetry, seen_as=job.seen_as)

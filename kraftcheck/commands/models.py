@@ -3,6 +3,7 @@
 for example:
     kraftcheck models
     kraftcheck models reconfig
+    kraftcheck models reconfig --cfg smoke > smoke.cfg
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
 from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.loading.protocols import first_sentence
 
 WIDTH = 100
@@ -25,12 +26,21 @@ WIDTH = 100
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add(parser, "model", nargs="?", help="the model whose variants and configurations are listed")
+    parser.add_argument("--cfg", metavar="NAME", help="print a configuration of the model as the .cfg that TLC reads")
     add(parser, "--json", help="write the list as JSON too, with variants and configurations in any case")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     require_writable(arguments, "json")
+    if arguments.cfg is not None:
+        if arguments.model is None:
+            raise InputError(f"--cfg {arguments.cfg}: expected a model too (kraftcheck models MODEL --cfg NAME)")
+        model = find_model(arguments.model)
+        if arguments.cfg not in model.configurations:
+            raise InputError(unknown("configuration", arguments.cfg, model.configurations, model.name))
+        print(model.configurations[arguments.cfg].text, end="")
+        return 0
     models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
     writing = Writing()
     if arguments.json:
@@ -59,15 +69,8 @@ def as_json(model: Model) -> dict[str, Any]:
         "model": model.name,
         "summary": first_sentence(model.protocol),
         "variants": {name: first_sentence(variant) for name, variant in model.variants.items()},
-        "configurations": {name: first_comment(path) for name, path in model.configurations.items()},
+        "configurations": {name: config.summary for name, config in model.configurations.items()},
     }
-
-
-def first_comment(path: Path) -> str:
-    r"""Return what the first line of a configuration says, if it is a comment (`\* ...`)."""
-    with path.open(encoding="utf-8") as file:
-        line = file.readline().strip()
-    return line[2:].strip() if line.startswith("\\*") else ""
 
 
 def lines(model: Model) -> Iterator[Line]:
@@ -81,5 +84,8 @@ def lines(model: Model) -> Iterator[Line]:
         for name, sentence in said[title].items():
             indent = " " * (width + 6)
             first = f"    {name:{width}}  "
-            text = textwrap.fill(sentence, max(30 + len(indent), WIDTH), initial_indent=first, subsequent_indent=indent)
+            width_of_text = max(30 + len(indent), WIDTH)
+            text = textwrap.fill(
+                sentence, width_of_text, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
+            )
             yield from ([(PLAIN, line)] for line in (text or first).splitlines())

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-import kraftcheck.kraft_model.reconfig
+from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import Options, Result, TraceStep, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
-from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting, read_config
+from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import ConstantError, InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -25,8 +24,12 @@ from tests.support.kraft_model.mutants import NOTICED
 
 pytestmark = pytest.mark.kernel
 
-CONFIGS = Path(kraftcheck.kraft_model.reconfig.__file__).with_name("configs")
+MODEL = find_model("reconfig")
 CORRECTED, ONE_HOST = "restart-without-state-corrected", "new-servers-on-one-host"
+
+
+def shipped(name: str) -> ModelConfig:
+    return find_config(MODEL, name)[1]
 
 
 class Fault(NamedTuple):
@@ -38,7 +41,7 @@ class Fault(NamedTuple):
 
     @property
     def config(self) -> ModelConfig:
-        return read_config(CONFIGS / f"fault.{self.variant}.cfg")
+        return shipped(f"fault.{self.variant}")
 
     @property
     def protocol(self) -> type[Protocol]:
@@ -137,7 +140,7 @@ def test_every_variant_is_described_and_every_fault_has_its_configuration() -> N
         assert len(sentence) <= 120, name
     for fault in FAULTS:
         assert [named.name for named in fault.config.invariants] == [fault.invariant]
-    assert len(list(CONFIGS.glob("fault.*.cfg"))) == len(FAULTS)
+    assert len([name for name in MODEL.configurations if name.startswith("fault.")]) == len(FAULTS)
     safety = {prop.name for prop in Reconfig.properties.values() if prop.kind.endswith("invariant")}
     assert {fault.invariant for fault in FAULTS} | set(NOTICED["reconfig"]) == safety
 
@@ -154,7 +157,7 @@ def test_a_late_vote_contradicts_a_restarted_leader() -> None:
 
 @pytest.mark.slow
 def test_an_old_voter_set_does_no_harm_without_a_lagging_leader() -> None:
-    config = read_config(CONFIGS / "default.cfg")
+    config = shipped("default")
     found = search(bind(variants_of(Reconfig)["old-voter-set-counted"], config))
     assert (found.verdict, found.violations) == (Verdict.OK, [])
 
@@ -167,7 +170,7 @@ def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
     def states(protocol: type[Protocol], new: int) -> int:
         settings = (f"Hosts={hosts}", "InitClusterSize=1", "MinClusterSize=1", "MaxElections=0", "MaxValuesPerEpoch=0")
         config = with_settings(
-            read_config(CONFIGS / "smoke.cfg"), *settings, "MaxAddReconfigs=1", f"MaxSpawnedServers={1 + new}"
+            shipped("smoke"), *settings, "MaxAddReconfigs=1", f"MaxSpawnedServers={1 + new}"
         )
         bound = bind(protocol, config)
         found = explore_tables(bound.protocol, Options(properties=bound.properties, deadlock=False))
@@ -182,7 +185,7 @@ def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
 
 
 def test_hosts_are_not_alike_where_new_servers_start_on_one() -> None:
-    config = read_config(CONFIGS / "published.cfg")
+    config = shipped("published")
     assert bind(Reconfig, config).symmetry is not None
     with pytest.raises(InputError, match="unknown symmetry"):
         bind(variants_of(Reconfig)[ONE_HOST], config)
@@ -190,7 +193,7 @@ def test_hosts_are_not_alike_where_new_servers_start_on_one() -> None:
 
 def test_all_that_servers_do_holds_where_one_joins_during_an_election() -> None:
     """An observer that grants its vote gives up what it fetches: `VotesAreRemembered` once said that it does not."""
-    bound = bind(variants_of(Reconfig)[ONE_HOST], read_config(CONFIGS / "joining-elections-details.cfg"))
+    bound = bind(variants_of(Reconfig)[ONE_HOST], shipped("joining-elections-details"))
     found = explore_tables(bound.protocol, Options.of(bound))
     assert (found.verdict, found.distinct_states) == (Verdict.OK, 790_659)
 
@@ -200,7 +203,7 @@ def test_all_that_servers_do_holds_where_one_joins_during_an_election() -> None:
 
 def restart_search(variant: str | None, *settings: str) -> ReferenceSearch:
     config = with_settings(
-        read_config(CONFIGS / "smoke.cfg"),
+        shipped("smoke"),
         "MaxElections=0",
         "MaxValuesPerEpoch=0",
         "MaxSpawnedServers=3",

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kraftcheck.catalogue import HOMES, TIERS, find_config, find_model, models_in, shipped_models
+from kraftcheck.catalogue import CONFIGURATIONS, HOMES, TIERS, find_config, find_model, models_in, shipped_models
 from kraftcheck.engines import ENGINES, Engine, choose
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.spec import InputError
@@ -86,12 +86,12 @@ def home(tmp_path, monkeypatch):
     folder = tmp_path / "house_of_models"
 
     def add(name: str, source: str, variants: str | None = None) -> None:
-        configs = folder / name / "configs"
-        configs.mkdir(parents=True)
-        (configs / "default.cfg").write_text("\\* All of it.\nINIT Init\nNEXT Next\n")
-        (configs.parent / "__init__.py").write_text(source)
+        package = folder / name
+        package.mkdir()
+        (package / CONFIGURATIONS).write_text('[default]\nabout = "All of it."\ninit = "Init"\nnext = "Next"\n')
+        (package / "__init__.py").write_text(source)
         if variants is not None:
-            (configs.parent / "variants.py").write_text(variants)
+            (package / "variants.py").write_text(variants)
 
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -145,8 +145,7 @@ def test_a_model_is_found_because_its_folder_is_there(home, run) -> None:
 
 def test_a_folder_without_configurations_is_no_model(home, tmp_path) -> None:
     home("to_three", COUNTER)
-    (tmp_path / "house_of_models" / "to_three" / "configs" / "default.cfg").unlink()
-    (tmp_path / "house_of_models" / "to_three" / "configs").rmdir()
+    (tmp_path / "house_of_models" / "to_three" / CONFIGURATIONS).unlink()
     assert "to-three" not in shipped_models()
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces import TraceFormat, read_traces
@@ -56,7 +56,7 @@ def test_walks_as_files_of_tlc(run, tmp_path) -> None:
     folder = tmp_path / "new" / "walks"
     found = result_of(run, *SMOKE, *WALKS, "--out", folder, code=0, tmp_path=tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == sorted(f"walk_{number}.tla" for number in range(12))
-    config = read_config(Path("kraft_model/reconfig/configs/smoke.cfg"))
+    config = find_config(find_model("reconfig"), "smoke")[1]
     protocol = bind(Reconfig, config).protocol
     view, semantics, steps = StateView(protocol), Semantics(protocol), 0
     for path in folder.iterdir():

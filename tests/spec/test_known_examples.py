@@ -78,8 +78,7 @@ def test_what_must_happen_does_where_steps_are_fair(model: str, prop: str, tmp_p
     file = tmp_path / "unfair.py"
     base = f"from {protocol.__module__} import {protocol.__name__}"
     file.write_text(f"{base}\n\nclass Unfair({protocol.__name__}):\n    specifications = {{'Spec': ()}}\n")
-    config = find_model(model).configurations["live"]
-    found = load(f"{file}:Unfair", config=str(config)).check(engine="reference")
+    found = load(f"{file}:Unfair", config="live").check(engine="reference")
     assert [violation.property for violation in found.violations] == [prop]
 
 
@@ -126,7 +125,8 @@ def test_a_slip_is_found(model: str, tmp_path: Path) -> None:
     assert old in source
     file = tmp_path / "changed.py"
     file.write_text(source.replace(old, new))
-    config = find_model(model).configurations["default" if model in LARGER else "smoke"]
+    config = tmp_path / "changed.cfg"
+    config.write_text(find_model(model).configurations["default" if model in LARGER else "smoke"].text)
     loaded = load(f"{file}:{find_model(model).protocol.__name__}", config=str(config))
     found = loaded.check(engine="reference")
     assert found.violations, found

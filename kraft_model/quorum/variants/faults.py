@@ -1,6 +1,6 @@
 """Seeded faults of `Quorum`: each breaks one rule, and one of the properties catches it.
 
-`configs/fault.<variant>.cfg` says which one, and within which bounds. KAFKA-n is the issue in Apache Kafka's
+Configuration `fault.<variant>` says which one, and within which bounds. KAFKA-n is the issue in Apache Kafka's
 tracker where Kafka had the fault, or where the rule comes from.
 """
 
