@@ -3,7 +3,7 @@
 for example:
     kraftcheck models
     kraftcheck models reconfig
-    kraftcheck models reconfig --cfg smoke > smoke.cfg
+    kraftcheck models reconfig --cfg smoke
 """
 
 from __future__ import annotations
