@@ -9,6 +9,7 @@ from kraftcheck.explorer.clock import CLOCK
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
+    NOTHING_CHECKED,
     Interrupted,
     Loop,
     Options,
@@ -115,6 +116,7 @@ class Bookkeeping:
         self.tally()
         result = self.result
         result.notes += notes()
+        result.warnings += [NOTHING_CHECKED] if self.options.checks_nothing else []
         for kind, what in (("reachable", "what stays reachable was"), ("temporal", "temporal properties were")):
             unknown = [prop.name for prop in getattr(self.options, kind) if prop.name not in self.followed]
             if unknown:

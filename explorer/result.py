@@ -16,6 +16,7 @@ from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
     from kraftcheck.spec.cfg.binding import BoundConfig
+    from kraftcheck.spec.diagnosis.vacuity import Part, Vacuity
 
 
 class Search(StrEnum):
@@ -159,6 +160,11 @@ class Options:
         """What is known once all states are visited."""
         return (*self.reachable, *self.temporal)
 
+    @property
+    def checks_nothing(self) -> bool:
+        """Whether there is no property to check, and deadlock is not checked either."""
+        return not (self.properties or self.over_behaviours or self.deadlock)
+
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:
         """Return what a configuration asks a search for.
@@ -265,6 +271,10 @@ class Violation:
 
 INTERRUPTED = "interrupted"
 MEMORY = "memory"
+STRICT = "strict"
+NOTHING_CHECKED = (
+    "nothing is checked: neither a property nor deadlock; name an INVARIANT or a PROPERTY, or check for deadlock"
+)
 
 
 @dataclass
@@ -292,7 +302,7 @@ class Result:
         Whether every reachable state was visited.
     limit
         Which limit ended it ("max_states", "max_depth", "max_nodes", "time_limit", "memory",
-        "interrupted"), or None.
+        "interrupted"), or None; "strict" where `doubts` alone keep the verdict from being ok.
     seconds
         Time it took, without that for compiling.
     compile_seconds
@@ -308,7 +318,11 @@ class Result:
     notes
         What the user should know: what was slow, and why.
     warnings
-        What looks like a slip in the model.
+        What looks like a slip in the model, or in what is checked.
+    vacuous
+        Properties that hold vacuously, each with the reason; None where this is not known.
+    never_evaluated
+        By property, the parts that were never evaluated; None where this is not known.
     """
 
     verdict: Verdict = Verdict.OK
@@ -328,6 +342,19 @@ class Result:
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    vacuous: list[Vacuity] | None = None
+    never_evaluated: dict[str, list[Part]] | None = None
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why `--strict` does not accept that nothing is violated: warnings, and what holds vacuously."""
+        never = self.never_enabled if self.complete and self.runs is None else []
+        return [
+            *self.warnings,
+            *([f"never enabled in this model: {', '.join(never)}"] if never else []),
+            *(f"{one.property} holds vacuously: {one.reason}" for one in self.vacuous or ()),
+            *(["which properties hold vacuously is not known"] if self.vacuous is None else []),
+        ]
 
     @property
     def trace(self) -> tuple[TraceStep, ...]:

@@ -51,6 +51,7 @@ def check(
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
     resume: str | PathLike[str] | None = None,
+    strict: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Search the reachable states of a protocol for a violation of its properties.
@@ -65,16 +66,15 @@ def check(
         Predicates beyond which states are not expanded, and steps not taken; whether no step is an error.
     specification, strict_bounds
         What temporal properties assume to be fair (by default what actions declare), and how they take bounds.
-    symmetry, view
-        Names of one of the protocol's symmetries and views; `symmetry=True` is the symmetry of most sets.
-    init
-        Where to start: "Init", or the name of a scenario.
+    symmetry, view, init
+        Names of a symmetry of the protocol (True: the one of most sets), a view, and a start ("Init", or a scenario).
     search, engine
         Their names; by default breadth first, and the first engine that can do what is asked.
     workers, memory
         Threads (by default one for every processor); bytes, or "4G", beyond which states go to disk.
-    keep_going, check_actions
-        Whether to go on after a violation, and whether to test that actions are pure.
+    keep_going, check_actions, strict
+        Whether to go on after a violation, to test that actions are pure, and to accept no warning and no property that
+        holds vacuously: then the verdict is `incomplete`.
     max_states, max_depth, max_nodes, time_limit
         Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
     checkpoint, checkpoint_every, resume, report
@@ -105,7 +105,7 @@ def check(
     options = _options(protocol, locals())
     name = choose(engine, search, special_of(options))
     run = partial(run_search, name, protocol, options, is_named=engine is not None)
-    return judged(protocol, options, name, run)[0]
+    return judged(protocol, options, name, run, strict=strict)
 
 
 def simulate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -70,13 +71,27 @@ class Model(NamedTuple):
 
     @property
     def own_configuration(self) -> str | None:
-        """The configuration that the protocol names as its own, or the one called `fault.<variant>`; else None."""
-        named = self.protocol.configuration
+        """The configuration to take where the user names none; None: `default`, where the model has it.
+
+        The one that the class names, else the one called `fault.<variant>`, else the `.cfg` beside the user's file.
+        """
+        named, fault = self.protocol.configuration, f"fault.{self.protocol.variant}"
         if named is not None:
-            beside = None if self.file is None else self.file.parent / named
-            return str(beside) if beside is not None and beside.exists() else named
-        name = f"fault.{self.protocol.variant}"
-        return name if name in self.configurations else None
+            return next((str(file) for folder in self._folders() if (file := folder / named).is_file()), named)
+        if fault in self.configurations:
+            return fault
+        beside = None if self.file is None else self.file.with_suffix(".cfg")
+        return str(beside) if beside is not None and beside.exists() else None
+
+    def _folders(self) -> Iterator[Path]:
+        """Yield the folders of the user's file and of the class that names the configuration."""
+        if self.file is None:
+            return
+        yield self.file.parent
+        naming = next(base for base in self.protocol.__mro__ if "configuration" in vars(base))
+        file = getattr(sys.modules.get(naming.__module__), "__file__", None)
+        if file is not None:
+            yield Path(file).parent
 
 
 def shipped_models() -> dict[str, str]:
@@ -193,9 +208,8 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
     model
         The model.
     choice
-        The name of one of its configurations, or a file. Without a choice `default` is taken; for a class in a user's
-        file the file beside it that ends in `.cfg`, as TLC does, then `default` of the shipped model that it changes,
-        and without one all its invariants are checked.
+        The name of one of its configurations, or a file. Without a choice the model's `own_configuration` is taken,
+        else `default`; a class that has neither is checked for all its properties.
 
     Raises
     ------
@@ -203,10 +217,7 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         If there is none of that name, or it cannot be read.
     """
     known = model.configurations
-    if choice is None and model.file is not None:
-        beside = model.file.with_suffix(".cfg")
-        if beside.exists():
-            return str(beside), read_config(beside)
+    choice = model.own_configuration if choice is None else choice
     if choice is None and not known:
         return "none", everything(model.protocol)
     name = "default" if choice is None else choice

@@ -61,7 +61,7 @@ class Loaded(NamedTuple):
     model
         The model, the variant chosen.
     config
-        The configuration: one of the model's, a file, or None for the default.
+        The configuration: one of the model's, a file, or None for the one that `load` takes by default.
     constants
         Constants that have another value than in the configuration, as a `.cfg` writes it.
     """
@@ -95,11 +95,13 @@ class Loaded(NamedTuple):
         with blaming(self.model):
             return job_of(self.model, self.config, arguments)
 
-    def check(self, **options: Unpack[SearchOptions]) -> Result:
+    def check(self, *, strict: bool = False, **options: Unpack[SearchOptions]) -> Result:
         """Search the states, as `kraftcheck check` does.
 
         Parameters
         ----------
+        strict
+            Whether a warning, or a property that holds vacuously, makes the verdict `incomplete`.
         options
             Those of the command line, with `_` for `-`: `max_states=1000`, `engine="reference"`, `symmetry=True`,
             `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
@@ -117,7 +119,7 @@ class Loaded(NamedTuple):
         job = self.job(**options)
         run = partial(search, job.engine, job.protocol, job.options, is_named=job.is_named)
         with blaming(self.model):
-            return judged(job.protocol, job.options, job.engine, run)[0]
+            return judged(job.protocol, job.options, job.engine, run, strict=strict)
 
     def simulate(
         self, *, runs: int = 1000, depth: int = 100, seed: int = 0, **options: Unpack[SearchOptions]
@@ -207,8 +209,9 @@ def load(
     model
         A name that `kraftcheck models` lists, `path/to/file.py:ClassName`, or a class of your own.
     config
-        The name of one of the model's configurations, or a `.cfg` file. By default `default`; for a class of your own
-        the `.cfg` beside its file, or without one all its properties.
+        The name of one of the model's configurations, or a `.cfg` file. By default, as on the command line, the one
+        that the class names as its `configuration`; else `fault.<variant>`, the `.cfg` beside the class's file, or
+        `default`, where there is one; else all properties are checked.
     variant
         The name of a variant of the model.
     constants

@@ -97,7 +97,7 @@ _MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file
 _OPTIONS: dict[str, dict[str, Any]] = {
     "model": _MODEL,
     "--model": _MODEL | {"required": True},
-    "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: default)", _name),
+    "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _name),
     "--set": _value("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
     "--variant": _value("NAME", "a variant of the model"),
     "--deadlock": _flag("check for deadlock, whatever the .cfg says", argparse.BooleanOptionalAction),
@@ -123,6 +123,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", _size, default="4G"),
     "--resume-if-present": _flag("go on from the folder of --checkpoint, if it holds a checkpoint"),
     "--allow-incomplete": _flag("exit with 0 where nothing is violated and the search stopped at a limit"),
+    "--strict": _flag("exit with 20 where a warning stands or a property holds vacuously"),
     "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
     "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
     "--report": _value("FILE", "write a page to look at (.html), or Mermaid for a pull request (.md)", Path),

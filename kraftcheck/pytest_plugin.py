@@ -36,9 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "kraftcheck(model, config=None, variant=None, allow_incomplete=False, report=None, **options): check a "
-        "model; report is the page (.html) to write where it is violated; the options are those of `check` on the "
-        "command line, max_states=1000 for --max-states 1000",
+        "kraftcheck(model, config=None, variant=None, allow_incomplete=False, allow_unchecked=False, strict=False, "
+        "report=None, **options): check a model; report is the page (.html) to write where it is violated; the options "
+        "are those of `check` on the command line, max_states=1000 for --max-states 1000",
     )
 
 
@@ -80,24 +80,30 @@ def _checked(
     *,
     variant: str | None = None,
     allow_incomplete: bool = False,
+    allow_unchecked: bool = False,
+    strict: bool = False,
     report: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Result:
     """Search a model; fail the test with the counterexample where something is violated."""
     __tracebackhide__ = True
-    from kraftcheck.explorer.result import Verdict
+    from kraftcheck.explorer.result import NOTHING_CHECKED
     from kraftcheck.loading import load
     from kraftcheck.reporting.counterexample import behaviour_lines
     from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.lines import plain
     from kraftcheck.reporting.summary import report as told
+    from kraftcheck.running import exit_code
     from kraftcheck.spec.errors import InputError, RaisedError
 
     problem = None
     try:
         require_report(None if report is None else Path(report))
         loaded = load(model, config, variant=variant, constants=options.pop("constants", None))
-        result = loaded.check(**options)
+        job = loaded.job(**options)
+        if job.options.checks_nothing and not allow_unchecked:
+            raise InputError(f"{NOTHING_CHECKED}; or expect it with allow_unchecked=True")
+        result = loaded.check(strict=strict, **options)
     except InputError as error:
         problem = str(error)
         if isinstance(error, RaisedError) and error.trace:
@@ -105,9 +111,8 @@ def _checked(
             problem += f"\n\n{plain(way)}"
     if problem is not None:
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
-    allowed = {Verdict.OK, *([Verdict.INCOMPLETE] if allow_incomplete else [])}
-    if result.verdict not in allowed:
-        said = plain(told(loaded.protocol, result, quiet=True))
+    if exit_code(result, allow_incomplete=allow_incomplete, strict=strict):
+        said = plain(told(job.protocol, result, configuration=job.config_name, quiet=True))
         file = Path(report) if report is not None else page()
         try:
             loaded.write_report(result, file, **options)

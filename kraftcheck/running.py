@@ -14,7 +14,16 @@ from typing import Any
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Interrupted, Options, Result, Verdict, Violation
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    INTERRUPTED,
+    STRICT,
+    Interrupted,
+    Options,
+    Result,
+    Verdict,
+    Violation,
+)
 from kraftcheck.explorer.simplifying.cost import told as simplifying_told
 from kraftcheck.explorer.simplifying.simplifier import Simplifier
 from kraftcheck.jobs import Job
@@ -39,11 +48,23 @@ EXIT_TRAP = 13
 EXIT_INTERRUPTED = 130
 
 
-def exit_code(result: Result) -> int:
-    """Return the exit code that says how a search ended."""
+def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = False) -> int:
+    """Return the exit code that says how a search ended.
+
+    Parameters
+    ----------
+    result
+        What it found.
+    allow_incomplete
+        Whether a search that a limit stopped may count as one in which all holds.
+    strict
+        Whether it may not do so where doubts stand.
+    """
     if result.limit == INTERRUPTED:
         return EXIT_INTERRUPTED
-    return EXIT_TRAP if result.only_of_behaviours else EXIT_CODES[result.verdict]
+    code = EXIT_TRAP if result.only_of_behaviours else EXIT_CODES[result.verdict]
+    allowed = allow_incomplete and result.limit != STRICT and not (strict and result.doubts)
+    return 0 if allowed and code == EXIT_CODES[Verdict.INCOMPLETE] else code
 
 
 def run_job(
@@ -84,8 +105,8 @@ def tell_of_compiling() -> None:
 
 
 def judged(
-    protocol: Protocol, options: Options, engine: str, search: Callable[[], Result]
-) -> tuple[Result, dict[str, Any]]:
+    protocol: Protocol, options: Options, engine: str, search: Callable[[], Result], *, strict: bool = False
+) -> Result:
     """Run a search, and note what looks wrong in the model itself.
 
     Parameters
@@ -94,39 +115,39 @@ def judged(
         What is searched, and by which engine.
     search
         Runs the search.
+    strict
+        Whether doubts keep the verdict from being ok.
 
     Returns
     -------
-    tuple
-        Its result, with warnings of what looks like a slip and notes on properties that nothing made worth checking;
-        and what `--json` says besides.
+    Result
+        Its result, with warnings of what looks like a slip, and with the properties that hold vacuously.
     """
-    # A search that goes on from a checkpoint, or elsewhere, does not evaluate all here.
-    seen = options.resume is None and engine != "spark"
-    watched = watch(protocol, (*options.properties, *options.reachable)) if seen else []
+    # A search elsewhere does not evaluate properties here.
+    watched = [] if engine == "spark" else watch(protocol, (*options.properties, *options.reachable))
     try:
         result = search()
+        known = engine != "spark" and all(protocol.probes.get(one.prop.name) is one for one in watched)
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
     if result.limit != INTERRUPTED or result.distinct_states:  # else `initial` itself may never end
         with suppress(KeyboardInterrupt):  # what the search has found is told in any case
             result.warnings += slips(protocol, complete=result.complete)
-    return result, _vacuity(protocol, options, result, watched) if seen else {}
+    if known:
+        _note_vacuity(protocol, options, result, watched)
+    doubted = strict and result.verdict is Verdict.OK and bool(result.doubts)
+    return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT) if doubted else result
 
 
-def _vacuity(protocol: Protocol, options: Options, result: Result, watched: list[Watch]) -> dict[str, Any]:
-    """Note which properties nothing made worth checking; return what `--json` says of it."""
+def _note_vacuity(protocol: Protocol, options: Options, result: Result, watched: list[Watch]) -> None:
+    """Note the properties that hold vacuously, and the parts of properties that were never evaluated."""
     violated = {violation.property for violation in result.violations}
     followed = set() if result.complete else {prop.name for prop in options.reachable}
     watched = [one for one in watched if one.prop.name not in violated | followed]
-    found = vacuous(protocol, watched)
-    result.notes += [f"nothing made {one.property} worth checking: {one.reason}" for one in found]
-    never = {one.prop.name: [part._asdict() for part in one.never()] for one in watched}
-    return {
-        "vacuous": [one._asdict() for one in found],
-        "never_evaluated": {name: parts for name, parts in never.items() if parts},
-    }
+    result.vacuous = vacuous(protocol, watched)
+    result.notes += [f"nothing made {one.property} worth checking: {one.reason}" for one in result.vacuous]
+    result.never_evaluated = {one.prop.name: parts for one in watched if (parts := one.never())}
 
 
 def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
@@ -240,17 +261,18 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
 
         with writing.of("--report", arguments.report):
             write_report(arguments.report, [run_as_data(job, result, more)])
-    code, allowed = exit_code(result), bool(getattr(arguments, "allow_incomplete", False))
+    strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
     if getattr(arguments, "junit", None):
         from kraftcheck.reporting.ci import write_junit
 
         with writing.of("--junit", arguments.junit):
-            write_junit(job, result, arguments.junit, allow_incomplete=allowed)
+            write_junit(job, result, arguments.junit, allow_incomplete=allowed, strict=strict)
     columns = shutil.get_terminal_size().columns if getattr(arguments, "layout", None) == COLUMNS else None
-    print_lines(report(job.protocol, result, quiet=arguments.quiet, calls=arguments.calls, columns=columns))
+    shown = {"quiet": arguments.quiet, "calls": arguments.calls, "columns": columns}
+    print_lines(report(job.protocol, result, configuration=job.config_name, **shown))
     if getattr(arguments, "github", False):
         from kraftcheck.reporting.ci import github_annotations
 
-        print_lines(github_annotations(job, result))
+        print_lines(github_annotations(job, result, strict=strict))
     writing.end()
-    return 0 if allowed and code == EXIT_CODES[Verdict.INCOMPLETE] else code
+    return exit_code(result, allow_incomplete=allowed, strict=strict)

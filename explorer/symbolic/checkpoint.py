@@ -22,6 +22,7 @@ from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES
 from kraftcheck.files import replacing
 from kraftcheck.spec.decoding import DecodingError, Lexicon, decode
+from kraftcheck.spec.diagnosis import vacuity
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -110,6 +111,7 @@ class SetsCheckpoint:
         folder = folder_of(options)
         assert folder is not None
         identity = {**identity_of_search(protocol, options), "engine": "symbolic"}
+        self._protocol = protocol
         self._manifest = Checkpoint(folder, identity, resume=options.resume is not None)
         self._classes = reachable_classes(protocol, starts)
         self._every = options.checkpoint_every
@@ -182,6 +184,7 @@ class SetsCheckpoint:
             "sizes": sizes,
             "violations": [(violation.property, encode_trace(violation.trace)) for violation in violations],
             "seconds": seconds,
+            "watched": vacuity.noted(self._protocol),
         }
         self._manifest.write(noted, finished=finished)
         for old in self._manifest.folder.glob("sets-*.npz"):
@@ -205,6 +208,7 @@ class SetsCheckpoint:
     def _read(self, noted: dict[str, Any]) -> Found:
         if "sets" not in noted:
             raise self._manifest.error("the checkpoint is of another engine; expected --engine tables or spark")
+        vacuity.restore(self._protocol, noted.get("watched"))
         lexicon = Lexicon(model_values=[ModelValue(name, index) for name, index in noted["model_values"]])
         for module, name in noted["classes"]:
             cls = self._classes.get((module, name))

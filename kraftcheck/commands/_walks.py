@@ -181,7 +181,6 @@ def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     from kraftcheck.traces.replay.replayer import Replayer
 
     model = quorum(arguments.model, arguments.variant)
-    arguments.config = arguments.config or model.own_configuration
     job, warnings = lenient_job(model, arguments)
     print_warnings(warnings)
     config = find_config(model, arguments.config)[1]

@@ -2,7 +2,7 @@
 
 exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
 not stay reachable, or a temporal property is violated; 14 an assert failed; 20 nothing violated, but the search
-stopped at a limit; 2 bad input; 130 interrupted
+stopped at a limit, or with --strict a warning stands; 2 bad input; 130 interrupted
 
 for example:
     kraftcheck check reconfig --config smoke
@@ -44,7 +44,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
     add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
-    add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete")
+    add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete", "--strict")
     files.add_argument(
         "--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json, .dot or .svg)"
     )
@@ -91,14 +91,15 @@ def run(arguments: argparse.Namespace) -> int:
             graph_writer(arguments.graph)
         if not arguments.quiet:
             print_lines(header(job))
-        result, more = judged(
+        result = judged(
             job.protocol,
             job.options,
             job.engine,
             lambda: _with_graph(job, arguments, graphs) if whole else run_job(job, quiet=arguments.quiet),
+            strict=arguments.strict,
         )
         result = simplify(job, result, arguments)
-        code = tell(job, result, arguments, **more)
+        code = tell(job, result, arguments)
         writing = Writing()
         if arguments.graph:
             with writing.of("--graph", arguments.graph):

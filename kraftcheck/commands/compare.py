@@ -22,7 +22,7 @@ from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
-from kraftcheck.reporting.lines import HEAD, PLAIN, Line, columns, print_lines
+from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
 from kraftcheck.reporting.summary import LIMITS, header
 from kraftcheck.running import EXIT_INTERRUPTED, exit_code, run_job
 from kraftcheck.spec.errors import InputError
@@ -70,7 +70,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     what = "a variant of the model, or path/to/file.py:ClassName"
     parser.add_argument("variants", nargs="+", metavar="VARIANT", help=what)
     checked = parser.add_argument_group("what is checked")
-    config = "a .cfg file, or one of the model's (by default each variant's own, else default)"
+    config = "a .cfg file, or one of the model's (default: each variant's own, else default)"
     add(checked, "--config", help=config)
     add(checked, *CHECKED[1:])
     add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_report(arguments.report)
     by_configuration: dict[str | None, list[tuple[str, Job]]] = {}
     for name, model in zip(arguments.variants, variants, strict=True):
-        chosen = arguments.config or model.own_configuration
+        chosen = arguments.config or model.own_configuration or base.own_configuration
         by_configuration.setdefault(chosen, []).append((name, _job(model, chosen, arguments, variants)))
     jobs = [(_job(base, chosen, arguments, variants), jobs) for chosen, jobs in by_configuration.items()]
     groups: list[Group] = []
@@ -251,12 +251,13 @@ def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
             for one in group:
                 rows.append((PLAIN, (one.job.config_name if one is group[0] else "", *_row(group[0], one))))
         yield from columns(rows, [place + 1 for place in NUMBERS])
-        return
-    for number, group in enumerate(groups):
+    for number, group in enumerate(groups if not quiet else ()):
         if number:
             yield []
         yield from header(group[0].job)
         yield from columns([(HEAD, TITLES), *((PLAIN, _row(group[0], one)) for one in group)], NUMBERS)
+    warnings = (f"{one.job.config_name}: {text}" for group in groups for one in group for text in one.result.warnings)
+    yield from ([(WARNING, f"Warning: {text}")] for text in dict.fromkeys(warnings))
 
 
 def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:

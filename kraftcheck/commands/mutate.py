@@ -26,6 +26,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Model
 from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
+from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.mutation.functions import changeable_functions, changeable_modules
@@ -35,7 +36,7 @@ from kraftcheck.mutation.recording import Recording, record
 from kraftcheck.mutation.working import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.files import Writing, require_writable, write_json
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, many, print_lines
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.running import EXIT_INTERRUPTED
@@ -112,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         if not arguments.quiet:
             print_lines(_header(model, jobs, mutants))
+        print_warnings(f"{job.config_name}: {NOTHING_CHECKED}" for job in jobs if job.options.checks_nothing)
         folder = arguments.checkpoint if "checkpoint" in arguments else None
         with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
             files = {function.function.__code__.co_filename for function in functions}
@@ -219,14 +221,7 @@ def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterato
     what = f"{many(len(mutants), 'mutant')} of {many(functions, 'function')}"
     yield [(HEAD, f"{model.name}{variant}"), (PLAIN, f", {what}, at most {jobs[0].options.max_states:,} states")]
     yield [(FAINT, f"configurations: {', '.join(job.config_name for job in jobs)}")]
-    unchecked = [job.config_name for job in jobs if not _is_checked(job)]
-    if unchecked:
-        yield [(WARNING, f"Warning: nothing is checked in {', '.join(unchecked)}")]
     yield []
-
-
-def _is_checked(job: Job) -> bool:
-    return bool(job.options.properties or job.options.over_behaviours or job.options.deadlock)
 
 
 def _named(recordings: Iterable[Recording]) -> dict[str, Any]:

@@ -69,7 +69,20 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "peak_memory_bytes": peak_memory(),
         "notes": result.notes,
         "warnings": result.warnings,
+        **_vacuity(result),
     }
+
+
+def _vacuity(result: Result) -> dict[str, Any]:
+    """Return what holds vacuously, and what was never evaluated: nothing where this is not known."""
+    found: dict[str, Any] = {}
+    if result.vacuous is not None:
+        found["vacuous"] = [one._asdict() for one in result.vacuous]
+    if result.never_evaluated is not None:
+        found["never_evaluated"] = {
+            name: [part._asdict() for part in parts] for name, parts in result.never_evaluated.items()
+        }
+    return found
 
 
 def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any]:

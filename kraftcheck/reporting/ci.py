@@ -14,9 +14,12 @@ from kraftcheck.reporting.summary import summary
 from kraftcheck.reporting.why import why
 from kraftcheck.spec.display import in_xml, text_of
 
+WARNINGS = "warnings"
+"""The test of JUnit's XML that has the warnings: skipped, or with `--strict` failed."""
 
-def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool) -> None:
-    """Write a search as a test suite, each property as a test.
+
+def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False) -> None:
+    """Write a search as a test suite, each property as a test, and one more where there are warnings.
 
     Parameters
     ----------
@@ -28,6 +31,8 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool)
         The file.
     allow_incomplete
         Whether such a property counts as one that holds.
+    strict
+        Whether a warning, or a property that holds vacuously, is a failure.
 
     References
     ----------
@@ -39,7 +44,13 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool)
     tests += [DEADLOCK] if job.options.deadlock else []
     tests += [name for name in broken if name not in tests]  # an action in which an assert failed
     skipped = [] if result.complete or allow_incomplete else [one for one in tests if one not in broken]
-    counts = {"tests": len(tests), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
+    warnings = result.doubts if strict else result.warnings
+    counts = {
+        "tests": len(tests) + bool(warnings),
+        "failures": len(broken) + (strict and bool(warnings)),
+        "errors": 0,
+        "skipped": len(skipped) + (not strict and bool(warnings)),
+    }
     suite = ElementTree.Element("testsuite", {"name": name, **{key: str(count) for key, count in counts.items()}})
     suite.set("time", f"{result.seconds:.3f}")
     for test in tests:
@@ -50,13 +61,17 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool)
             failure.text = in_xml(plain(told(job.protocol, broken[test])))
         elif test in skipped:
             ElementTree.SubElement(case, "skipped", {"message": f"not violated so far; stopped: {result.limit}"})
-    ElementTree.SubElement(suite, "system-out").text = in_xml(plain([summary(result)]))
+    if warnings:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": WARNINGS, "time": "0"})
+        message = {"message": in_xml("; ".join(warnings))}
+        ElementTree.SubElement(case, "failure" if strict else "skipped", message)
+    ElementTree.SubElement(suite, "system-out").text = in_xml(plain([summary(result, job.config_name)]))
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)
 
 
-def github_annotations(job: Job, result: Result) -> Iterator[Line]:
+def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Iterator[Line]:
     """Yield GitHub's workflow commands: an error at each violated property, a warning for each warning.
 
     Parameters
@@ -65,6 +80,8 @@ def github_annotations(job: Job, result: Result) -> Iterator[Line]:
         What was asked for.
     result
         What it found.
+    strict
+        Whether warnings, and properties that hold vacuously, are errors.
 
     References
     ----------
@@ -72,8 +89,11 @@ def github_annotations(job: Job, result: Result) -> Iterator[Line]:
     """
     for violation in result.violations:
         yield [(PLAIN, _annotation("error", _place(job, violation), _what(violation), _said(job, violation)))]
-    said = [*result.warnings, *([plain([summary(result)])] if result.verdict is Verdict.INCOMPLETE else [])]
-    yield from ([(PLAIN, _annotation("warning", {}, "kraftcheck", text))] for text in said)
+    kind, said = ("error", result.doubts) if strict else ("warning", result.warnings)
+    yield from ([(PLAIN, _annotation(kind, {}, "kraftcheck", text))] for text in said)
+    if result.verdict is Verdict.INCOMPLETE:
+        end = plain([summary(result, job.config_name)])
+        yield [(PLAIN, _annotation("warning", {}, "kraftcheck", end))]
 
 
 def _what(violation: Violation) -> str:

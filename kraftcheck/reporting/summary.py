@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Verdict
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY, STRICT, Options, Result, Verdict
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.counterexample import told
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes
@@ -31,7 +31,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     checked = [prop.name for prop in (*options.properties, *options.over_behaviours)] + (
         ["deadlock"] if options.deadlock else []
     )
-    yield [(FAINT, f"checked: {', '.join(checked)}")] if checked else [(WARNING, "Warning: nothing is checked")]
+    yield [(FAINT if checked else WARNING, f"checked: {', '.join(checked) or 'nothing'}")]
     start = [f"start {options.init}"] if options.init != "Init" else []
     bounds = [f"constraint {prop.name}" for prop in (*options.constraints, *options.action_constraints)]
     reduced = [f"{what} {name}" for what, name in (("symmetry", options.symmetry), ("view", options.view)) if name]
@@ -41,7 +41,13 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
 
 
 def report(
-    protocol: Protocol, result: Result, *, quiet: bool = False, calls: bool = False, columns: int | None = None
+    protocol: Protocol,
+    result: Result,
+    *,
+    configuration: str,
+    quiet: bool = False,
+    calls: bool = False,
+    columns: int | None = None,
 ) -> Iterator[Line]:
     """Yield the lines of the report on a search.
 
@@ -51,6 +57,8 @@ def report(
         The protocol with its constants.
     result
         What was found.
+    configuration
+        What the configuration is called.
     quiet
         Whether to leave out the table of actions.
     calls
@@ -70,11 +78,11 @@ def report(
     yield from never_enabled(result)
     yield from ([(WARNING, f"Warning: {text}")] for text in result.warnings)
     yield from notes(result.notes)
-    yield summary(result)
+    yield summary(result, configuration)
 
 
-def summary(result: Result) -> Line:
-    """Return the line that says how a search ended and what it counted."""
+def summary(result: Result, configuration: str) -> Line:
+    """Return the line that says how a search ended, what it counted, and in which configuration."""
     what = {
         Verdict.OK: "nothing is violated",
         Verdict.INCOMPLETE: "nothing is violated so far",
@@ -84,7 +92,9 @@ def summary(result: Result) -> Line:
     }[result.verdict]
     if result.runs is not None:
         what += f" on {many(result.runs, 'walk')}"
-    if result.limit is not None:
+    if result.limit == STRICT:
+        what = "nothing is violated, but --strict accepts no warning and no property that holds vacuously"
+    elif result.limit is not None:
         limit = LIMITS.get(result.limit, result.limit)
         what += ", interrupted" if limit == INTERRUPTED else f", stopped at {limit}"
     parts = [
@@ -94,6 +104,7 @@ def summary(result: Result) -> Line:
         *([] if result.depth is None else [f"depth {result.depth}"]),
         f"{result.seconds:,.1f} s",
         f"{rate(result):,.0f} states/s",
+        f"configuration {configuration}",
     ]
     return [(result.verdict, result.verdict.upper()), (PLAIN, f": {'; '.join(parts)}")]
 
@@ -133,7 +144,7 @@ def how_to_go_on(words: Iterable[str], options: Options, result: Result) -> Iter
         What it found.
     """
     folder = options.resume or options.checkpoint
-    if folder is None or result.limit is None:
+    if folder is None or result.limit in (None, STRICT):
         return
     from kraftcheck.explorer.tables.checkpoints.folder import MANIFEST
 

@@ -67,12 +67,14 @@ class Watch:
     ----------
     calls
         How often it was called, that is on how many distinct inputs.
+    before
+        On how many distinct inputs it was called before the search was resumed.
     elements
         How many comprehensions it has.
     """
 
     def __init__(self, prop: Property) -> None:
-        self.calls = self.elements = 0
+        self.calls = self.before = self.elements = 0
         self.prop = prop
         self._function: Callable[..., Any] = prop.function
         self._open: dict[int, Part] = {}
@@ -89,6 +91,26 @@ class Watch:
         if self._met and not self.calls & (self.calls - 1):  # now and then: at each power of two
             self._rebuild()
         return self._function(*arguments)
+
+    @property
+    def inputs(self) -> int:
+        """On how many distinct inputs it was called, at least: a resumed search evaluates some of them again."""
+        return max(self.calls, self.before)
+
+    @property
+    def noted(self) -> list[Any]:
+        """What a checkpoint keeps: the number of inputs, and the parts that were never evaluated."""
+        return [self.inputs, [number for number in self._open if number not in self._met]]
+
+    def restore(self, noted: Any) -> bool:
+        """Go on from what a checkpoint kept; return whether it can be of this property."""
+        match noted:
+            case [int(inputs), list(numbers)] if all(type(one) is int and one in self._open for one in numbers):
+                self.before = inputs
+                self._met.update(self._open.keys() - numbers)
+                self._rebuild()
+                return True
+        return False
 
     def never(self) -> list[Part]:
         """Return the parts that were never evaluated."""
@@ -239,6 +261,19 @@ def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
     return found
 
 
+def noted(protocol: Protocol) -> dict[str, Any]:
+    """Return what a checkpoint keeps of a protocol's properties that are watched."""
+    return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, Watch)}
+
+
+def restore(protocol: Protocol, kept: object) -> None:
+    """Go on from what a checkpoint kept; watch no longer what it kept nothing of, since that is unknown now."""
+    known = kept if isinstance(kept, dict) else {}
+    for name, probe in list(protocol.probes.items()):
+        if isinstance(probe, Watch) and not probe.restore(known.get(name)):
+            del protocol.probes[name]
+
+
 def vacuous(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
     """Return the properties that nothing made worth checking, after a search.
 
@@ -259,9 +294,9 @@ def _reason(protocol: Protocol, watched: Watch) -> str | None:
     for name in prop.needs:
         if not constants[name]:
             return f"it needs {name}, which is {text_of(constants[name])} here"
-    if not watched.calls:
+    if not watched.inputs:
         return f"it was never evaluated: there was no {' with a '.join(name for name in prop.asks if name != 'shared')}"
-    if watched.calls == 1 and prop.asks:
+    if watched.inputs == 1 and prop.asks:
         return "all that it reads was always the same"
     never = watched.never()
     elements = [part for part in never if part.is_element]

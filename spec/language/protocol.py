@@ -132,8 +132,8 @@ class Protocol:
     written_only
         Names of fields that nothing reads, on purpose: those of a specification, or what people are shown.
     configuration
-        For a variant, the configuration that shows the effect of its change: the name of one of the model's, or a file
-        (relative to the user's file that names it). `kraftcheck compare` takes it if no other is given.
+        The configuration that every command takes where none is given, of a variant the one that shows the effect of
+        its change: the name of one of the model's, or a file (relative to the user's file that names it).
     """
 
     network: Network = BagWithMemory()

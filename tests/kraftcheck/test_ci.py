@@ -16,11 +16,12 @@ import jsonschema
 import numba
 import pytest
 
-from kraftcheck import InputError, Verdict, load
+from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.clock import CLOCK
 from kraftcheck.explorer.compiling import cache_problem, noted
 from kraftcheck.explorer.result import Result, Violation
+from kraftcheck.pytest_plugin import _checked
 from kraftcheck.reporting.as_json import SCHEMA, value_as_json
 from kraftcheck.spec import Map, ModelValue
 from tests.support.command_line import Run
@@ -176,6 +177,105 @@ def test_annotations_for_github(run: Run) -> None:
     assert ",title=MutualExclusion is violated::No two clients hold the lock.%0A" in line
     limited = run("check", "lock-service", "--max-states", "10", "--engine", "reference", "--github")
     assert "::warning title=kraftcheck::INCOMPLETE: " in limited.out
+
+
+# Warnings
+
+NOTHING = "nothing is checked: neither a property nor deadlock"
+
+
+@pytest.fixture
+def unchecked(tmp_path: Path) -> tuple[object, ...]:
+    """Return the arguments of a search that checks nothing."""
+    config = tmp_path / "nothing.cfg"
+    config.write_text("CONSTANT RM = {a}\nCHECK_DEADLOCK FALSE")
+    return "two-phase-commit", "--config", config, "--quiet"
+
+
+def warnings_in_junit(path: Path) -> tuple[str | None, str | None, str, str]:
+    """Return how many tests failed and were skipped, and the kind and the message of the test of the warnings."""
+    suite = ElementTree.parse(path).getroot()
+    (found,) = suite.findall("testcase[@name='warnings']/*")
+    return suite.get("failures"), suite.get("skipped"), found.tag, found.get("message", "")
+
+
+def test_that_nothing_is_checked_is_a_warning_everywhere(run: Run, tmp_path: Path, unchecked) -> None:
+    junit, page = tmp_path / "junit.xml", tmp_path / "page.md"
+    asked = ("check", *unchecked, "--engine", "reference")
+    found = as_json(run, tmp_path, *asked, "--junit", junit, "--report", page, code=0)
+    assert (found["result"], [text[: len(NOTHING)] for text in found["warnings"]]) == ("ok", [NOTHING])
+    failures, skipped, kind, message = warnings_in_junit(junit)
+    assert (failures, skipped, kind) == ("0", "1", "skipped")
+    assert message.startswith(NOTHING)
+    assert NOTHING in page.read_text()
+    out = run(*asked, "--github").out
+    assert f"Warning: {NOTHING}" in out
+    assert f"::warning title=kraftcheck::{NOTHING}" in out
+
+
+@pytest.mark.kernel
+def test_other_commands_warn_too(run: Run, unchecked, ping: str) -> None:
+    assert f"Warning: {NOTHING}" in run("simulate", *unchecked, "--runs", "3").out
+    config = ("--config", unchecked[2], "--set", "RM={a}")
+    Path(str(unchecked[2])).write_text("CHECK_DEADLOCK FALSE")
+    assert f"nothing.cfg: {NOTHING}" in run("compare", ping, "forgetful", *config[:2], "--quiet").out
+
+
+def test_strict(run: Run, tmp_path: Path, unchecked) -> None:
+    junit = tmp_path / "junit.xml"
+    reference = ("--engine", "reference", "--quiet", "--strict")
+    strict = ("check", *unchecked, *reference)
+    found = as_json(run, tmp_path, *strict, "--junit", junit, "--allow-incomplete", code=20)
+    assert (found["result"], found["limit"], found["complete"]) == ("incomplete", "strict", True)
+    assert warnings_in_junit(junit)[:3] == ("1", "0", "failure")
+    out = run(*strict, "--github").out
+    assert f"::error title=kraftcheck::{NOTHING}" in out
+    assert "INCOMPLETE: nothing is violated, but --strict accepts no warning" in out
+
+    assert run(*strict, "--deadlock", "--set", "RM={}").code == 11  # what is found comes first
+    clean = ("check", "die-hard", "--config", "smoke", *reference)
+    assert run(*clean).code == 0
+    limited = (*clean, "--max-states", "5")
+    assert (run(*limited).code, run(*limited, "--allow-incomplete").code) == (20, 0)
+    limited = ("check", "two-phase-commit", "--max-states", "5", *reference, "--allow-incomplete")
+    assert run(*limited).code == 20  # OutcomeIsFinal holds vacuously
+    vacuous = run("check", "two-phase-commit", "--config", "smoke", *reference, "--junit", junit)
+    assert vacuous.code == 20
+    assert "OutcomeIsFinal holds vacuously: " in warnings_in_junit(junit)[3]
+    never = run("check", "lock-service", "--config", "smoke", "--no-deadlock", *reference, "--junit", junit)
+    assert never.code == 20
+    assert warnings_in_junit(junit)[3] == "never enabled in this model: LoseMessage"
+
+
+def test_deadlock_is_something_that_is_checked(run: Run, unchecked) -> None:
+    """As in TLC, where a `.cfg` without INVARIANT checks that every state has a successor."""
+    outcome = run("check", *unchecked, "--engine", "reference", "--deadlock")
+    assert (outcome.code, "nothing is checked" in outcome.out) == (0, False)
+
+
+def test_strict_from_python() -> None:
+    loaded = load("two-phase-commit", "smoke")
+    assert loaded.check(engine="reference").verdict is Verdict.OK
+    found = loaded.check(engine="reference", strict=True)
+    assert (found.verdict, found.limit, [one.property for one in found.vacuous or ()]) == (
+        Verdict.INCOMPLETE,
+        "strict",
+        ["OutcomeIsFinal"],
+    )
+    asked = {"properties": (), "deadlock": False, "engine": "reference"}
+    assert check(loaded.protocol, **asked).warnings[0].startswith(NOTHING)
+    assert check(loaded.protocol, **asked, strict=True).verdict is Verdict.INCOMPLETE
+
+
+def test_a_test_that_checks_nothing_fails_unless_it_expects_that(tmp_path: Path, unchecked) -> None:
+    check_marked = partial(_checked, lambda: tmp_path / "page.html", *unchecked[:1], str(unchecked[2]))
+    with pytest.raises(pytest.fail.Exception, match=NOTHING):
+        check_marked(engine="reference")
+    assert check_marked(engine="reference", allow_unchecked=True).warnings
+    with pytest.raises(pytest.fail.Exception, match=r"INCOMPLETE: .*--strict"):
+        check_marked(engine="reference", allow_unchecked=True, strict=True)
+    with pytest.raises(pytest.fail.Exception, match="configuration smoke"):
+        _checked(lambda: tmp_path / "page.html", "two-phase-commit", "smoke", engine="reference", strict=True)
 
 
 # Going on

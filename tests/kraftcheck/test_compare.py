@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from kraftcheck import load
 from kraftcheck.catalogue import find_model, find_variant
 from kraftcheck.commands import compare as compare_command
 from kraftcheck.spec import InputError
@@ -134,6 +136,51 @@ def test_a_variant_of_a_users_file_may_name_a_configuration_beside_it(run, chang
     assert [one["constants"] for one in found] == [{"MaxPings": 2}] * 2
     assert [one["violated"] for one in found] == ["FewPings", "FewPings"]
     assert [one["configuration"] for one in found] == [str(tmp_path / "hasty.cfg")] * 2
+
+
+def configurations(run, tmp_path: Path, *arguments: object, code: int) -> set[str]:
+    """Return the configurations that the line of the verdict and the JSON name."""
+    path = tmp_path / "found.json"
+    outcome = run(*arguments, "--quiet", "--json", path)
+    assert outcome.code == code, outcome
+    told = outcome.out.splitlines()[-1].rpartition("; configuration ")[2]
+    return {told, json.loads(path.read_text())["configuration"]}
+
+
+@pytest.mark.parametrize("command", [("check",), ("simulate", "--runs", "200")])
+def test_every_command_takes_the_configuration_that_the_class_names(run, changed, tmp_path, command) -> None:
+    Path(changed.rpartition(":")[0]).with_suffix(".cfg").write_text("CHECK_DEADLOCK FALSE\n")
+    own = str(tmp_path / "hasty.cfg")
+    hasty = changed.replace("PingPong", "Hasty")
+    assert configurations(run, tmp_path, *command, hasty, code=12) == {own}
+    assert configurations(run, tmp_path, *command, changed, "--variant", "hasty", code=12) == {own}
+    assert configurations(run, tmp_path, *command, "reconfig", "--variant", "observer-stands", code=12) == {
+        "fault.observer-stands"
+    }
+    assert configurations(run, tmp_path, *command, "two-phase-commit", code=0) == {"default"}
+    assert load(hasty).check().violations[0].property == "FewPings"
+
+
+def test_a_configuration_is_found_beside_the_class_that_names_it(changed, tmp_path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    text = "from parts.own_ping import Hasty\n\n\nclass More(Hasty, variant='more'):\n    pass\n"
+    (tmp_path / "more.py").write_text(text)
+    shutil.copy(changed.rpartition(":")[0], parts / "own_ping.py")
+    (tmp_path / "hasty.cfg").rename(parts / "hasty.cfg")
+    assert find_model(f"{tmp_path / 'more.py'}:More").own_configuration == str(parts / "hasty.cfg")
+    (parts / "hasty.cfg").unlink()
+    assert find_model(f"{tmp_path / 'more.py'}:More").own_configuration == "hasty.cfg"  # which is not there
+
+
+def test_a_base_runs_in_the_configuration_of_its_variants(run, changed, tmp_path) -> None:
+    """Also where the variant names none, and the base's file has one beside it."""
+    base = Path(changed.rpartition(":")[0]).rename(tmp_path / "base_ping.py")
+    base.with_suffix(".cfg").write_text("INVARIANT FewPings\nCHECK_DEADLOCK FALSE\n")
+    path = tmp_path / "more.py"
+    path.write_text("from base_ping import PingPong\n\n\nclass More(PingPong, variant='more'):\n    pass\n")
+    found, _ = compared(run, f"{base}:PingPong", f"{path}:More", code=12, tmp_path=tmp_path)
+    assert [one["configuration"] for one in found] == [str(base.with_suffix(".cfg"))] * 2
 
 
 MORE = '''

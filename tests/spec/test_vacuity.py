@@ -12,6 +12,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.checkpoints.folder import _manifest_text
 from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
 
@@ -176,3 +177,44 @@ def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     content = json.loads(file.read_text())
     assert "RecordsAreUnderstood" in [one["property"] for one in content["vacuous"]]
     assert content["never_evaluated"]["RecordsAreUnderstood"][0]["is_claim"] is True
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("engine", ["tables", "symbolic"])
+def test_a_resumed_search_knows_what_was_evaluated_before(engine: str, tmp_path: Path) -> None:
+    asked = ["check", "two-phase-commit", "--config", "smoke", "--engine", engine, "--quiet"]
+    asked += ["--search", "bfs", "--json", str(tmp_path / "found.json")]
+
+    def told(*more: str, code: int = 0) -> tuple[object, object]:
+        assert main([*asked, *more]) == code
+        content = json.loads((tmp_path / "found.json").read_text())
+        return content["vacuous"], content["never_evaluated"]
+
+    kept = str(tmp_path / "kept")
+    whole = told()
+    assert [one["property"] for one in whole[0]] == ["OutcomeIsFinal"]  # type: ignore[attr-defined]
+    told("--checkpoint", kept, "--max-states", "40", code=20)
+    assert told("--resume", kept) == whole
+    assert told("--resume", kept) == whole  # the search is over
+    manifest = tmp_path / "kept" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["search"]["watched"]["OutcomeIsFinal"] = [1, [99]]
+    body = {name: value for name, value in content.items() if name != "checksum"}
+    manifest.write_bytes(_manifest_text(body))
+    with pytest.raises(KeyError, match="vacuous"):  # not known
+        told("--resume", kept)
+    assert main([*asked, "--resume", kept, "--strict"]) == 20
+
+
+def test_an_input_from_before_a_search_is_resumed_counts_once() -> None:
+    walk = Walk()
+    prop = walk.properties["LeadersStandStill"]
+    before, after = Watch(prop), Watch(prop)
+    before(walk, Node(1))
+    assert after.restore(json.loads(json.dumps(before.noted)))
+    after(walk, Node(1))
+    assert (before.inputs, after.inputs, [part.text for part in after.never()]) == (1, 1, ["me.at == 0"])
+    after(walk, Node(2, leads=True))
+    assert (after.inputs, after.never()) == (2, [])
+    for forged in (None, 3, [], ["1", []], [1, [True]], [1, [{}]], [1, [7]]):
+        assert not Watch(prop).restore(forged)

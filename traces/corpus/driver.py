@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Options, Result, Verdict, Violation
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, NOTHING_CHECKED, Options, Result, Verdict, Violation
 from kraftcheck.explorer.spark.description import as_text, describe
 from kraftcheck.explorer.tables.random_walks import Plan, check_plan, simulate
 from kraftcheck.spec.errors import InputError
@@ -134,6 +134,7 @@ class CorpusMaker:
         shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first counts
         names = [*self._protocol.actions, *self._protocol.network.own_actions()]
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
+        result.warnings = [NOTHING_CHECKED] if self._options.checks_nothing else []
         result.actions = {name: actions[name] for name in names}
         result.runs = sum(note["runs"] for note in found)
         result.generated_states = sum(note["states"] for note in found)

@@ -16,6 +16,7 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
 from kraftcheck.explorer.tables.states.levels import ID_BYTES
 from kraftcheck.spec.decoding import DecodingError
+from kraftcheck.spec.diagnosis import vacuity
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -77,6 +78,7 @@ class SearchCheckpoint:
         resume = options.resume is not None
         identity = identity_of_search(protocol, options)
         self._folder = Checkpoint(folder, identity, resume=resume, names=(STATES, *FILES))
+        self._protocol = protocol
         self._learner = learner
         self._starts = starts
         self._values = InternedValues(learner.interner, self._folder.files, reachable_classes(protocol, starts))
@@ -106,6 +108,7 @@ class SearchCheckpoint:
             self._values.note(value_of(violation.trace))
         violations = [(violation.property, encode_trace(violation.trace)) for violation in snapshot.violations]
         noted = {**snapshot._asdict(), "violations": violations, "ids": self._values.save()}
+        noted["watched"] = vacuity.noted(self._protocol)
         self._folder.write(noted, finished=finished)
         self._last = time.monotonic()
 
@@ -118,6 +121,7 @@ class SearchCheckpoint:
             Where the checkpoint does not fit together.
         """
         noted = dict(self._folder.noted)
+        vacuity.restore(self._protocol, noted.pop("watched", None))
         self._learner.interner.shape(type(self._starts[0].shared))
         try:
             self._values.load(noted.pop("ids"))

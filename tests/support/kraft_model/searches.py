@@ -16,7 +16,7 @@ from tests.support.kraft_model.faults import Fault
 def bound(model: str, config: str | None = None, variant: str | None = None) -> BoundConfig:
     """Return a model with the constants of a configuration; by default the variant's own."""
     found = find_model(model, variant)
-    return bind(found.protocol, find_config(found, config or found.own_configuration)[1])
+    return bind(found.protocol, find_config(found, config)[1])
 
 
 def search(given: BoundConfig, engine: str = "tables", max_depth: int | None = None) -> Result:
