@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -25,8 +26,16 @@ SYMBOLIC = ("saturation", "chaining", "bfs")
 """The search orders of the symbolic engine."""
 
 
+LEAST_ADDRESSES = 1 << 30
+"""Bytes of address space for a compiled engine: with less, LLVM ends the process."""
+
+
 def _require_compiling() -> None:
     """Raise InputError where the environment keeps Numba from compiling."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESSES:
+        expected = f"expected at least {LEAST_ADDRESSES >> 10:,} KB for compiled engines, found {limit >> 10:,} KB"
+        raise InputError(f"the limit on address space (ulimit -v): {expected}; --engine reference needs less")
     disabled, threads = (os.environ.get(name, "").strip() for name in ("NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS"))
     if disabled not in ("", "0"):
         raise InputError(f"NUMBA_DISABLE_JIT: expected it not to be set, found {disabled[:20]}: engines are compiled")

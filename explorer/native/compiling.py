@@ -200,6 +200,14 @@ def _bare(context: Any, array: Any) -> Any:
 bare: Any = intrinsic(_bare)
 
 
+def _keep(_context: Any, array: Any) -> Any:
+    """Use an array, so that Numba does not free it before: a bare one of the same memory does not count as a use."""
+    return types.void(array), lambda context, *_: context.get_dummy_value()
+
+
+keep: Any = intrinsic(_keep)
+
+
 def _prefetch(_context: Any, array: Any, place: Any) -> Any:
     """Ask for the memory of a place of an array, which will be read soon, without waiting for it."""
 

@@ -110,3 +110,49 @@ def test_an_environment_in_which_nothing_is_compiled_is_told_of(name: str, value
     assert done.returncode == 2
     assert done.stderr.startswith(f"kraftcheck: error: {name}: expected {expected}, found {value}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kilobytes", "words", "said"),
+    [
+        (400_000, (), "the limit on address space (ulimit -v): expected at least 1,048,576 KB for compiled engines"),
+        (1_100_000, ("--workers", "200"), "can't start new thread; --workers 1 needs fewer, the limits are ulimit -u"),
+    ],
+)
+@pytest.mark.kernel
+def test_little_address_space(kilobytes: int, words: tuple[str, ...], said: str) -> None:
+    command = f'ulimit -v {kilobytes}; exec "$0" -m kraftcheck check reconfig --engine tables --quiet "$@"'
+    done = subprocess.run(["bash", "-c", command, sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"kraftcheck: error: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+EVERY_KERNEL = """
+from kraftcheck.explorer import compiling
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables import engine, laying_out
+from kraftcheck.explorer.tables.searches import bfs
+from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
+
+compiling.compile_tables()
+protocol = DiningPhilosophers(philosophers=3)
+props = protocol.properties.values()
+temporal, reachable = (tuple(prop for prop in props if prop.kind == kind) for kind in ("temporal", "reachable"))
+assert temporal and reachable
+print(engine.explore(protocol, Options(deadlock=False, temporal=temporal, reachable=reachable)).distinct_states)
+bfs.FLAT_FROM, laying_out.FLAT_SHARE = 1, -1.0
+print(engine.explore(protocol, Options(deadlock=False, workers=2)).distinct_states)
+"""
+
+
+@pytest.mark.kernel
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="settings of glibc")
+def test_no_array_is_used_after_it_was_freed() -> None:
+    """With these settings freed memory goes back to the system, so that using it is a segmentation fault."""
+    freed_at_once = {"MALLOC_MMAP_THRESHOLD_": "64", "MALLOC_MMAP_MAX_": "1000000"}
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_KERNEL], capture_output=True, text=True, env=os.environ | freed_at_once
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(set(done.stdout.split())) == 1

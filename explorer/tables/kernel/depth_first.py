@@ -9,7 +9,7 @@ import numpy as np
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISSING, S_EVENTS, STATS_SIZE
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.worker import is_kept, note_deadlock
@@ -114,6 +114,8 @@ def descend(
             top += 1
         if stats[S_EVENTS]:
             return EVENT, top, count
+    keep(own_words)
+    keep(own_image)
     return DONE, top, count
 
 
@@ -158,3 +160,4 @@ def move(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
             for w in range(new_stored):
                 new_keys[place, w] = again[0, w]
             new_keys[place, new_stored] = keys[at, stored]
+    keep(own_again)

@@ -10,7 +10,7 @@ from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.native import bare, jit
+from kraftcheck.explorer.tables.kernel.native import bare, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.worker import try_again, verdict
@@ -71,6 +71,8 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
             found.sources[edges], found.labels[edges], found.owners[edges] = which[i], worker.blocked[k], BLOCKED
             edges += 1
     stats[codes.S_DONE] = len(which)
+    keep(own_image)
+    keep(own_images)
     return edges
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, prefetch
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep, prefetch
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.tries import walk
@@ -383,6 +383,10 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             fullest = max(fullest, at + 1)
         stats[codes.S_GENERATED] += n
     stats[codes.S_DONE] = len(which)
+    keep(own_words)
+    keep(own_image)
+    keep(own_images)
+    keep(own_recent)
 
 
 @jit

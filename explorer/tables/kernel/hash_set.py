@@ -19,6 +19,7 @@ from kraftcheck.explorer.tables.kernel.native import (
     bytes_from,
     inlined,
     jit,
+    keep,
     load64,
     move_bytes,
     prefetch,
@@ -285,6 +286,7 @@ def insert_rows(
             new_n += 1
         if i + AHEAD < last:
             mixed[i % AHEAD] = ask_for(keys, places, shape, words, i + AHEAD)
+    keep(own_mixed)
     return last, count, new_n
 
 
@@ -332,6 +334,7 @@ def move_all(
         write(new_keys, new, free, words, 0, head_of(new, words, 0, mixed))
         new_places[free] = free - home + 1
         free += 1
+    keep(own_words)
     return True
 
 

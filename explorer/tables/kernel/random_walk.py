@@ -10,7 +10,7 @@ from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel.codes import FULL, MANY_SUCCESSORS, MISSING, OK, S_CODE
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.maps import mix
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.worker import verdict
 
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
@@ -64,6 +64,8 @@ def walk_on(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last
             note_broken(walks.broken, w, length[w], 0, STATE_BITS, bad)
             note_broken(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
+    keep(own_order)
+    keep(own_keys)
 
 
 @jit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.worker import miss
 
 
@@ -60,6 +60,7 @@ def identify_all(t: Any, worker: Any, states: Any, images: Any) -> Any:
     for i in range(len(states)):
         if not canonical(t, worker, states, i, 0, columns, images, i, 0, image):
             unknown += 1
+    keep(own_image)
     return unknown
 
 

@@ -15,7 +15,7 @@ from kraftcheck.explorer.tables.kernel.flat.properties import note_violated
 from kraftcheck.explorer.tables.kernel.flat.steps import expand_flat, judge_pruned
 from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING, put, serve
 from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, prefetch
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep, prefetch
 from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
 
 MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
@@ -157,3 +157,4 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
     if stats[codes.S_CODE] == codes.OK:
         stats[codes.S_DONE] = len(which)
     serve(t, packing, worker, found, recent, waiting, permutations > 1)
+    keep(own_recent)
