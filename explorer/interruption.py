@@ -1,11 +1,13 @@
-"""Notes that the user or the system asks a search to stop."""
+"""Ends searches, and the process, when the user or the system asks for it."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -13,13 +15,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks a search to stop: Ctrl-C, the system, a terminal that is closed."""
 
 PATIENCE = 3
-"""Seconds after which whoever pressed Ctrl-C is told what is waited for."""
+"""Seconds for the search to stop by itself; then Ctrl-C explains the delay, and other signals raise an exception."""
+
+GRACE = 4.5
+"""Seconds from SIGTERM, SIGHUP or a second Ctrl-C to the end of the process, whatever runs: containers allow ten."""
+
+EXIT_INTERRUPTED = 130
 
 
 class Interruption:
-    """Within it Ctrl-C, SIGTERM and SIGHUP are noted, once; a second one raises KeyboardInterrupt at once.
+    """Notes Ctrl-C, SIGTERM and SIGHUP, once; a second one raises KeyboardInterrupt at once.
 
-    Where the first does not end the search soon, as with an action that never ends, that is said on standard error.
+    Where the first does not end the search within `PATIENCE`, as with an action that never ends, Ctrl-C prints a
+    message; SIGTERM and SIGHUP raise KeyboardInterrupt, since nobody may be there to send a second one.
 
     Outside the main thread, where Python allows no signal handlers, it does nothing; nor for a signal that is ignored.
 
@@ -57,11 +65,51 @@ class Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        threading.Thread(target=self._explain, daemon=True).start()
+        threading.Thread(target=self._urge, args=(number,), daemon=True).start()
         if self._hurry is not None:
             threading.Thread(target=self._hurry, daemon=True).start()
 
-    def _explain(self) -> None:
-        if not self._over.wait(PATIENCE):
+    def _urge(self, number: int) -> None:
+        if self._over.wait(PATIENCE):
+            return
+        if number == signal.SIGINT:
             what = "interrupted: ending what is under way; Ctrl-C again ends it at once, and keeps less"
             print(f"\n{what}", file=sys.stderr, flush=True)
+        elif (main := threading.main_thread().ident) is not None:
+            signal.pthread_kill(main, number)
+
+
+@contextmanager
+def ending_soon() -> Iterator[None]:
+    """Within it SIGTERM, SIGHUP and a second Ctrl-C end the process within `GRACE`, whatever runs.
+
+    Python calls signal handlers between two bytecodes of the main thread only. Here a thread reads from a pipe which
+    signals arrived, so it also ends a process that compiles, or is in a long call of compiled code.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    asked = threading.Event()
+
+    def watch() -> None:
+        interrupts = 0
+        while number := os.read(reading, 1):
+            interrupts += number[0] == signal.SIGINT
+            if number[0] in (signal.SIGTERM, signal.SIGHUP) or interrupts > 1:
+                asked.set()
+                threading.Event().wait(GRACE)
+                with suppress(OSError):
+                    os.write(2, b"interrupted: what was under way did not end in time\n")
+                os._exit(EXIT_INTERRUPTED)
+        os.close(reading)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # else its signals would be this process's
+    try:
+        yield
+    finally:
+        if not asked.is_set():  # else the end of the process, too, must come in time
+            signal.set_wakeup_fd(-1)
+            os.close(writing)
+            thread.join()

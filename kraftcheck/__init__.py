@@ -50,7 +50,6 @@ OneHolder  false of me = 1, peer = 2
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 _HOMES = {
     "kraftcheck.api": "check explain simulate to_networkx write_report",
@@ -62,10 +61,10 @@ _HOMES = {
 """Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Return a public name, imported when it is first asked for: `kraftcheck --help` must stay quick."""
     if name == "__all__":
-        value: Any = sorted([*import_module("kraftcheck.spec").__all__, *" ".join(_HOMES.values()).split()])
+        value: object = sorted([*import_module("kraftcheck.spec").__all__, *" ".join(_HOMES.values()).split()])
     elif name.startswith("_") or name not in __getattr__("__all__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:

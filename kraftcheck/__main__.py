@@ -1,8 +1,40 @@
-"""`python -m kraftcheck`."""
+#!python
+"""The command `kraftcheck`, and `python -m kraftcheck`.
 
+A wheel installs this file as the command: an entry point would import modules before Ctrl-C could be heeded.
+"""
+
+import _thread
+import os
 import sys
+import time
 
-from kraftcheck.cli import main
+
+def main() -> int:
+    """Run the command line of this process; return the exit code."""
+    sys.unraisablehook = _interrupt_again
+    try:
+        from kraftcheck.cli import main
+
+        return main()
+    except KeyboardInterrupt:  # while modules are imported, or an error is reported
+        exec("")  # where `exec` was interrupted, CPython would end by the signal
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:
+    """Interrupt once more where Python ignored it: in a destructor, or a callback of the import system."""
+    if ignored.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(ignored)
+        return
+
+    def interrupt() -> None:
+        time.sleep(0.05)  # until Python is out of it
+        os.kill(os.getpid(), 2)  # SIGINT, which also ends a call that waits; `signal` is not imported yet
+
+    _thread.start_new_thread(interrupt, ())
+
 
 if __name__ == "__main__":
     sys.exit(main())

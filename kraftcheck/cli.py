@@ -10,6 +10,7 @@ import argparse
 import atexit
 import gc
 import os
+import resource
 import signal
 import sys
 import threading
@@ -28,6 +29,8 @@ ASSERTION = 14
 """The exit code where an `assert` failed and no engine found the way to it."""
 END_BY_CODE = ""
 """Does nothing. Where `exec` was interrupted, as in dataclasses, CPython ends by the signal, unless another follows."""
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""What stops a command in the same way as Ctrl-C."""
 COLLECT = (50_000, 20, 10)
 """When Python looks for cycles: seldom, as what is imported makes hundreds of thousands of objects that all stay."""
 
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments
-        The arguments; by default those of the process.
+        The arguments; by default those of the process, which then ends soon after SIGTERM, whatever runs.
 
     Returns
     -------
@@ -46,13 +49,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     _prepare_streams()
+    if arguments is not None:
+        return _run(list(arguments))
+    from kraftcheck.explorer.interruption import ending_soon
+
+    _save_time()
+    with ending_soon():
+        try:
+            return _run(sys.argv[1:])
+        finally:  # the result is reported: from here on a signal ends the process without a traceback
+            for number in (signal.SIGINT, *SIGNALS):
+                if signal.getsignal(number) is signal.default_int_handler:
+                    signal.signal(number, signal.SIG_DFL)
+
+
+def _run(words: list[str]) -> int:
+    """Run a command line; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what the word under its cursor may become
         from kraftcheck.completion import complete
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
-    if arguments is None:
-        _save_time()
-    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         given = parser(next(iter(words), "")).parse_args(words)
         from kraftcheck.spec.errors import InputError, RaisedError, require_assertions
@@ -62,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted()
     given.words = words
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):  # they stop what Ctrl-C stops, in the same way
+        for number in SIGNALS:
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, signal.default_int_handler)
     json = getattr(given, "json", None)
@@ -82,9 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except MemoryError:
-        message = "out of memory; --search bfs has --memory, and --checkpoint, which keeps what is found"
-        return _complain(message, _unwritten(json, before))
+    except (MemoryError, RuntimeError) as error:
+        return _complain(_shortage(error), _unwritten(json, before))
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return _complain(message, _unwritten(json, before))
@@ -92,6 +107,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted()
     finally:
         exec(END_BY_CODE)
+
+
+def _shortage(error: MemoryError | RuntimeError) -> str:
+    """Return what the process has too little of; an error that says something else is raised again."""
+    if isinstance(error, MemoryError):
+        is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+        limited = " within the limit on address space (ulimit -v)" if is_limited else ""
+        return f"out of memory{limited}; --search bfs has --memory, and --checkpoint, which keeps what is found"
+    if str(error) != "can't start new thread":
+        raise error
+    return f"{error}; --workers 1 needs fewer, the limits are ulimit -u and ulimit -v"
 
 
 def _save_time() -> None:
@@ -144,7 +170,7 @@ def _lossy(stream: TextIOWrapper) -> TextIOWrapper:
 
 
 def _interrupted() -> int:
-    """Tell that the user ended it; return the exit code."""
+    """Print that the user interrupted the command; return the exit code."""
     exec(END_BY_CODE)
     print("interrupted", file=sys.stderr)
     return 130

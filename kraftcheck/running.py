@@ -14,6 +14,7 @@ from typing import Any
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
@@ -45,7 +46,6 @@ EXIT_CODES = {
     Verdict.INCOMPLETE: 20,
 }
 EXIT_TRAP = 13
-EXIT_INTERRUPTED = 130
 
 
 def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = False) -> int:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model, find_model, find_variant
+from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import CHECKED, add
@@ -24,7 +25,7 @@ from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
 from kraftcheck.reporting.summary import LIMITS, header
-from kraftcheck.running import EXIT_INTERRUPTED, exit_code, run_job
+from kraftcheck.running import exit_code, run_job
 from kraftcheck.spec.errors import InputError
 
 BASE = "base"

@@ -26,6 +26,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Model
 from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
+from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.jobs import Job, job_of, named_model
@@ -39,7 +40,6 @@ from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.reporting.progress import Meter
-from kraftcheck.running import EXIT_INTERRUPTED
 from kraftcheck.spec.errors import InputError
 
 MOST_STATES = 100_000

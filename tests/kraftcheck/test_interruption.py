@@ -1,0 +1,135 @@
+"""SIGTERM ends a command within five seconds whatever runs, and Ctrl-C is no traceback from the first import on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SECONDS = 5.0
+PROTOCOL = """
+import hashlib
+from kraftcheck import *
+
+
+class Node(Record):
+    id: int
+
+
+class Nothing(Record):
+    pass
+
+
+class Slow(Protocol):
+    def initial(self):
+        yield self.start([Node(1)], Nothing())
+
+    @internal
+    def step(self, me: Node) -> Steps:
+        print("now", flush=True)
+        {wait}
+        yield become(me)
+"""
+
+
+@contextmanager
+def running(*words: str | Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "kraftcheck", *map(str, words)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=os.environ | environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended_by(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """Send a signal; return what the process prints until its end, which comes in time with exit code 130."""
+    began = time.monotonic()
+    process.send_signal(number)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    assert time.monotonic() - began < SECONDS
+    assert "Traceback" not in printed
+    return printed
+
+
+def await_line(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    while text not in (line := process.stdout.readline()):
+        assert line, f"ended before {text!r}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_action_that_loops(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "slow.py").write_text(PROTOCOL.format(wait="while True: pass"))
+    with running("check", tmp_path / "slow.py:Slow", "--engine", "reference", "--quiet") as process:
+        await_line(process, "now")
+        ended_by(process, number)
+
+
+@pytest.mark.kernel
+def test_an_action_that_loops_in_the_table_engine(tmp_path: Path) -> None:
+    """Its search notes the signal; the result so far is reported."""
+    (tmp_path / "slow.py").write_text(PROTOCOL.format(wait="while True: pass"))
+    with running("check", tmp_path / "slow.py:Slow", "--engine", "tables", "--quiet") as process:
+        await_line(process, "now")
+        assert "interrupted; 1 distinct states" in ended_by(process, signal.SIGTERM)
+
+
+def test_a_long_call_of_compiled_code(tmp_path: Path) -> None:
+    """Python runs no signal handler meanwhile."""
+    (tmp_path / "slow.py").write_text(PROTOCOL.format(wait="hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"))
+    with running("check", tmp_path / "slow.py:Slow", "--engine", "reference", "--quiet") as process:
+        await_line(process, "now")
+        assert "did not end in time" in ended_by(process, signal.SIGTERM)
+
+
+def test_while_the_kernel_is_compiled(tmp_path: Path) -> None:
+    with running("check", "lock-service", "--engine", "tables", NUMBA_CACHE_DIR=str(tmp_path)) as process:
+        await_line(process, "compiling the kernel")
+        time.sleep(1)
+        ended_by(process, signal.SIGTERM)
+
+
+INTERRUPTED_IMPORT = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == sys.argv[-1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["kraftcheck", "check", "lock-service", "--engine", "reference", "--config", name := sys.argv[1]]
+runpy.run_module("kraftcheck", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["kraftcheck.cli", "argparse", "kraftcheck.commands.check", "kraftcheck.reporting"])
+def test_ctrl_c_while_modules_are_imported(module: str) -> None:
+    """`runpy` imports some of the standard library before; `argparse` is among what it does not."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT, module], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_ctrl_c_that_python_ignores_is_sent_again() -> None:
+    """Python ignores exceptions in destructors, and so in a callback of the import system."""
+    code = (
+        "import sys, time, kraftcheck.cli as cli\nfrom kraftcheck.__main__ import main\n"
+        "class Ignoring:\n    def __del__(self): raise KeyboardInterrupt\n"
+        "def slow(name):\n    Ignoring()\n    time.sleep(60)\n"
+        "cli.import_module = slow; sys.argv[1:] = ['warm']; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
