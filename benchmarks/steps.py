@@ -80,7 +80,7 @@ class Known(BreadthFirst):
 
     def __init__(self, protocol: Protocol, options: Options, before: Known | None) -> None:
         super().__init__(protocol, options, 1)
-        self._is_flat = before is not None and before.expander.flat != 0
+        self._is_flat = before is not None and before.expander.is_flat
         if before is not None:
             self.expander.learner = before.expander.learner
             self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)

@@ -90,8 +90,8 @@ class Expander:
     ----------
     packing
         How successors are packed.
-    flat
-        Columns before the inboxes where states are flat (see `kernel/flat`); 0 where they have control rows.
+    is_flat
+        Whether states are flat (see `kernel/flat`); else they have control rows.
     fields
         Of flat states: which columns are packed together, field by field.
     """
@@ -104,9 +104,9 @@ class Expander:
         for worker in self.pool:
             worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing([1])
-        self.flat = 0
+        self.is_flat = False
         self.fields: list[list[int]] = []
-        self._slots = 0
+        self._slots: int | None = None  # replicas with columns in the search's flat states; None: it has control rows
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
 
@@ -147,7 +147,12 @@ class Expander:
     @property
     def width(self) -> int:
         """Columns of a state, for the replicas that there are by now; for those that there were, where it is flat."""
-        return self.flat + self._slots if self.flat else self.learner.width
+        return self.inboxes + self._slots if self.is_flat and self._slots is not None else self.learner.width
+
+    @property
+    def inboxes(self) -> int:
+        """The first inbox column of the search's states."""
+        return 1 if self._slots is None else self.learner.interner.base + self._slots
 
     # Rows
 
@@ -165,7 +170,7 @@ class Expander:
     def identities(self, rows: Rows) -> Rows:
         """Return the rows that stand for states: they themselves, or under symmetry their canonical images."""
         rows = np.ascontiguousarray(self.with_columns(rows))
-        if self.learner.permutations == 1 or self.flat:
+        if self.learner.permutations == 1 or self.is_flat:
             return rows
         worker = self.pool[0]
         images = np.zeros(rows.shape, np.int32)
@@ -185,7 +190,7 @@ class Expander:
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
         words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
-        if self.flat:
+        if self.is_flat:
             self.pool[0].fit(rows.shape[1])
             self.pool[0].fit_flat(packing)
             given = packing, self.pool[0], np.ascontiguousarray(rows), words, owner
@@ -199,7 +204,7 @@ class Expander:
     def order_of(self, rows: Rows) -> Indices:
         """Return the numbers of states in the order in which they are best expanded: by what they have in common."""
         order = np.arange(len(rows), dtype=np.int64)
-        if self.flat:
+        if self.is_flat:
             return order
         most = self.learner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)
@@ -221,7 +226,7 @@ class Expander:
             self.fit_packing()
             for worker in workers:
                 worker.begin(rows, len(which))
-                if self.flat:
+                if self.is_flat:
                     worker.fit_flat(self.packing)
                 share = len(which) // len(workers) + 1
                 room = max(len(worker.succ) + 1, share * SUCCESSORS_PER_STATE // PARTITIONS + 64)
@@ -230,7 +235,7 @@ class Expander:
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
             rest += pieces  # where no worker has room for more
             which = np.concatenate([worker.left_out() for worker in workers])
-            make = partial(resolve_flat, self.packing) if self.flat else resolve
+            make = partial(resolve_flat, self.packing) if self.is_flat else resolve
             learn = partial(self.learner.resolve, workers, make)
             if len(which):
                 self.threads.beside(partial(meanwhile, self.found()), learn)
@@ -245,7 +250,7 @@ class Expander:
 
     def _run_kernel(self, pieces: Iterator[Indices], rest: list[Indices], number: int) -> None:
         """Let a worker expand one piece after the other, until it has no room; what is left is `rest`."""
-        worker, kernel = self.pool[number], expand_flat_batch if self.flat else expand_batch
+        worker, kernel = self.pool[number], expand_flat_batch if self.is_flat else expand_batch
         for piece in pieces:
             kernel(self.learner.tables, worker, worker.successors, self.packing, piece, self._deadlock)
             if worker.stats[codes.S_CODE] != codes.OK:
@@ -257,8 +262,7 @@ class Expander:
     @property
     def is_outgrown(self) -> bool:
         """Whether states are flat, and there is a replica for which they have no column."""
-        interner = self.learner.interner
-        return self.flat != 0 and self.flat != interner.base + len(interner.slots)
+        return self.is_flat and self._slots != len(self.learner.interner.slots)
 
     def lay_out(self, *, flat: bool) -> None:
         """Take states for flat from now on, or for such as have control rows; the buffers must be empty.
@@ -266,12 +270,12 @@ class Expander:
         Flat states have no control rows: what is known of these is forgotten.
         """
         interner = self.learner.interner
-        self._slots = len(interner.slots) if flat else 0
-        self._take_for(interner.base + self._slots if flat else 0)
+        self._slots = len(interner.slots) if flat else None
+        self._read_as(self._slots)
         interner.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
-        slots = interner.tables.permuted_slots[: self.learner.permutations, : self._slots]
+        slots = interner.tables.permuted_slots[: self.learner.permutations, : self._slots or 0]
         for worker in self.pool:
             worker.sources = np.argsort(slots, axis=1).astype(np.int32)
             worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (worker.sources.astype(np.int64) & 63), axis=0)
@@ -282,7 +286,7 @@ class Expander:
         """Return the columns of flat states that are packed: all that a VIEW does not leave out."""
         interner = self.learner.interner
         hidden = np.flatnonzero(interner.tables.hidden[: interner.base]).tolist()
-        return [column for column in range(self.width) if column not in hidden] if self.flat else []
+        return [column for column in range(self.width) if column not in hidden] if self.is_flat else []
 
     def pack_together(self, fields: list[list[int]]) -> None:
         """Pack these columns of flat states together from now on, field by field; the buffers must be empty."""
@@ -293,23 +297,24 @@ class Expander:
         self.packing, self._packed_counts = packing([1]), []
         self.fit_packing()
 
-    def _take_for(self, flat: int) -> None:
-        self.flat = flat
-        columns = (flat, self._slots) if flat else (1, ANY)
+    def _read_as(self, slots: int | None) -> None:
+        """Read rows as flat states with columns for so many replicas; with None, as states with control rows."""
+        self.is_flat = slots is not None
+        columns = (1, ANY) if slots is None else (self.learner.interner.base + slots, slots)
         self.learner.interner.tables.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = columns
 
     @contextmanager
     def with_control_rows(self) -> Iterator[None]:
         """Within this, states have control rows; afterwards they are again what they were."""
-        flat, before = self.flat, self.packing
-        if flat:
-            self._take_for(0)
+        was_flat, before = self.is_flat, self.packing
+        if was_flat:
+            self._read_as(None)
             self.packing = packing([1])
         try:
             yield
         finally:
-            if flat:
-                self._take_for(flat)
+            if was_flat:
+                self._read_as(self._slots)
                 self.packing = before
 
     def flattened(self, rows: Rows) -> Rows:
@@ -318,7 +323,7 @@ class Expander:
 
     def unflattened(self, rows: Rows) -> Rows:
         """Return the search's states with control rows; also within `with_control_rows`."""
-        return self.learner.interner.control_rows_of(rows, self._slots) if self._slots else rows
+        return rows if self._slots is None else self.learner.interner.control_rows_of(rows, self._slots)
 
     def judge(self, rows: Rows) -> list[Event]:
         """Return which of some flat states that are new violate something, for the first time."""
@@ -353,12 +358,12 @@ class Expander:
 
     def fit_packing(self) -> bool:
         """Pack in another way where an id no longer fits its field; return whether that was so."""
-        counts = self._counts_of_fields() if self.flat else self.learner.counts()
+        counts = self._counts_of_fields() if self.is_flat else self.learner.counts()
         bits = [max(1, count.bit_length()) for count in counts]
         if self.packing.has_room_for(bits):
             return False
         new, self._packed_counts = roomy_packing(counts, self._packed_counts), counts
-        if self.flat:
+        if self.is_flat:
             new.of(self.fields, self.width)
         for worker in self.pool:
             if worker.successors.counts.any():

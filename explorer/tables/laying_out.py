@@ -28,8 +28,9 @@ def are_better_flat(options: Options, expander: Expander, python: PythonChecks |
     interner = expander.learner.interner
     needs = options.checkpoint is not None or options.resume is not None or bool(options.over_behaviours)
     needs |= options.check_actions or (python is not None and python.constrains)
-    needs |= visited.archive is not None or bool(interner.sets.elements) or interner.base + len(interner.slots) < 2
-    return not expander.flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * visited.count
+    needs |= visited.archive is not None or bool(interner.sets.elements)
+    needs |= not interner.slots and bool(interner.tables.hidden[: interner.base].all())  # nothing tells states apart
+    return not expander.is_flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * visited.count
 
 
 def better_fields(expander: Expander, visited: SpillingSet, levels: Levels) -> list[list[int]] | None:
@@ -37,10 +38,10 @@ def better_fields(expander: Expander, visited: SpillingSet, levels: Levels) -> l
     states, interner = visited.count, expander.learner.interner
     if visited.archive is not None or expander.packing.bits <= ONE_WORD or states > CLUSTERS_TO:
         return None
-    base, slots = interner.base, expander.flat - interner.base
+    base, inboxes = interner.base, expander.inboxes
     widths = [max(1, count.bit_length()) for count in interner.flat_counts()]
     for column in np.flatnonzero(interner.tables.hidden[:base]).tolist():
         widths[column] = 0
     clustering = Clustering(sampled(levels), states, widths)
-    clustering.merge_all([*([base + s, expander.flat + s] for s in range(slots)), list(range(base))])
+    clustering.merge_all([*([base + s, inboxes + s] for s in range(inboxes - base)), list(range(base))])
     return clustering.fields() if clustering.bits() + SAVED <= expander.packing.bits else None

@@ -374,8 +374,8 @@ class Interner:
 
     def parts_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """Return what the control rows of states hold, and their inbox contents; flat states have both."""
-        first = int(self.tables.meta[codes.M_INBOXES])
-        if first == 1:
+        first, slots = self.tables.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]].tolist()
+        if slots == codes.ANY:
             return self.tables.rows[rows[:, 0]], rows[:, 1:]
         return np.pad(rows[:, :first], ((0, 0), (0, self.base + len(self.slots) - first))), rows[:, first:]
 

@@ -188,7 +188,7 @@ class BreadthFirst:
     def _expand_batch(self) -> None:
         """Expand a piece of the last level but one."""
         expander, workers = self.expander, self.expander.workers
-        batch = self.memory.budget.batch(self.batch, expander.width, workers, is_flat=expander.flat > 0)
+        batch = self.memory.budget.batch(self.batch, expander.width, workers, is_flat=expander.is_flat)
         size = min(workers * batch, self.checker.batch_size(BATCH * max(1, workers // 2)))
         rows = self.levels.read(self.levels.depth - 1, self._position, size)
         count, which = len(rows), self.expander.order_of(rows)
@@ -255,7 +255,7 @@ class BreadthFirst:
         python, depth = self.checker.python, self.levels.depth
         if python is not None:  # a counterexample is looked for with the same buffers
             found = [rows.copy() for rows in found]
-        elif self.expander.flat:
+        elif self.expander.is_flat:
             found = list(found)
         for rows in found:
             kept = rows
@@ -265,7 +265,7 @@ class BreadthFirst:
                 except Stop:
                     self._over = True
             self.levels.append(kept)
-        judged = self.expander.flat and (self.options.keep_going or not self.books.violated)
+        judged = self.expander.is_flat and (self.options.keep_going or not self.books.violated)
         for rows in found if judged else ():
             self._note(self.expander.judge(rows), partial(self._trace_before, rows))
 
@@ -289,7 +289,7 @@ class BreadthFirst:
         if states >= self._asked_for and are_better_flat(self.options, self.expander, python, self.visited):
             self._asked_for = 2 * states
             self._lay_out(flat=True)
-        elif self.expander.flat and not self.expander.is_outgrown and states >= self._clusters_from:
+        elif self.expander.is_flat and not self.expander.is_outgrown and states >= self._clusters_from:
             self._clusters_from = 4 * states
             fields = better_fields(self.expander, self.visited, self.levels)
             if fields is not None:
