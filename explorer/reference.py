@@ -141,20 +141,19 @@ class ReferenceSearch:
 
     def _depth_first(self, starts: list[State]) -> None:
         waiting: deque[tuple[State, int]] = deque((state, 1) for state in reversed(starts))
-        expanded, cut = 0, False
+        expanded, most = 0, self.options.max_depth
         while waiting:
             state, depth = waiting.pop()
-            if depth == self.options.max_depth:
-                cut = True
+            if depth == most:
                 continue
-            if self.options.max_depth and depth > self._depths[self.identity(state)]:
+            if most and depth > self._depths[self.identity(state)]:
                 continue  # met again nearer to the start since it was put here
             expanded += 1
             if expanded % REPORT_EVERY == 0:
                 self._books.look_at_the_clock(len(waiting))
             reached = [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             waiting.extend((target, depth + 1) for target in reversed(reached))
-        if cut:
+        if most in self._depths.values():  # of the others, those that were met there were met nearer later on
             self._books.stop_at("max_depth")
 
     def _expand(self, state: State) -> Iterator[Transition]:

@@ -80,7 +80,7 @@ class Checker:
         parts = expander.parts
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
-            given = options.action_constraints, self.semantics, self._learner, expander.identities
+            given = options.action_constraints, self.semantics, self._learner
             self.python = PythonChecks(parts, *given, self.books)
 
     def result_of(self, search: Callable[[], None]) -> Result:

@@ -112,17 +112,7 @@ class Expander:
 
     @classmethod
     def of(cls, protocol: Protocol, options: Options, workers: int) -> Self:
-        """Return an expander that evaluates the local properties of a search.
-
-        Parameters
-        ----------
-        protocol
-            The protocol, with its constants.
-        options
-            What is checked.
-        workers
-            Threads.
-        """
+        """Return an expander that evaluates the local properties of a search, with so many threads."""
         parts = split(options)
         learner = Learner(
             protocol,

@@ -38,13 +38,13 @@ class PythonChecks:
         The meaning of the protocol.
     learner
         What is known of it.
-    identify
-        Returns the rows that stand for states.
     books
         Where violations are reported.
 
     Attributes
     ----------
+    beyond
+        States beyond the non-local constraints that were found, and so are in the visited set.
     least
         Returns the behaviour to tell of all that break a property of some name; None for the one that was found first.
     """
@@ -55,28 +55,21 @@ class PythonChecks:
         action_constraints: tuple[Property, ...],
         semantics: Semantics,
         learner: Learner,
-        identify: Callable[[Rows], Rows],
         books: Bookkeeping,
     ) -> None:
         self._parts = parts
         self._action_constraints = action_constraints
         self._semantics = semantics
         self._decode = learner.decode_state
-        self._identify = identify
         self._books = books
         self.least: Callable[[str], Behaviour | None] = lambda name: None
         self._evaluated: Counter[str] = Counter()
-        self._beyond: set[bytes] = set()
+        self.beyond = 0
         self._violated_by: dict[bytes, list[str]] = {}
         self._verdicts = {
             prop.name: Verdicts(learner, prop, partial(self._holds_in, prop))
             for prop in (*parts.non_local, *parts.non_local_constraints)
         }
-
-    @property
-    def beyond(self) -> int:
-        """States beyond the non-local constraints that were found, and so are in the visited set."""
-        return len(self._beyond)
 
     @property
     def constrains(self) -> bool:
@@ -99,12 +92,8 @@ class PythonChecks:
             found = self._violated_by[key] = [p.name for p in self._parts.non_local if not self._holds(p, state)]
         return found
 
-    def forget(self) -> None:
-        """Forget which states were found: the visited set was emptied."""
-        self._beyond.clear()
-
-    def admit(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> Rows:
-        """Check new states; return the rows of those that are within the non-local constraints.
+    def admit(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> NDArray[np.bool_]:
+        """Check new states, each of them once; return which are within the non-local constraints.
 
         Parameters
         ----------
@@ -126,12 +115,8 @@ class PythonChecks:
             if error.trace is None:
                 error.trace = trace_to(evaluated.last)
             raise
-        if kept.all():
-            return rows
-        for row in self._identify(rows[~kept]):
-            self._beyond.add(_key(row))
-        within: Rows = rows[kept]
-        return within
+        self.beyond += int(np.count_nonzero(~kept))
+        return kept
 
     def _report(self, prop: Property, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> None:
         """Report the first of some states in which a property does not hold."""

@@ -16,7 +16,6 @@ from kraftcheck.explorer.tables.kernel.worker import is_kept, note_deadlock
 
 MAX_LOAD = 0.75
 S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # where the last state's successors begin, and its depth
-S_CUT_OFF = STATS_SIZE - 3  # whether the limit of depth cut something off
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
@@ -77,7 +76,6 @@ def descend(
             path[depth, c] = stack.states[top - 1, c]
         if limit > 0:
             if depth >= limit:
-                stats[S_CUT_OFF] = 1
                 top -= 1
                 continue
             identify(t, worker, path, depth, 0, image, packing, words)
@@ -133,7 +131,7 @@ def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any,
 
 @jit
 def enter(met: Any, words: Any) -> Any:
-    """Insert packed states at depth 1; return how many are new."""
+    """Insert packed states at depth 1, or move them there; return how many are new."""
     keys, words = met.keys, bare(words)
     count, stored = 0, words.shape[1]
     for i in range(len(words)):
@@ -141,8 +139,8 @@ def enter(met: Any, words: Any) -> Any:
         if keys[place, stored] == 0:
             for w in range(stored):
                 keys[place, w] = words[i, w]
-            keys[place, stored] = 1
             count += 1
+        keys[place, stored] = 1
     return count
 
 

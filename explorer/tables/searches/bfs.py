@@ -261,7 +261,7 @@ class BreadthFirst:
             kept = rows
             if python is not None and not self._over:
                 try:
-                    kept = python.admit(rows, lambda row: self._paths.to(row, depth))
+                    kept = rows[python.admit(rows, lambda row: self._paths.to(row, depth))]
                 except Stop:
                     self._over = True
             self.levels.append(kept)

@@ -16,7 +16,6 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     DONE,
     EVENT,
     S_BASE,
-    S_CUT_OFF,
     S_DEPTH,
     SET_FULL,
     STACK_FULL,
@@ -84,16 +83,15 @@ class DepthFirst:
         limit
             The most states along a path; 0 for no limit.
         """
-        self._start(starts)
         checker, worker = self.checker, self._worker
-        python, top, turns = checker.python, len(starts), 0
+        python, top, turns = checker.python, self._start(starts), 0
         while True:
             code, top = self._descend(top, limit)
             if python is not None and worker.stats[S_BASE] >= 0:
                 top = self._check_in_python(python, int(worker.stats[S_BASE]), top)
             checker.stop_at_max_states()
             if code == DONE:
-                return bool(worker.stats[S_CUT_OFF] and limit)
+                return limit > 0 and self.visited.has_at(limit)
             if code == EVENT:
                 checker.take(self.expander.events(), self._trace_to)
             else:
@@ -102,21 +100,25 @@ class DepthFirst:
             if python is None or turns % TURNS_A_LOOK == 0:
                 checker.books.look_at_the_clock(top)
 
-    def _start(self, starts: Rows) -> None:
-        worker, width = self._worker, self.expander.width
-        worker.fired[:] = 0
-        worker.stats[[S_DEADLOCK, S_CUT_OFF]] = 0
-        self._path = np.zeros((1 << 10, width), np.int32)
-        stack = self._stack
-        stack.states, stack.depths = np.zeros((1 << 14, width), np.int32), np.zeros(1 << 14, np.int32)
-        stack.states[: len(starts)], stack.depths[: len(starts)] = self.expander.with_columns(starts)[::-1], 1
+    def _start(self, starts: Rows) -> int:
+        """Begin with the initial states, of those that count as one with the first; return the top of the stack."""
+        self._worker.fired[:] = 0
+        self._worker.stats[S_DEADLOCK] = 0
         self.expander.identities(starts)  # which learns their images, before it is known how many ids there are
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
-        self.visited.add(self.expander.packed(starts, self.expander.packing)[0])
+        words = self.expander.packed(starts, self.expander.packing)[0]
+        self.visited.add(words)
+        first = np.sort(np.unique(words, axis=0, return_index=True)[1])
+        starts = self.expander.with_columns(starts)[first][::-1]
+        stack, top, room, width = self._stack, len(starts), max(1 << 14, 2 * len(starts)), self.expander.width
+        self._path = np.zeros((1 << 10, width), np.int32)
+        stack.states, stack.depths = np.zeros((room, width), np.int32), np.ones(room, np.int32)
+        stack.states[:top] = starts
         if self.checker.python is not None:
-            self.checker.python.forget()
+            self.checker.python.beyond = 0
         self.checker.check_starts()
+        return top
 
     def _descend(self, top: int, limit: int) -> tuple[int, int]:
         """Run the kernel until something stops it; return what that is, and the top of the stack."""
@@ -158,7 +160,10 @@ class DepthFirst:
         if top == base:
             return top
         found = self._stack.states[base:top][::-1].copy()
-        kept = python.admit(found, lambda row: self.checker.behaviour([*self._path[1 : depth + 1], row]))
+        within = python.admit(found, lambda row: self.checker.behaviour([*self._path[1 : depth + 1], row]))
+        if not within.all():  # these are beyond a constraint wherever they are met
+            self.visited.add(self.expander.packed(found[~within], self.visited.packing)[0])
+        kept = found[within]
         self._stack.states[base : base + len(kept)] = kept[::-1]
         return base + len(kept)
 

@@ -31,10 +31,14 @@ class DepthSet(DepthSetArrays):
         self.keys = np.zeros((capacity, packing.words + 1), np.uint64)
 
     def add(self, words: Words) -> None:
-        """Insert packed states at depth 1."""
+        """Insert packed states at depth 1, or move them there: no path meets them nearer to the start."""
         if 2 * (self.count + len(words)) > len(self.keys):
             self.grow(2 * (self.count + len(words)))
         self.count += int(enter(self, words))
+
+    def has_at(self, depth: int) -> bool:
+        """Whether there is a state that was met at a depth, and no nearer to the start."""
+        return bool((self.keys[:, -1] == depth).any())
 
     def grow(self, least: int) -> None:
         """Make room for more states, `least` at least."""
