@@ -212,8 +212,8 @@ def bind_leniently(
         tuple(named for named in names if named.name in kept) for names in (config.invariants, config.properties)
     )
     config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
-    if config.specification is not None and protocol.specifications.get(config.specification.name):
-        config = replace(config, specification=None)  # it asks for fairness, which no finite behaviour breaks
+    if config.specification is not None and protocol.specifications.get(config.specification.name) is True:
+        config = replace(config, specification=None)  # it asks for fairness that the protocol does not say
     if not whole_space:
         config = replace(config, constraints=(), action_constraints=(), view=None)
     return bind(protocol, config), warnings

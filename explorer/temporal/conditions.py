@@ -34,14 +34,15 @@ class Condition(NamedTuple):
     def concerns(self, label: Label) -> bool:
         """Return whether steps of a label are its actions."""
         named = NEXT in self.fairness.actions or label.action in self.fairness.actions
-        return named and self.whom == _whom(self.fairness, label)
+        return named and self.whom == whom(self.fairness, label)
 
     def __str__(self) -> str:
         whom = " and ".join(map(str, self.whom)) if self.fairness.each == "pair" else self.whom
         return f"{self.fairness}, {whom}" if self.fairness.each else str(self.fairness)
 
 
-def _whom(fairness: Fairness, label: Label) -> Any:
+def whom(fairness: Fairness, label: Label) -> Any:
+    """Return the replica, the pair, or the type of message of which a step is, where fairness tells these apart."""
     return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
 
 
@@ -57,7 +58,7 @@ def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Con
         condition: None
         for one in fairness
         for label in labels
-        if (condition := Condition(one, _whom(one, label))).concerns(label)
+        if (condition := Condition(one, whom(one, label))).concerns(label)
     }
     if len(found) > MOST_CONDITIONS:
         raise InputError(f"fairness comes to {len(found)} conditions; expected at most {MOST_CONDITIONS}")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
+from kraftcheck.explorer.temporal.conditions import whom
+from kraftcheck.explorer.temporal.graph import Label, peer_of
+from kraftcheck.explorer.temporal.plain import is_blocked
 from kraftcheck.spec.language.formula import (
     NEXT,
     Atom,
     Both,
     Either,
     Enabled,
+    Fairness,
     Formula,
     Held,
     Not,
@@ -18,7 +23,7 @@ from kraftcheck.spec.language.formula import (
     Truth,
     Until,
 )
-from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.semantics import Choice, Semantics, Transition
 from kraftcheck.spec.language.state import State
 
 
@@ -35,12 +40,21 @@ class LassoJudge:
         For each state the action that leads on from it, None where it stutters or nothing is known.
     back_to
         The place, from 0, of the state that follows the last one.
+    strict_bounds
+        Whether an action for which a bound has nothing left is not enabled.
     """
 
     def __init__(
-        self, semantics: Semantics, states: Sequence[State], actions: Sequence[str | None], back_to: int
+        self,
+        semantics: Semantics,
+        states: Sequence[State],
+        actions: Sequence[str | None],
+        back_to: int,
+        *,
+        strict_bounds: bool = True,
     ) -> None:
         self._semantics, self._states, self._actions = semantics, states, actions
+        self._strict = strict_bounds
         self._next = [*range(1, len(states)), back_to]
 
     def holds(self, formula: Formula) -> bool:
@@ -86,12 +100,67 @@ class LassoJudge:
         raise AssertionError(atom)
 
     def _is_enabled(self, actions: frozenset[str], state: State) -> bool:
-        return any(
-            transition.target != state and not {NEXT, transition.action}.isdisjoint(actions)
-            for transition in self._semantics.transitions(state)
-        )
+        choices = (one for one in self._semantics.choices(state) if not {NEXT, one.action}.isdisjoint(actions))
+        return any(self._may_be_taken(state, choice) for choice in choices)
+
+    def _may_be_taken(self, state: State, choice: Choice) -> bool:
+        taken = self._semantics.taken(state, choice)
+        if taken is not None:
+            return taken.target != state
+        return not self._strict and is_blocked(self._semantics, state, choice)
 
     def _is_taken(self, actions: frozenset[str], place: int) -> bool:
         action = self._actions[place]
         moves = self._states[place] != self._states[self._next[place]]
         return action is not None and moves and not {NEXT, action}.isdisjoint(actions)
+
+
+def unfair(
+    semantics: Semantics,
+    fairness: Iterable[Fairness],
+    states: Sequence[State],
+    steps: Sequence[Sequence[Transition]],
+    back_to: int,
+) -> Fairness | None:
+    """Return the first condition of fairness that a behaviour does not keep, bounds being part of the specification.
+
+    Parameters
+    ----------
+    semantics, states, back_to
+        As for `LassoJudge`.
+    fairness
+        The conditions.
+    steps
+        For each state all steps that lead to the next one, none where it stutters: in TLA+ a step is one of each
+        action that leads from the one state to the other.
+    """
+    following = [*states[1:], states[back_to]]
+    cycle = range(back_to, len(states))
+    for one in fairness:
+        ready = [{_whom(semantics, one, step) for step in _moves(semantics, one, states[place])} for place in cycle]
+        taken = {
+            _whom(semantics, one, step)
+            for place in cycle
+            if states[place] != following[place]
+            for step in steps[place]
+            if _concerns(one, step)
+        }
+        asked = set.intersection(*ready) if one.kind == "weak" else set.union(*ready)
+        if asked - taken:
+            return one
+    return None
+
+
+def _moves(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
+    return (step for step in semantics.transitions(state) if step.target != state and _concerns(fairness, step))
+
+
+def _concerns(fairness: Fairness, step: Transition) -> bool:
+    return NEXT in fairness.actions or step.action in fairness.actions
+
+
+def _whom(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:
+    own = step.action in semantics.network.own_actions()  # nobody takes it
+    actor, message = (None, None) if own else (step.actor, step.message)
+    kind = None if message is None else type(message).__name__
+    return whom(fairness, Label(step.action, actor, peer_of(message, step.step), kind))

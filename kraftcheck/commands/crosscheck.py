@@ -165,7 +165,9 @@ def _with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace)
             done = tlc.run(tool, copy, config_copy, options, dump=dump, workers=arguments.tlc_workers, report=report)
         if done.violated is not None:
             made = job.options
-            replayer = Replayer(job.protocol, init=made.init, symmetry=made.symmetry, seen_as=job.seen_as)
+            replayer = Replayer(
+                job.protocol, init=made.init, symmetry=made.symmetry, seen_as=job.seen_as, fairness=made.fairness
+            )
             outcome = CrosscheckResult(counted, counterexamples=list(replayer.replay(done.log)))
         elif dump is not None:
             outcome = _compared(job, dump, TraceFormat.TLC_DOT, arguments)

@@ -91,7 +91,7 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
     ):
         pipeline = Pipeline(
             cluster, job.protocol, init=init, symmetry=symmetry, limit_bytes=arguments.max_size, output=output,
-            seen_as=job.seen_as,
+            seen_as=job.seen_as, fairness=options.fairness,
         )  # fmt: skip
         try:
             return pipeline.run(inputs, meter.reach)
@@ -123,7 +123,8 @@ def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
         yield from actions_table({"taken": summary.actions}, least=12)
         yield []
     for file, index, step, reason in summary.diverging:
-        yield [(OLD, "diverges"), (PLAIN, f": {file}, trace {index}, step {step}: {_first_line(reason)}")]
+        what, where = ("refuted", "") if step is None else ("diverges", f", step {step}")
+        yield [(OLD, what), (PLAIN, f": {file}, trace {index}{where}: {_first_line(reason)}")]
     for file, line, column, message in summary.unreadable:
         place = "" if line is None else f":{line}:{column}"
         yield [(OLD, "unreadable"), (PLAIN, f": {file}{place}: {_first_line(message)}")]

@@ -1,7 +1,7 @@
 """Walk traces through a model: does it do the same?
 
-exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
-could be read; 130 interrupted
+exit codes: 0 all traces conform; 1 one diverges or claims a violation that is none, or one among several cannot be
+read; 2 bad input, or nothing that could be read; 130 interrupted
 
 for example:
     kraftcheck replay reconfig --config small.cfg trace.out
@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
                 init=job.options.init,
                 symmetry=job.options.symmetry,
                 seen_as=job.seen_as,
+                fairness=job.options.fairness,
                 limit_bytes=arguments.max_size,
                 report=meter.add,
                 watch=partial(_tell_all, watches) if watches else None,

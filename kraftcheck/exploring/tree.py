@@ -20,6 +20,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
+from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 SHOWN = 60
@@ -188,6 +189,7 @@ class Tree:
             init=options.init,
             symmetry=options.symmetry,
             seen_as=self.job.seen_as,
+            fairness=options.fairness,
             limit_bytes=limit_bytes,
             watch=walked.append,
         )
@@ -235,6 +237,6 @@ def _note(replay: Replay) -> str:
     """Return what is to be said of a trace: nothing where it conforms and names no property."""
     if replay.verdict is ReplayVerdict.UNREADABLE:
         return f"The rest of it cannot be read: {replay.problem}"
-    if replay.divergence is None:
+    if replay.divergence is None and (replay.claim is None or replay.claim.verdict is ClaimVerdict.SHOWN):
         return "\n".join(replay.notes)
     return plain(told(replay, name=_name(replay)))

@@ -169,7 +169,8 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         ending = None
         if loop is not None:
             ending = Ending() if loop.again is None else Ending(loop.back_to, loop.again.action)
-        traces.append(Trace(str(path), index, TraceFormat.TLC_LOG, tuple(states), problem=problem, ending=ending))
+        violated = None if violation.failed else violation.property or None
+        traces.append(Trace(str(path), index, TraceFormat.TLC_LOG, tuple(states), ending, violated, problem))
     if form_of(path) != "text":
         write_trace(traces[0], path)
         return

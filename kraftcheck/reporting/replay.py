@@ -8,6 +8,7 @@ from typing import Any
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.spec.display import cut, visible
+from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.differences import Difference
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
@@ -37,7 +38,7 @@ def exit_code(verdicts: Mapping[str, int]) -> int:
 
 def tally(verdicts: Mapping[str, int]) -> Line:
     """Return how many traces have each verdict, as a line."""
-    words = {"conforms": "conform", "diverges": "diverge", "unreadable": "cannot be read"}
+    words = {"conforms": "conform", "diverges": "diverge", "refuted": "refuted", "unreadable": "cannot be read"}
     parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
     style = NEW if exit_code(verdicts) == CONFORMS else PLAIN
     return [(HEAD, f"{sum(verdicts.values()):,} traces"), (style, f": {', '.join(parts) or 'none'}")]
@@ -50,6 +51,7 @@ def as_json(replay: Replay) -> dict[str, Any]:
         **attributes(replay, "file", "index", "format", "steps"),
         "result": replay.verdict,
         **attributes(replay, "actions", "diverged_at", "reason", "violated", "notes"),
+        "claim": None if replay.claim is None else attributes(replay.claim, "what", "verdict", "says"),
     }
     if found is not None:
         result |= attributes(found, "kind", "line", "action", "nearest") | {
@@ -81,8 +83,9 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
     which = which if replay.index == 0 else f"{which}, trace {replay.index + 1}"
     found = replay.divergence
     if found is None:
-        end = f", to a violation of {replay.violated}" if replay.violated else ""
-        yield [(HEAD, which), (PLAIN, ": "), (NEW, "conforms"), (PLAIN, f", {many(replay.steps, 'step')}{end}")]
+        style = NEW if replay.verdict is ReplayVerdict.CONFORMS else OLD
+        end = claim_told(replay)
+        yield [(HEAD, which), (PLAIN, ": "), (style, replay.verdict), (PLAIN, f", {many(replay.steps, 'step')}{end}")]
     else:
         place = f" at state {found.number}"
         place += f" (line {found.line})" if replay.format and replay.format.has_lines else ""
@@ -92,6 +95,18 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
             yield from details(found)
     for note in replay.notes:
         yield [(FAINT, f"  Note: {note}")]
+
+
+def claim_told(replay: Replay) -> str:
+    """Return what became of a trace's claim, for its line."""
+    claim = replay.claim
+    if claim is None:
+        return ""
+    if claim.verdict is ClaimVerdict.SHOWN:
+        return f", to {claim.what}" if claim.at_end else f", with {claim.what}: {claim.says}"
+    if claim.verdict is ClaimVerdict.REFUTED:
+        return f"; {replay.reason}"
+    return f"; {claim.what} is not evaluated: {claim.says}"
 
 
 def details(found: Divergence) -> Iterator[Line]:

@@ -16,9 +16,10 @@ from kraftcheck.jobs import Job
 from kraftcheck.reporting.as_json import result_as_json, states_as_json, tool, value_as_json, violation_as_json
 from kraftcheck.reporting.flows import flows
 from kraftcheck.reporting.lines import plain
-from kraftcheck.reporting.replay import details
+from kraftcheck.reporting.replay import claim_told, details
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 PAGE = Path(__file__).with_name("page")
@@ -105,12 +106,13 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
     name = Path(replay.file).name if replay.index == 0 else f"{Path(replay.file).name}, trace {replay.index + 1}"
     found, known = replay.divergence, replay.violated in job.protocol.properties
     told: dict[str, Any] = {"property": replay.violated, "why": None, "title": f"{name} {replay.verdict}", "end": ""}
-    if known and found is None and trace:
+    claim = replay.claim
+    if known and found is None and trace and claim and claim.verdict is ClaimVerdict.SHOWN and claim.at_end:
         told |= violation_as_json(job.protocol, Violation(str(replay.violated), tuple(trace)))
     if found is not None:
         told["end"] = "here the trace goes on otherwise"
-    elif replay.violated:
-        told["end"] = f"violates {replay.violated}"
+    elif claim is not None:
+        told["end"] = claim_told(replay).lstrip(",; ")
     elif walked and walked[-1].number < len(walked):
         told["end"] = f"back in state {walked[-1].number}"
     told |= behaviour_as_data(job.protocol, states_as_json(job.protocol, trace), trace)
@@ -120,7 +122,7 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
         "configuration": job.config_name,
         "constants": {one: value_as_json(value) for one, value in job.protocol.constant_values().items()},
         "result": replay.verdict.value,
-        "reason": replay.problem if found is None else found.headline,
+        "reason": replay.reason if found is None else found.headline,
         "steps": replay.steps,
         "actions": dict(Counter(replay.actions)),
         "notes": list(replay.notes),

@@ -16,6 +16,7 @@ from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.explorer.lassos import require_counterexample
 from tests.support.mclive import MCLive
@@ -77,10 +78,11 @@ def test_there_are_enough_of_them() -> None:
 def test_counterexamples_of_tlc_are_behaviours_that_break_the_property(path: Path) -> None:
     folder = path.parent.relative_to(DATA).as_posix()
     model, specification, prop = path.name.removesuffix(".out.gz").split(".")
-    protocol, _ = options_of(folder, model, specification, [prop])
-    (replay,) = Replayer(protocol).replay(path)
+    protocol, options = options_of(folder, model, specification, [prop])
+    (replay,) = Replayer(protocol, fairness=options.fairness).replay(path)
     assert (replay.verdict, replay.violated) == (ReplayVerdict.CONFORMS, prop)
-    assert not [note for note in replay.notes if "is true of it" in note]
+    assert replay.claim is not None
+    assert replay.claim.verdict is ClaimVerdict.SHOWN
 
 
 def test_a_counterexample_to_another_property_is_none(tmp_path: Path) -> None:
@@ -90,4 +92,7 @@ def test_a_counterexample_to_another_property_is_none(tmp_path: Path) -> None:
     path.write_text(text.replace("CandidaciesEnd", "SteadyOrSilent"))
     protocol, _ = options_of("liveness", "two-voters", "LivenessSpec", ["SteadyOrSilent"])
     (replay,) = Replayer(protocol).replay(path)
-    assert "SteadyOrSilent, which it is said to violate, is true of it" in replay.notes
+    assert (replay.verdict, replay.reason) == (
+        ReplayVerdict.REFUTED,
+        "a violation of SteadyOrSilent is claimed, but SteadyOrSilent is true of the behaviour",
+    )

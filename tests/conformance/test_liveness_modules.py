@@ -21,6 +21,7 @@ from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.crosscheck.tlc import find_tool
+from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support import live
 from tests.support.explorer.lassos import require_counterexample
@@ -78,7 +79,8 @@ def test_verdicts_are_those_of_tlc(explore: Any, module: str, every: int) -> Non
 def test_counterexamples_of_tlc_are_ours_too(module: str, every: int, tmp_path: Path) -> None:
     path = tmp_path / "trace.out"
     for pairs in pairs_of(module)[::every]:
-        replayer = Replayer(ours(pairs)[0])
+        protocol, options = ours(pairs)
+        replayer = Replayer(protocol, fairness=options.fairness)
         for one in pairs:
             if one["verdict"] != "violated":
                 continue
@@ -89,7 +91,8 @@ def test_counterexamples_of_tlc_are_ours_too(module: str, every: int, tmp_path: 
             (replay,) = replayer.replay(path)
             found = replay.verdict, replay.violated
             assert found == (ReplayVerdict.CONFORMS, one["property"]), f"{told(one)}: {replay.reason}"
-            assert not [note for note in replay.notes if "is true of it" in note], told(one)
+            assert replay.claim is not None
+            assert replay.claim.verdict is ClaimVerdict.SHOWN, told(one)
 
 
 def test_both_kinds_of_counterexample_are_well_represented() -> None:

@@ -152,7 +152,8 @@ def test_a_replayed_trace_has_a_report(run: Run, tmp_path: Path, variant: tuple[
         assert "does not follow from state 8 by DivergingFetchRequest" in found["reason"]
         assert "DivergingFetchRequest is not enabled" in found["details"]
     else:
-        assert (found["result"], told["end"]) == ("conforms", "violates NoDiverging")
+        assert found["result"] == "conforms"
+        assert told["end"].startswith("a violation of NoDiverging is not evaluated")
     assert [step["action"] for step in told["steps"]][1:3] == ["RequestVote", "HandleRequestVoteRequest"]
 
 

@@ -75,21 +75,6 @@ def test_every_format_that_we_write(name: str, tmp_path: Path) -> None:
     assert replay.actions == ("Ask", "Grant", "Enter", "Leave", "Free")
 
 
-def test_a_property_that_is_not_violated_is_noted() -> None:
-    trace = behaviour(ROUND)
-    replay = Replayer(LOCKS).replay_trace(replace(trace, violated="MutualExclusion"))
-    assert replay.verdict is ReplayVerdict.CONFORMS
-    assert replay.notes == ("MutualExclusion, which it is said to violate, holds in its last state",)
-    assert Replayer(LOCKS).replay_trace(replace(trace, violated="Unheard")).notes == ()
-
-
-def test_a_deadlock_that_is_none_is_noted(tmp_path: Path) -> None:
-    write_trace(replace(behaviour(ROUND[:2]), problem="Deadlock reached."), tmp_path / "trace")
-    (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
-    assert replay.verdict is ReplayVerdict.CONFORMS
-    assert "it is said to end in a deadlock, but Enter is enabled in its last state" in replay.notes
-
-
 def test_a_later_state_that_is_called_the_initial_one(tmp_path: Path) -> None:
     text = "".join(as_text(behaviour(ROUND))).replace("State 3: <Grant>", "State 3: <Initial predicate>")
     (tmp_path / "trace").write_text(text)

@@ -72,7 +72,10 @@ def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
             raise JsonError(f"no {visible(missing)} in {place}", "a value for each of 'vars'")
         if more := [name for name in state if name not in known]:
             raise JsonError(f"{visible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
-        action = _typed(dict, state.get("#meta", {}), f"{place}.#meta").get("action")
+        about = _typed(dict, state.get("#meta", {}), f"{place}.#meta")
+        if about.get("index", index) != index:
+            raise JsonError(f"index {about['index']!r} in {place}.#meta", f"index {index}")
+        action = about.get("action")
         yield TraceState(index + 1, values, action if isinstance(action, str) and index else None)
     loop = document.get("loop")
     if loop is not None and (type(loop) is not int or not 0 <= loop < len(states)):

@@ -8,13 +8,14 @@ one was.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark.description import as_text, describe
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.output import COVERAGE, InputFile, PipelineFolder
 from kraftcheck.traces.pipeline.rows import COLUMNS
@@ -59,7 +60,7 @@ class Summary:
     actions
         Times that each action of the protocol was taken.
     diverging
-        Some of the traces that diverge: file, index, step, reason.
+        Some of the traces that diverge, or claim what is false (then step is None): file, index, step, reason.
     unreadable
         Some of the errors: file, line, column, message.
     """
@@ -103,8 +104,9 @@ class Pipeline:
         Where.
     protocol
         The protocol, with its constants.
-    init, symmetry, seen_as
-        The start of the traces, and the symmetry and the VIEW under which they were made, or None.
+    init, symmetry, seen_as, fairness
+        The start of the traces, the symmetry and the VIEW under which they were made, or None, and what is assumed to
+        be fair.
     limit_bytes
         The most bytes that a file may unpack to.
     output
@@ -113,13 +115,13 @@ class Pipeline:
 
     def __init__(
         self, cluster: Cluster, protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int,
-        output: PipelineFolder, seen_as: str | None = None,
+        output: PipelineFolder, seen_as: str | None = None, fairness: Sequence[Fairness] = (),
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._protocol = protocol
         self._output = output
         description = describe(protocol, Options(init=init))
-        made_under = {"symmetry": symmetry, "seen_as": seen_as}
+        made_under = {"symmetry": symmetry, "seen_as": seen_as, "fairness": [asdict(one) for one in fairness]}
         self._arguments = as_text({"description": description, **made_under, "limit_bytes": limit_bytes})
 
     def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
@@ -205,7 +207,8 @@ class Pipeline:
         by_trace.unionByName(whole).coalesce(1).write.parquet(self._output.staging(COVERAGE))
         self._output.replace_coverage()
         verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
-        diverging = traces.where("verdict = 'diverges'").select("file", "index", "diverged_step", "reason")
+        wrong = traces.where("verdict in ('diverges', 'refuted')")
+        diverging = wrong.select("file", "index", "diverged_step", "reason")
         unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
         return Summary(
             files=files,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -16,9 +16,11 @@ from typing import Any
 
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Value, field_names
+from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000
@@ -73,7 +75,9 @@ class RowMaker:
     def end(self, path: str, replay: Replay, seconds: float) -> None:
         """Note a trace that has come to its end."""
         self._number = 0
-        diverged = replay.diverged_at
+        diverged, claim = replay.diverged_at, replay.claim
+        unknown = claim is not None and claim.verdict is ClaimVerdict.UNKNOWN
+        notes = [*replay.notes, *([f"{claim.what} is not evaluated: {claim.says}"] if claim and unknown else [])]
         self.found.traces.append(
             {
                 "index": replay.index,
@@ -83,7 +87,7 @@ class RowMaker:
                 "diverged_step": None if diverged is None else diverged - 1,
                 "reason": replay.reason and _cut(replay.reason),
                 "seconds": seconds,
-                "notes": [_cut(note) for note in replay.notes],
+                "notes": [_cut(note) for note in notes],
             }
         )
         if replay.verdict is ReplayVerdict.UNREADABLE:
@@ -118,17 +122,18 @@ class FileReplayer:
     ----------
     protocol
         The protocol, with its constants.
-    init, symmetry, limit_bytes, seen_as
+    init, symmetry, limit_bytes, seen_as, fairness
         As for `kraftcheck.traces.replay.replayer.Replayer`.
     """
 
     def __init__(
-        self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None
-    ) -> None:
+        self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
+        fairness: Sequence[Fairness] = (),
+    ) -> None:  # fmt: skip
         self._maker = RowMaker()
         self._make = partial(
             Replayer, protocol, init=init, symmetry=symmetry, seen_as=seen_as, limit_bytes=limit_bytes,
-            watch=self._maker.watch,
+            fairness=fairness, watch=self._maker.watch,
         )  # fmt: skip
         self._replayer = self._make()
 

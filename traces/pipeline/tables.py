@@ -142,7 +142,7 @@ class ReplayTables:
         )
         errors = self._table("errors", ["file", "index", "line", "column", "message"]).sort_by(order).to_pylist()
         verdicts = [row["verdict"] for row in traces]
-        diverging = [row for row in traces if row["verdict"] == "diverges"][:SHOWN]
+        diverging = [row for row in traces if row["verdict"] in ("diverges", "refuted")][:SHOWN]
         summary = Summary(
             files=len(self._folder.done()),
             new_files=new_files,

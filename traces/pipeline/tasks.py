@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from kraftcheck.explorer.spark.description import as_text, revive
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.traces.pipeline.rows import COLUMNS, FileReplayer
 from kraftcheck.traces.pipeline.tables import fields_of
 
@@ -22,7 +23,9 @@ def _replayer(arguments: str) -> FileReplayer:
     """Return the replayer of this process, which uses what it learned of one file for the next."""
     given = json.loads(arguments)
     protocol, options = revive(given["description"], Path(given["user_files"]))
-    return FileReplayer(protocol, options.init, given["symmetry"], given["limit_bytes"], given.get("seen_as"))
+    fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"]) for one in given.get("fairness", ())]
+    made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")
+    return FileReplayer(protocol, options.init, *made_under, fairness)
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:

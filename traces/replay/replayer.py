@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import partial
 from math import factorial, prod
 from os import PathLike, fspath
 
 from kraftcheck.explorer.identity import identity_of
-from kraftcheck.explorer.temporal.lassos import LassoJudge
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.language.property import TEMPORAL, Property
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
@@ -27,9 +26,10 @@ from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
 from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.replay.claims import Claim, ClaimJudge, ClaimVerdict
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted
 from kraftcheck.traces.replay.state_reader import StateReader
-from kraftcheck.traces.trace import Ending, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 REMEMBERED = 10_000
 """States after which memoised results of the protocol are dropped, so that memory does not grow with a file."""
@@ -43,6 +43,8 @@ class ReplayVerdict(StrEnum):
 
     CONFORMS = "conforms"
     DIVERGES = "diverges"
+    REFUTED = "refuted"
+    """Its steps conform, and what it claims of them is false."""
     UNREADABLE = "unreadable"
 
 
@@ -69,7 +71,9 @@ class Replay:
     notes
         Remarks, such as that hosts are permuted.
     violated
-        The name of the property that the trace violates, where it names one.
+        The name of the property that the trace says is violated, where it names one.
+    claim
+        What the trace claims, judged, where it conforms and claims anything.
     """
 
     file: str
@@ -82,6 +86,7 @@ class Replay:
     problem: str | None = None
     notes: tuple[str, ...] = ()
     violated: str | None = None
+    claim: Claim | None = None
 
     @property
     def diverged_at(self) -> int | None:
@@ -90,7 +95,9 @@ class Replay:
 
     @property
     def reason(self) -> str | None:
-        """Why the trace does not conform, or could not be read; None where it does."""
+        """Why the trace does not conform, could not be read, or claims what is false; else None."""
+        if self.verdict is ReplayVerdict.REFUTED and self.claim is not None:
+            return f"{self.claim.what} is claimed, but {self.claim.says}"
         return self.problem if self.divergence is None else self.divergence.reason
 
 
@@ -135,6 +142,8 @@ class Replayer:
     seen_as
         The name of the VIEW under which they were made, or None: then a lasso may lead back to a state but for the
         bounds that it leaves out.
+    fairness
+        What the specification assumes to be fair.
     limit_bytes
         The most bytes that a file may unpack to.
     report
@@ -150,6 +159,7 @@ class Replayer:
         init: str = "Init",
         symmetry: str | None = None,
         seen_as: str | None = None,
+        fairness: Sequence[Fairness] = (),
         limit_bytes: int = DEFAULT_LIMIT,
         report: Callable[[], None] | None = None,
         watch: Callable[[ReplayedState], None] | None = None,
@@ -157,7 +167,7 @@ class Replayer:
         self._report = report
         self.watch = watch
         self.protocol = protocol
-        self.symmetry, self.seen_as = symmetry, seen_as
+        self.symmetry, self.seen_as, self.fairness = symmetry, seen_as, fairness
         self.limit_bytes = limit_bytes
         self._learn()
         self.starts = initial_states(self.semantics, init)
@@ -284,7 +294,10 @@ class _Walk:
     divergence: Divergence | None = None
     problem: str | None = None
     notes: dict[str, None] = field(default_factory=dict)
-    walked: list[State] = field(default_factory=list)
+    claim: Claim | None = None
+
+    def __post_init__(self) -> None:
+        self._judge = ClaimJudge(self.replayer.protocol, self.replayer.fairness, self.head)
 
     def take(self, found: TraceState) -> None:
         """Take the next state."""
@@ -296,15 +309,16 @@ class _Walk:
             self._follow(found)
         except TraceError as error:
             self.problem = str(error)
-        if self._temporal is not None and self.state is not None:
-            self.walked.append(self.state)
 
     @property
     def verdict(self) -> ReplayVerdict:
         """The verdict so far."""
         if self.divergence is not None:
             return ReplayVerdict.DIVERGES
-        return ReplayVerdict.CONFORMS if self.problem is None else ReplayVerdict.UNREADABLE
+        if self.problem is not None:
+            return ReplayVerdict.UNREADABLE
+        refuted = self.claim is not None and self.claim.verdict is ClaimVerdict.REFUTED
+        return ReplayVerdict.REFUTED if refuted else ReplayVerdict.CONFORMS
 
     def end(self, end: TraceEnd) -> Replay:
         """Return the result, given the end of the trace."""
@@ -316,41 +330,13 @@ class _Walk:
         if not end.complete:
             self._note(f"the file ends after state {self.number}, before the trace is seen to end")
         if self.verdict is ReplayVerdict.CONFORMS:
-            if self._holds(self.head.violated):
-                self._note(f"{self.head.violated}, which it is said to violate, holds in its last state")
-            if ending is not None and self._is_kept(ending):
-                self._note(f"{self.head.violated}, which it is said to violate, is true of it")
-            stuck = self.state if (self.head.problem or "").startswith("Deadlock reached") else None
-            if stuck is not None and (step := next(iter(self.replayer.semantics.transitions(stuck)), None)):
-                self._note(f"it is said to end in a deadlock, but {step.action} is enabled in its last state")
+            self.claim = self._judge.judge(self.replayer.semantics, ending)
         if ending is not None and ending.back_to is None:
             self._note("it stutters for ever in the last state, which no action need do")
         return self._replay(steps)
 
     def _note(self, text: str) -> None:
         self.notes[text] = None
-
-    def _holds(self, violated: str | None) -> bool:
-        """Whether a property of states that the protocol has is true of the last state."""
-        known = self.replayer.protocol.properties.get(violated or "")
-        if known is None or known.over_steps or known.kind == TEMPORAL or self.state is None:
-            return False
-        return self.replayer.semantics.holds(known, self.state)
-
-    @cached_property
-    def _temporal(self) -> Property | None:
-        """The temporal property that the trace is said to violate, if it is one."""
-        known = self.replayer.protocol.properties.get(self.head.violated or "")
-        return known if known is not None and known.kind == TEMPORAL else None
-
-    def _is_kept(self, ending: Ending) -> bool:
-        """Whether the temporal property that the trace is said to violate is true of it."""
-        if self._temporal is None:
-            return False
-        actions = [*self.actions, None] if ending.back_to is None else self.actions
-        back_to = len(self.walked) if ending.back_to is None else ending.back_to
-        judge = LassoJudge(self.replayer.semantics, self.walked, actions, back_to - 1)
-        return judge.holds(self._temporal.formula(self.replayer.protocol))
 
     def broken(self, error: TraceError) -> Replay:
         """Return the result for a trace whose file cannot be read further."""
@@ -361,7 +347,7 @@ class _Walk:
         head = self.head
         return Replay(
             head.file, head.index, head.format, max(0, steps), self.verdict, tuple(self.actions), self.divergence,
-            self.problem, tuple(self.notes), head.violated,
+            self.problem, tuple(self.notes), head.violated, self.claim,
         )  # fmt: skip
 
     def _follow(self, found: TraceState) -> None:
@@ -380,17 +366,21 @@ class _Walk:
         steps = list(self.replayer.semantics.transitions(state))
         exact = [step for step in steps if step.target == target]
         leading = exact or self._permuted(steps, before, found.number, target)
-        fitting = next((step for step in leading if action in (None, step.action)), None)
-        if fitting is None:
+        named = [step for step in leading if action in (None, step.action)]
+        if not named:
             variables = self.replayer.view.variables(target)
             self._diverge(Wanted(found.number, found.line, before, action, variables), leading)
             return
-        self.actions.append(fitting.action)
-        self._reach(found, fitting.target if exact else target, fitting)
+        self.actions.append(named[0].action)
+        self._reach(found, named[0].target if exact else target, named, leading)
 
-    def _reach(self, found: TraceState, state: State, transition: Transition | None = None) -> None:
+    def _reach(
+        self, found: TraceState, state: State, named: Sequence[Transition] = (), leading: Sequence[Transition] = ()
+    ) -> None:
         before, self.state = self.state, state
+        self._judge.take(self.replayer.semantics, (found.number, state), named, leading)
         if self.replayer.watch is not None:
+            transition = named[0] if named else None
             self.replayer.watch(ReplayedState(self.head.index, found.number, before, state, transition))
 
     def _start(self, found: TraceState, target: State) -> None:

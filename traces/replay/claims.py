@@ -1,0 +1,193 @@
+"""Judges what a trace claims of its behaviour: that a property is violated, a deadlock, an assert that failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from kraftcheck.spec.display import cut
+from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.property import REACHABLE, TEMPORAL, Property
+from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.state import State
+from kraftcheck.traces.trace import Ending, TraceHead
+
+LONGEST_PROBLEM = 80
+"""Characters of a tool's error that a claim shows."""
+
+_ASSERTION = re.compile(r"An assert failed in (\w+)\.")
+
+
+Transitions = Sequence[Transition]
+
+
+class ClaimVerdict(StrEnum):
+    """The verdict on a claim."""
+
+    SHOWN = "shown"
+    REFUTED = "refuted"
+    UNKNOWN = "not evaluated"
+
+
+class Claim(NamedTuple):
+    """What a trace claims, judged.
+
+    Attributes
+    ----------
+    what
+        The claim: "a violation of MutualExclusion".
+    verdict
+        Whether the trace shows it.
+    says
+        Why, as a clause.
+    at_end
+        Whether it is shown by the last state, the last step, or by the behaviour as a whole.
+    """
+
+    what: str
+    verdict: ClaimVerdict
+    says: str
+    at_end: bool = True
+
+
+@dataclass
+class ClaimJudge:
+    """Judges the claim of one trace, of whose states it is told as they are walked through.
+
+    Attributes
+    ----------
+    protocol
+        The protocol, with its constants.
+    fairness
+        What a counterexample to a temporal property must be fair to, besides what the property declares.
+    head
+        The trace's head.
+    """
+
+    protocol: Protocol
+    fairness: Sequence[Fairness]
+    head: TraceHead
+    _false_in: int | None = None
+    _last: int = 0
+    _states: list[State] = field(default_factory=list)
+    _steps: list[Transitions] = field(default_factory=list)
+    _actions: list[str | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        problem = self.head.problem or ""
+        assertion = _ASSERTION.fullmatch(problem)
+        self._failed = assertion and assertion[1]
+        self._name = self.head.violated or (DEADLOCK if problem.startswith("Deadlock reached") else None)
+        self._prop: Property | None = self.protocol.properties.get(self._name or "")
+
+    def take(self, semantics: Semantics, found: tuple[int, State], named: Transitions, leading: Transitions) -> None:
+        """Look at the next state and its number, to which steps lead, some of them of the action that it names."""
+        number, state = found
+        before = self._states[-1] if self._states else None
+        if self._name is None and self._failed is None:
+            return
+        if self._prop is None or self._prop.kind != TEMPORAL:
+            self._states.clear()
+        elif before is not None:
+            self._steps.append(leading)
+            self._actions.append(named[0].action)
+        self._states.append(state)
+        self._last = number
+        if self._false_in is None and not self._holds(semantics, before, state, named):
+            self._false_in = number
+
+    def _holds(self, semantics: Semantics, before: State | None, state: State, steps: Transitions) -> bool:
+        """Return whether a state, or the step to it, keeps the property that is said to be violated."""
+        prop = self._prop
+        if prop is None or prop.kind in (TEMPORAL, REACHABLE):
+            return True
+        if not prop.over_steps:
+            return semantics.holds(prop, state)
+        if before is None:
+            return True
+        return all(semantics.kept_by(prop, before, step._replace(target=state)) for step in steps)
+
+    def judge(self, semantics: Semantics, ending: Ending | None) -> Claim | None:
+        """Return the claim, judged; None where the trace claims nothing."""
+        if self._failed is not None:
+            return self._assertion(semantics, self._failed)
+        if self._name == DEADLOCK and self._prop is None:
+            return self._deadlock(semantics)
+        if self._name is not None:
+            return self._violation(semantics, ending, self._name)
+        if self.head.problem is None:
+            return None
+        return Claim(f"'{cut(self.head.problem, LONGEST_PROBLEM)}'", ClaimVerdict.UNKNOWN, "it names no property")
+
+    def _deadlock(self, semantics: Semantics) -> Claim:
+        step = next(semantics.transitions(self._states[-1]), None)
+        if step is None:
+            return Claim("a deadlock", ClaimVerdict.SHOWN, "nothing is enabled in its last state")
+        return Claim("a deadlock", ClaimVerdict.REFUTED, f"{step.action} is enabled in its last state")
+
+    def _violation(self, semantics: Semantics, ending: Ending | None, name: str) -> Claim:
+        prop, what = self._prop, f"a violation of {name}"
+        if prop is None:
+            return Claim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
+        if prop.kind == REACHABLE:
+            return Claim(what, ClaimVerdict.UNKNOWN, "what stays reachable follows from all states")
+        if prop.kind == TEMPORAL:
+            if ending is None:
+                return Claim(what, ClaimVerdict.UNKNOWN, "the trace does not say how it goes on")
+            return self._lasso(semantics, ending, prop, what)
+        if self._false_in is None:
+            where = "is kept by all its steps" if prop.over_steps else "holds in all its states"
+            return Claim(what, ClaimVerdict.REFUTED, f"{name} {where}")
+        where = f"state {self._false_in}"
+        says = f"the step to {where} breaks {name}" if prop.over_steps else f"{name} is false in {where}"
+        return Claim(what, ClaimVerdict.SHOWN, says, self._false_in == self._last)
+
+    def _lasso(self, semantics: Semantics, ending: Ending, prop: Property, what: str) -> Claim:
+        """Judge a behaviour that goes on for ever: whether it is fair, and breaks the property.
+
+        A bound may be part of the specification or not; the reading that favours the claim counts.
+        """
+        from kraftcheck.explorer.temporal.lassos import LassoJudge, unfair  # few traces claim such a thing
+
+        states, steps, actions = self._states, self._steps, self._actions
+        if ending.back_to is None:
+            back_to, steps, actions = len(states) - 1, [*steps, ()], [*actions, None]
+        else:
+            back_to, states = ending.back_to - 1, states[:-1]
+        formula = prop.formula(self.protocol)
+        readings = (LassoJudge(semantics, states, actions, back_to, strict_bounds=strict) for strict in (True, False))
+        if all(reading.holds(formula) for reading in readings):
+            return Claim(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
+        broken = unfair(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)
+        if broken is not None:
+            return Claim(what, ClaimVerdict.REFUTED, f"the behaviour is not fair: {broken}")
+        return Claim(what, ClaimVerdict.SHOWN, f"{prop.name} is false of the behaviour")
+
+    def _assertion(self, semantics: Semantics, name: str) -> Claim:
+        what = f"an assert that fails in {name}"
+        evaluate = self._evaluation(semantics, name)
+        if evaluate is None:
+            return Claim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no {name}")
+        try:
+            evaluate(self._states[-1])
+        except RaisedError as error:
+            if not error.is_assertion or error.name != name:
+                raise
+            return Claim(what, ClaimVerdict.SHOWN, "it fails in its last state")
+        return Claim(what, ClaimVerdict.REFUTED, "none fails in its last state")
+
+    def _evaluation(self, semantics: Semantics, name: str) -> Callable[[State], object] | None:
+        """Return what evaluates an action, or a property of states or steps, in a state."""
+        prop = self.protocol.properties.get(name)
+        if prop is None:
+            return (lambda state: list(semantics.transitions(state))) if name in self.protocol.actions else None
+        if prop.kind in (TEMPORAL, REACHABLE):
+            return None
+        if not prop.over_steps:
+            return lambda state: semantics.holds(prop, state)
+        return lambda state: [semantics.kept_by(prop, state, step) for step in semantics.transitions(state)]
