@@ -99,7 +99,7 @@ def _run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (MemoryError, RuntimeError) as error:
-        return _complain(_shortage(error), _unwritten(json, before))
+        return _complain(_shortage(error, given), _unwritten(json, before))
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return _complain(message, _unwritten(json, before))
@@ -109,12 +109,13 @@ def _run(words: list[str]) -> int:
         exec(END_BY_CODE)
 
 
-def _shortage(error: MemoryError | RuntimeError) -> str:
+def _shortage(error: MemoryError | RuntimeError, given: argparse.Namespace) -> str:
     """Return what the process has too little of; an error that says something else is raised again."""
     if isinstance(error, MemoryError):
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
         limited = " within the limit on address space (ulimit -v)" if is_limited else ""
-        return f"out of memory{limited}; --search bfs has --memory, and --checkpoint, which keeps what is found"
+        advice = "--search bfs has --memory, and --checkpoint, which keeps what is found"
+        return f"out of memory{limited}; {advice if hasattr(given, 'memory') else 'expected smaller files or models'}"
     if str(error) != "can't start new thread":
         raise error
     return f"{error}; --workers 1 needs fewer, the limits are ulimit -u and ulimit -v"

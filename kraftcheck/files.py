@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -52,6 +53,23 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_small(path: Path, most: int = 4 << 20) -> str:
+    """Return the text of a file that people write, of at most so many bytes.
+
+    Raises
+    ------
+    OSError
+        Where it is larger, or cannot be read.
+    UnicodeDecodeError
+        Where it is not UTF-8.
+    """
+    with path.open("rb") as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise OSError(errno.EFBIG, f"expected at most {most:,} bytes, found more", str(path))
+    return raw.decode()
 
 
 class InUseError(Exception):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kraftcheck.files import read_small
 from kraftcheck.mutation.judging import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, Verdict
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.slips import KINDS
@@ -42,7 +43,7 @@ class Explanations:
         self._used: set[str] = set()
         names: list[str] = []
         try:
-            lines = path.read_text(encoding="utf-8").splitlines() if path is not None else []
+            lines = read_small(path).splitlines() if path is not None else []
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error  # a text that is not UTF-8 has none
             raise InputError(f"--explained {path}: cannot be read: {why}") from None

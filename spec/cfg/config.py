@@ -27,7 +27,7 @@ from kraftcheck.spec.values import ModelValue, Value, transform
 if TYPE_CHECKING:  # lark is slow to import; kraftcheck.spec.cfg.parsing does so when the first text is read
     from lark import Token, Tree
 
-MAX_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 MAX_DIGITS = 1000
 SETTING = "--set"
 

@@ -26,7 +26,7 @@ _VALUE_TERMINALS = {"NUMBER", "BOOLEAN", "STRING", "NAME", "_LEFT"}
 _WORDS = {"_EQUALS": "'='", "_BECOMES": "'<-'", "_OPEN": "'['", "_SHUT": "']'", "_COMMA": "','", "_RIGHT": "'}'"}
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_SCAN = re.compile(r'"(?:[^"\\\r\n]|\\[^\r\n])*"?|\\\*[^\r\n]*|\(\*|[{}]')
+_SCAN = re.compile(r'"[^"\\\r\n]*+(?:\\[^\r\n][^"\\\r\n]*+)*+"?|\\\*[^\r\n]*|\(\*|[{}]')
 _COMMENT_MARK = re.compile(r"\(\*|\*\)")
 _STRAY = re.compile(r"[\w!.]+|\S")
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 Style = Literal["tlc", "tlc2.15"]
 
 _FIELD_NAME = re.compile(r"(?!WF_.|SF_.)\w*[A-Za-z]\w*", re.ASCII)
-_LAID_OUT = re.compile(r'(?:"(?:[^"\\]|\\[^"])*"|[^"_])*')
+_LAID_OUT = re.compile(r'(?:"[^"\\]*+(?:\\[^"][^"\\]*+)*+"|[^"_]++)*+')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _VALUE_INDENT = 4  # of a value that does not fit beside its field or argument
 

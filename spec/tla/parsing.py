@@ -40,12 +40,15 @@ DEEPEST = 200
 """The most levels of nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""
 
 LARGEST_INTERVAL = 1_000_000
-"""The most elements of an interval: ``1..2000000000`` takes only fifteen characters."""
+"""The most elements of an interval, and of all intervals of a text: ``1..2000000000`` takes only fifteen characters."""
 
 LONGEST_NUMBER = 1_000
 """The most digits of a number. TLC's own numbers have at most ten."""
 
-_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|<<|>>|[\[({\])}]')
+QUOTED = r'"[^"\\]*+(?:(?s:\\.)[^"\\]*+)*+(?:"|\\?\Z)'
+"""Matches a string, or one that does not end up to the end of the text: else each quote in it would begin another."""
+
+_BRACKET = re.compile(QUOTED + r"|<<|>>|[\[({\])}]")
 _ESCAPE = re.compile(r"\\(.)")
 _UNESCAPED = {"n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 _WORDS = {"NAME": "the name of a field", "INTEGER": "a number", "STRING": "a string", "$END": "the end of the value"}
@@ -81,6 +84,19 @@ class TlaSyntaxError(InputError):
         return (type(self), (self.file, self.line, self.column, self.found, self.expected))
 
 
+class Intervals:
+    """How many elements the intervals of a text, or of a whole file, may still have.
+
+    Parameters
+    ----------
+    left
+        The number.
+    """
+
+    def __init__(self, left: int = LARGEST_INTERVAL) -> None:
+        self.left = left
+
+
 class ValueParser:
     """Reads values. Building a parser is slow: use one for all texts with the same `names`.
 
@@ -93,11 +109,12 @@ class ValueParser:
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         grammar = resources.files(__package__).joinpath("value.lark").read_text(encoding="utf-8")
-        self._lark = Lark(
-            grammar, start="value", parser="lalr", transformer=_Builder(names or {}), maybe_placeholders=False
-        )
+        self._builder = _Builder(names or {})
+        self._lark = Lark(grammar, start="value", parser="lalr", transformer=self._builder, maybe_placeholders=False)
 
-    def parse(self, text: str, *, where: str = "<text>", line: int = 1, column: int = 1) -> Value:
+    def parse(
+        self, text: str, *, where: str = "<text>", line: int = 1, column: int = 1, intervals: Intervals | None = None
+    ) -> Value:
         """Read one value.
 
         Parameters
@@ -108,6 +125,8 @@ class ValueParser:
             The name of the file, for errors.
         line, column
             Where in the file the text begins.
+        intervals
+            How large intervals may be; what this text has is subtracted.
 
         Returns
         -------
@@ -117,9 +136,10 @@ class ValueParser:
         Raises
         ------
         TlaSyntaxError
-            If the text is not one value, or the value is too large: nested deeper than `DEEPEST`, an interval of more
-            than `LARGEST_INTERVAL` elements, a number of more than `LONGEST_NUMBER` digits.
+            If the text is not one value, or the value is too large: nested deeper than `DEEPEST`, intervals of more
+            than `LARGEST_INTERVAL` elements together, a number of more than `LONGEST_NUMBER` digits.
         """
+        self._builder.intervals = intervals or Intervals()
         try:
             _reject_deep(text)
             return self._lark.parse(text)
@@ -194,6 +214,7 @@ class _Builder(Transformer[Token, Value]):
 
     def __init__(self, names: Mapping[str, Value]) -> None:
         super().__init__()
+        self.intervals = Intervals()
         self._names = names
         self._model_value = lru_cache(maxsize=100_000)(ModelValue)  # one object a name makes comparing them fast
 
@@ -206,9 +227,13 @@ class _Builder(Transformer[Token, Value]):
 
     def interval(self, children: list[Token]) -> frozenset[int]:
         low, high = (self.integer([token]) for token in children)
-        if high - low >= LARGEST_INTERVAL:
-            found = f"one of {high - low + 1:,}"
-            raise _RejectedError(_offset(children[0]), found, f"an interval of at most {LARGEST_INTERVAL:,} elements")
+        count = max(0, high - low + 1)
+        if count > self.intervals.left:
+            expected = f"an interval of at most {LARGEST_INTERVAL:,} elements"
+            if count <= LARGEST_INTERVAL:
+                expected = f"intervals of at most {LARGEST_INTERVAL:,} elements in one file"
+            raise _RejectedError(_offset(children[0]), f"one of {count:,}", expected)
+        self.intervals.left -= count
         return frozenset(range(low, high + 1))
 
     def true(self, _: list[Token]) -> bool:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import networkx as nx
@@ -33,6 +34,7 @@ from kraftcheck.traces import (
     stream_traces,
 )
 from kraftcheck.traces.trace import known_formats
+from tests.support.command_line import Run
 from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 SIMULATIONS = sorted(TLC.glob("simulations/*.tla.gz"))
@@ -418,6 +420,58 @@ def test_long_lines_and_values_are_errors(tmp_path: Path, monkeypatch: pytest.Mo
     assert error_of(tmp_path, long).startswith(
         "103:1: expected a value of at most 500 characters, found one that is longer"
     )
+
+
+@pytest.mark.parametrize("form", ["/\\ x{n} = {interval}\n", "/\\ x{n} = <<{interval}, {{1}}>>\n"])
+def test_intervals_of_a_file_are_limited_together(tmp_path: Path, form: str) -> None:
+    """The same interval again costs nothing, and another file begins anew."""
+    cache, path = ValueCache(), tmp_path / "trace.out"
+
+    def read(*intervals: str) -> None:
+        conjuncts = [form.format(n=n, interval=interval) for n, interval in enumerate(intervals)]
+        path.write_text("State 1: <A>\n" + "".join(conjuncts) + "\n")
+        list(read_traces(path, cache=cache))
+
+    read(*["1..1000000"] * 3)
+    path = tmp_path / "other.out"
+    read("4..700000")
+    path = tmp_path / "large.out"
+    expected = "expected intervals of at most 1,000,000 elements in one file, found one of 400,000"
+    with pytest.raises(TraceError, match=expected) as error:
+        read("1..400000", "2..400001", "3..400002")
+    assert error.value.line == 4
+
+
+UNENDED = {
+    "trace.out": STATE + b'/\\ x = "%b\n\n',
+    "trace.json": b'{"state": "%b',
+    "graph.dot": b'digraph G {\n1 [label="%b\n',
+    "states.dump": b'State 1:\n/\\ x = <<"%b\n\n',
+    "model.cfg": b'CONSTANT Clients = "%b\n',
+}
+
+
+@pytest.mark.parametrize("text", [b"a" * 3_000_000, b'\\"' * 100_000])
+@pytest.mark.parametrize("name", UNENDED)
+def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text: bytes) -> None:
+    """Neither memory nor time is many times the size of the file, nor does each quote in it begin a string."""
+    (path := tmp_path / name).write_bytes(UNENDED[name] % text)
+    words = ("crosscheck", "lock-service", "--config", "smoke", "--dump", path)
+    if name.endswith(("out", "json")):
+        words = ("replay", "lock-service", path)
+    elif name.endswith("cfg"):
+        words = ("check", "lock-service", "--config", path)
+    began = time.process_time()
+    tracemalloc.start()
+    try:
+        outcome = run(*words)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"kraftcheck: error: {path}:")
+    assert peak < 100 * path.stat().st_size
+    assert time.process_time() - began < 5
 
 
 def test_large_documents_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.parsing.lines import Source
-from kraftcheck.traces.parsing.states import StateText
+from kraftcheck.traces.parsing.states import LONGEST_VALUE, StateText
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.trace import TraceFormat
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _GRAPH = re.compile(r"(?:strict )?digraph \w+ \{\s*")
-_LABEL = r'\[label="([^"\\]*(?:\\.[^"\\]*)*)"(.*?)\];?\s*'
+_LABEL = r'\[label="([^"\\]*+(?:\\.[^"\\]*+)*+)"(.*?)\];?\s*'
 _NODE = re.compile(r"(-?\d+) " + _LABEL)
 _EDGE = re.compile(rf"(-?\d+) -> (-?\d+)(?: (?:{_LABEL}|\[style=.*\]))?;?\s*")
 _ESCAPE = re.compile(r"\\(.)")
@@ -80,7 +80,7 @@ def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
         elif not held and (_OUTSIDE.fullmatch(line) or _GRAPH.fullmatch(line) or in_legend):
             in_legend = in_legend or _LEGEND.match(line) is not None
             depth += line.count("{") - line.count("}")
-        elif re.match(r"-?\d+ ", whole) and len(held) < 100:
+        elif re.match(r"-?\d+ ", whole) and len(held) < 100 and len(whole) < LONGEST_VALUE:
             held.append(line)
             continue
         else:

@@ -25,14 +25,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.files import replacing
+from kraftcheck.files import read_small, replacing
 from kraftcheck.spec import Protocol
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort, Taken, text_of_message
 
 STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
-MOST_BYTES = 4 << 20
 
 
 class Step(NamedTuple):
@@ -220,14 +219,13 @@ def read_walk(path: Path) -> WalkFile:
         It is not there, or not what it should be; with the line.
     """
     try:
-        raw = path.read_bytes()
-        text = raw.decode() if len(raw) <= MOST_BYTES else ""
+        text = read_small(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: expected a walk file, found bytes that are not text") from None
     if not text:
-        raise InputError(f"{path}: expected a walk file of 1 to {MOST_BYTES:,} bytes, found {len(raw):,}")
+        raise InputError(f"{path}: expected a walk file, found an empty one")
     model, variant, settings, go_on = "", "", list[str](), False
     steps, without, ignored = list[Step](), list[str](), list[str]()
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NoReturn
 
-from kraftcheck.spec.tla.parsing import DEEPEST, quoted
+from kraftcheck.spec.tla.parsing import DEEPEST, QUOTED, quoted
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.trace import Trace, TraceEvent, TraceFormat
 
-_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]')
+_BRACKET = re.compile(QUOTED + r"|[\[{\]}]")
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 """Begins the code of half a character; two halves make one."""

@@ -11,7 +11,7 @@ from kraftcheck.traces.errors import TraceError
 from kraftcheck.traces.parsing.value_cache import ValueCache
 from kraftcheck.traces.trace import Location, TraceState
 
-LONGEST_VALUE = 16 * 2**20
+LONGEST_VALUE = 4 * 2**20
 """Characters that the text of one variable may have."""
 
 MODULE = re.compile(r"-{4,}\s*MODULE\s+(\w+)\s*-{4,}\s*")
@@ -64,10 +64,7 @@ class StateText:
         """
         if text[:1] in (" ", "\t") and self._name is not None:
             self._text.append(text)
-            self._size += len(text)
-            if self._size > LONGEST_VALUE:
-                expected = f"a value of at most {LONGEST_VALUE:,} characters"
-                raise TraceError(self._file, number, 1, "one that is longer", expected)
+            self._count(len(text), number)
             return True
         conjunct = _CONJUNCT.match(text)
         if conjunct is None:
@@ -76,9 +73,17 @@ class StateText:
         name = conjunct[1]
         if name in self.variables:
             raise TraceError(self._file, number, 1, f"'{name}' again", "a variable that this state did not have yet")
-        self._name, self._text, self._size = name, [conjunct[2]], len(conjunct[2])
+        self._name, self._text, self._size = name, [conjunct[2]], 0
         self._begins = (number, conjunct.start(2) + 1)
+        self._count(len(conjunct[2]), number)
         return True
+
+    def _count(self, characters: int, line: int) -> None:
+        """Add to the length of the value that is being read, which is limited."""
+        self._size += characters
+        if self._size > LONGEST_VALUE:
+            expected = f"a value of at most {LONGEST_VALUE:,} characters"
+            raise TraceError(self._file, line, 1, "one that is longer", expected)
 
     def end_value(self) -> None:
         """Read the value whose lines were taken last, if there is one."""

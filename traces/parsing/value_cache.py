@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
-from kraftcheck.spec.tla.parsing import TlaSyntaxError, ValueParser, as_function, shared_parser
+from kraftcheck.spec.tla.parsing import (
+    LARGEST_INTERVAL,
+    QUOTED,
+    Intervals,
+    TlaSyntaxError,
+    ValueParser,
+    as_function,
+    shared_parser,
+)
 from kraftcheck.spec.values import Map, Value
 from kraftcheck.traces.errors import TraceError
 
@@ -22,7 +30,7 @@ CACHED_CHARACTERS = 32 * 2**20
 
 _SHORT = 48  # characters that are not worth cutting
 _DEEP = 40  # levels that are cut, and no more: cutting recurses
-_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|<<|>>|[\[({})\]]|@@|,|:>|\|->')
+_MARK = re.compile(QUOTED + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
 _NAME = re.compile(r"\s*([0-9]*[A-Za-z_][A-Za-z0-9_]*)\s*")
 _CLOSING = {"{": "}", "<<": ">>", "[": "]", "(": ")"}
 _SEPARATOR = {"{": ",", "<<": ",", "[": ",", "(": "@@"}
@@ -67,6 +75,13 @@ class ValueCache:
         self._parser = shared_parser() if names is None else ValueParser(names)
         self._parts = _Cache(self._read)
         self._whole = _Cache(self._read_whole)
+        self._file, self._intervals = "", Intervals()
+
+    def _begin(self, file: str) -> None:
+        """Begin a file; forget values of the last one that are large for their text."""
+        if self._intervals.left < LARGEST_INTERVAL:
+            self._parts, self._whole = _Cache(self._read), _Cache(self._read_whole)
+        self._file, self._intervals = file, Intervals()
 
     def read(self, text: str, *, where: str, line: int, column: int) -> tuple[Value, bytes]:
         """Return the value of a text, and a hash of the text.
@@ -83,35 +98,43 @@ class ValueCache:
         TraceError
             The text is not one value.
         """
+        if where != self._file:
+            self._begin(where)
+        before = self._intervals.left
         try:
             return self._whole[text]
         except TlaSyntaxError:
-            pass
+            self._intervals.left = before
         try:
-            return self._parser.parse(text, where=where, line=line, column=column), _fingerprint(text)
+            value = self._parser.parse(text, where=where, line=line, column=column, intervals=self._intervals)
+            return value, _fingerprint(text)
         except TlaSyntaxError as error:
             raise TraceError(error.file, error.line, error.column, error.found, error.expected) from None
 
     def _read_whole(self, text: str) -> tuple[Value, bytes]:
+        self._intervals.left += len(text)  # so intervals take no more memory than other text may
         return self._read(text), _fingerprint(text)
+
+    def _parse(self, text: str) -> Value:
+        return self._parser.parse(text, intervals=self._intervals)
 
     def _read(self, text: str) -> Value:
         cut = _cut(text) if len(text) > _SHORT else None
         if cut is None:
-            return self._parser.parse(text)
+            return self._parse(text)
         opening, texts, keys = cut
         items = [self._parts[text] for text in texts]
         if opening == "<<":
             return tuple(items)
         if opening == "{":
             elements = frozenset(items)
-            return elements if len(elements) == len(items) else self._parser.parse(text)
+            return elements if len(elements) == len(items) else self._parse(text)
         if opening == "(":
             pairs = dict(zip([self._parts[key] for key in keys], items, strict=True))
-            return as_function(pairs) if len(pairs) == len(items) else self._parser.parse(text)
+            return as_function(pairs) if len(pairs) == len(items) else self._parse(text)
         names = [_NAME.fullmatch(key) for key in keys]
         fields = {name[1]: item for name, item in zip(names, items, strict=True) if name}
-        return Map(fields) if len(fields) == len(items) else self._parser.parse(text)
+        return Map(fields) if len(fields) == len(items) else self._parse(text)
 
 
 def _fingerprint(text: str) -> bytes:

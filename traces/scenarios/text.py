@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.files import read_small
 from kraftcheck.spec.errors import InputError
 
 SEPARATOR = "----"
@@ -242,7 +243,7 @@ def read_stories(path: Path) -> list[Story]:
         The file cannot be read, or is no scenario; with the line.
     """
     try:
-        blocks, _ = read_blocks(path.read_text(encoding="utf-8"))
+        blocks, _ = read_blocks(read_small(path))
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
