@@ -1,0 +1,325 @@
+"""Compares what TLC finds in a module with what each engine and order finds in the protocol."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kraftcheck.engines import search
+from kraftcheck.explorer.result import DEADLOCK, Options, Result
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import parse_config
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.loading.user_files import load
+from kraftcheck.traces.crosscheck.tlc import find_tool
+from tests.support.explorer.lassos import require_counterexample, step_between
+from tests.support.random_tla.drawing import Description
+from tests.support.random_tla.module import Module
+from tests.support.random_tla.source import Source
+
+SEARCHES = (
+    ("reference", "bfs", 1),
+    ("reference", "dfs", 1),
+    ("tables", "bfs", 1),
+    ("tables", "bfs", 2),
+    ("tables", "dfs", 1),
+    ("tables", "dfs", 2),
+    ("tables", "iddfs", 1),
+    ("tables", "iddfs", 2),
+    ("symbolic", "bfs", 1),
+    ("symbolic", "saturation", 1),
+    ("symbolic", "chaining", 1),
+)
+MOST = 3_000  # distinct states of a pair
+PATIENCE = 8.0  # seconds of a search
+
+# TLC
+
+
+class Error(NamedTuple):
+    """A violation that TLC reports: the property, and the states of the behaviour."""
+
+    property: str
+    length: int
+
+
+@dataclass
+class Report:
+    """What TLC printed."""
+
+    errors: list[Error] = field(default_factory=list)
+    generated: int = 0
+    distinct: int = 0
+    left: int = 0
+    depth: int = 0
+
+
+_ERROR = re.compile(
+    r"Error: (?:Invariant (?P<invariant>\w+) is violated|Action property (?P<step>.*) is violated"
+    r"|(?P<deadlock>Deadlock) reached|(?P<temporal>Temporal) properties were violated|(?P<other>.*))"
+)
+_COUNTS = re.compile(r"(\d+) states generated, (\d+) distinct states found, (\d+) states left on queue")
+_DEPTH = re.compile(r"The depth of the complete state graph search is (\d+)")
+_FOLLOWS = ("The behavior up to this point is", "The following behavior constitutes a counter-example")
+
+
+class TlcError(Exception):
+    """TLC could not evaluate a module."""
+
+
+def read(text: str) -> Report:
+    """Read what TLC printed."""
+    report = Report()
+    for line in text.splitlines():
+        if found := _ERROR.match(line):
+            if found["other"] and not found["other"].startswith(_FOLLOWS):
+                raise TlcError(text[-3000:])
+            if not found["other"]:
+                name = found["invariant"] or found["step"] or found["deadlock"] or found["temporal"]
+                report.errors.append(Error(name, 1))
+        elif found := re.match(r"State (\d+): ", line):
+            if not line.endswith("Stuttering"):
+                report.errors[-1] = report.errors[-1]._replace(length=int(found[1]))
+        elif found := _COUNTS.match(line):
+            report.generated, report.distinct, report.left = map(int, found.groups())
+        elif found := _DEPTH.match(line):
+            report.depth = int(found[1])
+    return report
+
+
+class Tlc:
+    """A JVM that runs TLC again and again."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self._process, self._folder = process, folder
+        self.runs = 0
+
+    def run(self, name: str, config: str, *options: str) -> Report:
+        """Search a module of the folder."""
+        self.runs += 1
+        (self._folder / "tlc.cfg").write_text(config)
+        states = self._folder / "states"
+        shutil.rmtree(states, ignore_errors=True)
+        words = [str(self._folder), "tlc.log", "-workers", "1", "-metadir", str(states), "-config", "tlc.cfg"]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(*words, *options, f"{name}.tla", sep="\t", file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        text = (self._folder / "tlc.log").read_text()
+        if not answer:
+            raise TlcError(f"the JVM ended: {text}")
+        return read(text)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Tlc]:
+    """Compile the driver, start a JVM; end it on leaving."""
+    tool, driver = find_tool(), Path(__file__).with_name("TlcRuns.java")
+    classes = folder / "classes"
+    subprocess.run(["javac", "-d", classes, driver], check=True)
+    options = ["-Duser.language=en", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder}"]
+    command = [tool.java, *options, "-cp", str(classes), "TlcRuns", tool.class_path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Tlc(process, folder)
+        finally:
+            process.kill()
+
+
+# Ours
+
+
+@dataclass
+class Pair:
+    """A description with what was written of it."""
+
+    description: Description
+    name: str
+    module: str
+    config: str
+    source: str
+
+    @classmethod
+    def of(cls, description: Description, name: str) -> Pair:
+        module = Module(description, name)
+        return cls(description, name, module.text(), module.config(), Source(description, name).text())
+
+    def write(self, folder: Path) -> None:
+        """Write the three files."""
+        for ending, text in (("tla", self.module), ("cfg", self.config), ("py", self.source)):
+            (folder / f"{self.name}.{ending}").write_text(text)
+
+
+class TooLargeError(Exception):
+    """A pair that is not compared: it has too many states."""
+
+
+class Expected(NamedTuple):
+    """What TLC finds: the counts, and by property the states of a shortest counterexample."""
+
+    counts: Report
+    lengths: dict[str, int]
+
+    def first(self) -> set[str]:
+        """Return which of them a breadth-first search may find first."""
+        # a deadlock is found where the state is expanded, the others where the last step is taken
+        when = {name: length - (name != DEADLOCK) for name, length in self.lengths.items()}
+        return {name for name, found in when.items() if found == min(when.values())}
+
+
+class Comparison:
+    """Compares one pair; `differences` are what is wrong."""
+
+    def __init__(self, pair: Pair, tlc: Tlc, folder: Path) -> None:
+        self.pair, self.tlc = pair, tlc
+        self.differences: list[str] = []
+        self.searched: Counter[str] = Counter()
+        pair.write(folder)
+        cls = load(folder / f"{pair.name}.py", pair.name)
+        bound = bind(cls, parse_config(pair.config, f"{pair.name}.cfg"))
+        self.protocol: Protocol = bound.protocol
+        self.options = Options.of(bound, time_limit=PATIENCE)
+        hidden = pair.description.hidden
+        self.semantics = Semantics(self.protocol)
+        self.hides = any(re.search(rf"shared\.{name}\b|'{name}'.*\)$", pair.source, re.M) for name in hidden)
+
+    def run(self) -> list[str]:
+        """Return the differences."""
+        trial = self.ours("tables", "bfs", 1, max_states=MOST)
+        if isinstance(trial, Result) and trial.limit is not None:
+            raise TooLargeError
+        expected = self.expected()
+        for engine, order, workers in SEARCHES:
+            self.compare(f"{engine} {order} {workers}", expected, engine, order, workers)
+        return self.differences
+
+    def ours(self, engine: str, order: str, workers: int, **more: Any) -> Result | str:
+        """Return what an engine finds, or why it refuses."""
+        options = replace(self.options, **{"search": order, "keep_going": True, **more})
+        if engine == "tables":
+            options = replace(options, workers=workers)
+        try:
+            return search(engine, self.protocol, options)
+        except InputError as error:
+            return str(error)
+
+    # What TLC says
+
+    def config(self, *properties: str) -> str:
+        """Return the `.cfg` with these properties alone; without a VIEW that hides what is read."""
+        lines = []
+        for line in self.pair.config.splitlines():
+            word, _, rest = line.partition(" ")
+            if word == "CHECK_DEADLOCK" or (word in ("INVARIANT", "PROPERTY") and rest not in properties):
+                continue
+            if word == "VIEW" and self.hides:
+                continue
+            lines.append(line)
+        return "\n".join(lines) + "\n"
+
+    def expected(self) -> Expected:
+        """Return what TLC finds."""
+        deadlock = () if self.options.deadlock else ("-deadlock",)
+        names = [p.name for p in (*self.options.properties, *self.options.temporal)]
+        everything = self.tlc.run(self.pair.name, self.config(*names), *deadlock)
+        if not everything.errors:
+            return Expected(everything, {})
+        alone = {name: self.tlc.run(self.pair.name, self.config(name), "-deadlock") for name in names}
+        if self.options.deadlock:
+            alone[DEADLOCK] = self.tlc.run(self.pair.name, self.config())
+        lengths = {name: report.errors[0].length for name, report in alone.items() if report.errors}
+        complete = [report for report in alone.values() if not report.errors]
+        counts = complete[0] if complete else self.tlc.run(self.pair.name, self.config(), "-deadlock")
+        found = Expected(counts, lengths)
+        known = everything.errors[0]
+        if not self.options.temporal:
+            self.same("TLC", "first", known.length in {lengths[name] for name in found.first()}, True)
+        return found
+
+    # The comparison
+
+    def compare(self, who: str, expected: Expected, *how: Any) -> None:
+        """Compare what a search finds: once with all counterexamples, once up to the first."""
+        result = self.ours(*how)
+        if isinstance(result, str):
+            self.searched[f"{who} refuses: {kind_of(result)}"] += 1
+            return
+        if result.limit is not None:
+            self.searched[f"{who} ends at {result.limit}"] += 1
+            return
+        self.searched[who] += 1
+        if self.hides:
+            self.compare_hidden(who, expected, result)
+            return
+        counts, lengths = expected
+        shortest = how[1] in ("bfs", "iddfs")
+        ours = {v.property: len(v.trace) for v in result.violations}
+        self.same(who, "violated", sorted(ours), sorted(lengths))
+        self.same(who, "counterexamples that are none", self.not_behaviours(result), [])
+        if shortest and not self.options.temporal:
+            self.same(who, "lengths", ours, lengths)
+        self.same(who, "distinct states", result.distinct_states, counts.distinct)
+        if not result.uncounted and how[1] != "iddfs":
+            self.same(who, "generated states", result.generated_states, counts.generated)
+        if result.depth is not None and counts.distinct:  # without a state TLC's depth is 1, ours 0
+            self.same(who, "depth", result.depth, counts.depth)
+        if lengths:
+            self.compare_first(who, expected, shortest, *how)
+
+    def compare_first(self, who: str, expected: Expected, shortest: bool, *how: Any) -> None:
+        """Compare the counterexample at which a search stops."""
+        result = self.ours(*how, keep_going=False)
+        assert isinstance(result, Result)
+        found = {v.property: len(v.trace) for v in result.violations}
+        self.same(who, "stops at a violation", bool(found), True)
+        for name, length in found.items():
+            self.same(who, f"{name} violated where it stops", name in expected.lengths, True)
+            if shortest and not self.options.temporal:
+                self.same(who, f"length of {name} where it stops", length, expected.lengths.get(name))
+                if how[1] == "bfs":
+                    self.same(who, f"{name} is a first one", name in expected.first(), True)
+
+    def not_behaviours(self, result: Result) -> list[str]:
+        """Return the properties whose counterexamples are no behaviours that break them."""
+        found = []
+        for violation in result.violations:
+            if violation.loop is not None:
+                require_counterexample(self.protocol, self.options, violation)
+                continue
+            starts, trace = self.protocol.checked_initial(), violation.trace
+            steps = [step_between(self.semantics, one.state, other) for one, other in pairwise(trace)]
+            if trace[0].state not in starts or None in steps:
+                found.append(violation.property)
+        return found
+
+    def compare_hidden(self, who: str, expected: Expected, result: Result) -> None:
+        """Check what holds under a VIEW that hides what is read: violations are real, missed ones are warned of."""
+        found = {v.property for v in result.violations}
+        real = set(expected.lengths) | ({DEADLOCK} & found)  # the state may be without a successor in the VIEW alone
+        self.same(who, "violations that are none", sorted(found - real), [])
+        if result.distinct_states != expected.counts.distinct or found != set(expected.lengths):
+            said = [text for text in (*result.warnings, *result.notes) if "VIEW" in text]
+            self.same(who, "says that the VIEW hides what is read", bool(said), True)
+
+    def same(self, who: str, what: str, ours: object, theirs: object) -> None:
+        """Note a difference."""
+        if ours != theirs:
+            self.differences.append(f"{who}: {what}: {ours}, TLC {theirs}")
+
+
+def kind_of(refusal: str) -> str:
+    """Return what is refused, without names."""
+    for word in ("SYMMETRY", "VIEW", "temporal", "breadth first"):
+        if word in refusal:
+            return word
+    return refusal
