@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Options
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.property import SPENT, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -32,14 +32,12 @@ def require_able(protocol: Protocol, options: Options) -> None:
     Raises
     ------
     InputError
-        For another search order than breadth first, an action that the protocol does not have, or a VIEW that leaves
-        out shared fields: what follows from a state may depend on them.
+        For an action that the protocol does not have, or a VIEW that leaves out shared fields, on which it may depend
+        what can be reached.
     """
     if not options.reachable:
         return
     names = ", ".join(prop.name for prop in options.reachable)
-    if options.search != Search.BFS:
-        raise InputError(f"{names}: what stays reachable is found breadth first only; expected --search bfs")
     known = [*protocol.actions, *protocol.network.own_actions()]
     for prop in options.reachable:
         for action in prop.without:

@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 
+from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.purity import PureSemantics
-from kraftcheck.explorer.reachability import Edge, Goals, require_able, stuck
+from kraftcheck.explorer.reachability import Edge, Goals, stuck
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep, Trap
-from kraftcheck.explorer.temporal import conditions
 from kraftcheck.explorer.temporal.plain import labelled
 from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
 from kraftcheck.spec.errors import RaisedError
@@ -102,8 +102,7 @@ class ReferenceSearch:
 
     def _search(self) -> None:
         breadth_first = self.options.search == Search.BFS
-        require_able(self.protocol, self.options)
-        conditions.require_able(self.protocol, self.options)
+        capabilities.require_able("reference", self.protocol, self.options)
         try:
             with suppress(Stop):
                 starts = [state for state in self._initial() if self._admit(state, None, 1)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.identity import identity_of
@@ -53,24 +54,18 @@ def explore(protocol: Protocol, options: Options) -> Result:
     InputError
         Where Spark cannot be had, the engine cannot do what is asked, or the folder cannot be used.
     """
-    _require_able(options)
+    parts = split(options)
+    others = [
+        f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}"
+        for prop in (*parts.non_local, *parts.non_local_constraints)
+    ]
+    capabilities.require_able("spark", protocol, options, others)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title = f"kraftcheck {protocol.name()}"
         with closing(Cluster(title, options, type(protocol))) as cluster:
             if checkpoint.temporary and not cluster.local:
                 raise InputError("--checkpoint: expected a folder that the driver and all executors share")
             return SparkSearch(protocol, options, cluster, checkpoint).run()
-
-
-def _require_able(options: Options) -> None:
-    """Raise InputError for what this engine does not do."""
-    for prop in options.over_behaviours:
-        what = "what stays reachable" if prop in options.reachable else "temporal properties"
-        raise InputError(f"{prop.name}: the engine spark cannot check {what}; expected --engine tables")
-    parts = split(options)
-    for prop in (*parts.non_local, *parts.non_local_constraints):
-        why = reason(prop) or "what the tables have no room for"
-        raise InputError(f"{prop.name} reads {why}: the engine spark cannot check it; expected --engine tables")
 
 
 class SparkSearch:

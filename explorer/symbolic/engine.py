@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 
+from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.interruption import Interruption
@@ -20,7 +21,6 @@ from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.orders import LOOKS, Order, cheapest_order, closer_order, shared_first
 from kraftcheck.explorer.symbolic.parts import Unsplittable
-from kraftcheck.explorer.symbolic.refusals import require_able
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
 from kraftcheck.explorer.symbolic.traps import without_way_out
@@ -81,7 +81,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
     ProtocolError
         Where the protocol breaks the language's contract.
     """
-    require_able(protocol, options)
+    capabilities.require_able("symbolic", protocol, options)
     return SymbolicSearch(protocol, options).run()
 
 

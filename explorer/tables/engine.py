@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-from kraftcheck.explorer import reachability
+from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables import searches
-from kraftcheck.explorer.temporal import conditions
-from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-
-OPTIONS = ("checkpoint", "resume", "memory")
-"""Options that only some search orders have."""
 
 
 def explore(protocol: Protocol, options: Options) -> Result:
@@ -41,12 +36,5 @@ def explore(protocol: Protocol, options: Options) -> Result:
     ProtocolError
         Where the protocol breaks the language's contract.
     """
-    reachability.require_able(protocol, options)
-    conditions.require_able(protocol, options)
-    strategy = searches.find(options.search)
-    for option in OPTIONS:
-        if getattr(options, option) is not None and option not in strategy.options:
-            able = [name for name in searches.names() if option in searches.find(name).options]
-            titles = " or ".join(f"a {searches.find(name).title}" for name in able)
-            raise InputError(f"--{option}: only {titles} can do this; expected --search {' or '.join(able)}")
-    return strategy.search(protocol, options)
+    capabilities.require_able("tables", protocol, options)
+    return searches.find(options.search)(protocol, options)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.temporal.graph import Label, Masks
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, changed_by_stuttering
@@ -85,8 +85,8 @@ def require_able(protocol: Protocol, options: Options) -> None:
     Raises
     ------
     InputError
-        For an action that the protocol does not have, something that is no formula, another search order than breadth
-        first, or a VIEW that leaves out shared fields.
+        For an action that the protocol does not have, something that is no formula, or a VIEW that leaves out shared
+        fields.
     """
     if not options.temporal:
         return
@@ -107,8 +107,6 @@ def require_able(protocol: Protocol, options: Options) -> None:
     for one in options.fairness:
         _require_known(str(one), one.actions, known, protocol)
     names = ", ".join(prop.name for prop in options.temporal)
-    if options.search != Search.BFS:
-        raise InputError(f"{names}: temporal properties are checked breadth first only; expected --search bfs")
     hidden = protocol.hidden(options.view).shared if options.view else ()
     if hidden:
         raise InputError(

@@ -154,7 +154,7 @@ def test_limit_on_states() -> None:
 
 def test_depth_first_searches_have_no_limit_of_memory() -> None:
     protocol = bound("counts/two-voters").protocol
-    with pytest.raises(InputError, match="--memory: only a breadth-first search can do this; expected --search bfs"):
+    with pytest.raises(InputError, match="--memory: not supported by --search dfs; expected --search bfs"):
         explore(protocol, Options(search=Search.DFS, memory=1 << 20))
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count, product
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
 
 import pytest
 
+from kraftcheck.engines import ENGINES
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.capabilities import CAPABILITIES, Feature, able, asked
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, Violation
 from kraftcheck.explorer.tables import engine as tables
+from kraftcheck.explorer.tables.locality import split
 from kraftcheck.spec import (
     Bag,
+    InputError,
     Map,
     Protocol,
     Record,
@@ -28,6 +37,7 @@ from kraftcheck.spec import (
     projection,
 )
 from kraftcheck.spec.language.step import Step
+from tests.support.explorer.random_protocols import LADDER, Description, Effect, describe
 
 pytestmark = pytest.mark.kernel
 DEEP = ("dfs", "iddfs")
@@ -128,3 +138,172 @@ def test_a_limit_of_depth_that_cuts_nothing_off(explore: object) -> None:
         for search in ("bfs", "dfs"):
             result = explore(Branching(), Options(search=search, deadlock=False, max_depth=depth))  # type: ignore[operator]
             assert (result.complete, result.distinct_states) == (complete, 5)
+
+
+MOST = 150  # states of a random protocol
+
+
+class Combination(NamedTuple):
+    """What a search is asked for together."""
+
+    symmetric: bool
+    view: str | None
+    constraint: str | None
+    action_constraint: bool
+    limit: str | None
+
+
+COMBINATIONS = [
+    asked_for
+    for asked_for in map(
+        Combination._make,
+        product(
+            (False, True),
+            (None, "unnoted", "unmarked", "plain"),
+            (None, "only_while", "only_small"),
+            (False, True),
+            (None, "max_states", "max_depth"),
+        ),
+    )
+    if asked_for.limit != "max_states" or (asked_for.view in (None, "plain") and not asked_for.action_constraint)
+]
+
+
+def noting(effect: Effect, random: Random, view: str | None) -> Effect:
+    """Return an effect that may also write, or spend, what the view hides."""
+    marks = ("marks",) if view in ("unmarked", "plain") and random.random() < 0.5 else ()
+    noted = ("noted",) if random.random() < 0.5 else ()
+    return replace(effect, puts=effect.puts + noted, spends=effect.spends + marks)
+
+
+def drawn(combination: Combination, seed: int) -> tuple[Description, Options, Result]:
+    """Return a random protocol for a combination, its options without limits, and what the reference engine finds."""
+    for number in count(seed * 1_000):
+        random = Random(number)
+        description = describe(random)
+        if description.symmetric != combination.symmetric:
+            continue
+        rules = [
+            replace(rule, effects=tuple(noting(effect, random, combination.view) for effect in rule.effects))
+            if rule.kind != "environment"
+            else rule
+            for rule in description.rules
+        ]
+        description = replace(
+            description,
+            rules=tuple(rules),
+            constraints=((combination.constraint, random.randint(2, 3)),) if combination.constraint else (),
+            action_constraints=(("only_steps", 0),) if combination.action_constraint else (),
+            several_starts=random.random() < 0.5,
+            limits=random.choice(LADDER[:3]),
+        )
+        options = replace(description.options(description.build()), view=combination.view)
+        result = reference.explore(description.build(), replace(options, max_states=MOST))
+        if result.complete and result.distinct_states > 20:
+            return description, options, result
+    raise AssertionError
+
+
+def limited(options: Options, limit: str | None, whole: Result) -> Options:
+    """Return options with a limit that ends the search early."""
+    if limit == "max_states":
+        return replace(options, max_states=whole.distinct_states // 2)
+    return replace(options, max_depth=max(1, (whole.depth or 0) // 2)) if limit == "max_depth" else options
+
+
+def same(result: Result, expected: Result, options: Options, *, by_level: bool) -> None:
+    """Fail unless a result has all that its search order promises."""
+    assert result.complete == expected.complete
+    if options.max_states is not None:  # which states these are depends on the order
+        states = result.distinct_states
+        assert states >= options.max_states if by_level else states == options.max_states
+        return
+    assert result.distinct_states == expected.distinct_states
+    assert result.verdict is expected.verdict
+    assert {one.property for one in result.violations} == {one.property for one in expected.violations}
+    if options.search in ("bfs", "iddfs"):
+        lengths = [{one.property: len(one.trace) for one in each.violations} for each in (result, expected)]
+        assert lengths[0] == lengths[1]
+    expands_once = options.search == "bfs" or (options.search != "iddfs" and options.max_depth is None)
+    if expands_once and result.generated_states:  # sets need not count steps
+        assert (result.generated_states, result.actions) == (expected.generated_states, expected.actions)
+    if options.search == "bfs":
+        assert result.depth == expected.depth
+
+
+def features_of(options: Options, description: Description) -> set[Feature]:
+    parts = split(options)
+    non_local = {Feature.NON_LOCAL} if parts.non_local or parts.non_local_constraints else set()
+    return {feature for feature, _ in asked(description.build(), options)} | non_local
+
+
+def compare(combination: Combination, seed: int, engines: tuple[str, ...], seen: Counter[tuple[str, str]]) -> None:
+    """Search a random protocol in every order, or see it refused."""
+    description, options, whole = drawn(combination, seed)
+    options = limited(options, combination.limit, whole)
+    for first_only in (False, True):
+        options = replace(options, keep_going=not first_only)
+        expected = reference.explore(description.build(), replace(options, search="bfs"))
+        if first_only and not expected.violations:
+            break
+        for engine in engines:
+            for order in CAPABILITIES[engine]:
+                asking = replace(options, search=order)
+                try:
+                    if features_of(options, description) <= able(engine, order):
+                        result = ENGINES[engine].run(description.build(), asking)
+                        if first_only:
+                            same_violation(result, expected, asking)
+                        else:
+                            same(result, expected, asking, by_level=engine in ("symbolic", "spark"))
+                        seen[engine, order] += 1
+                    else:
+                        with pytest.raises(InputError, match="not supported by"):
+                            ENGINES[engine].run(description.build(), asking)
+                except BaseException as error:
+                    error.add_note(f"{engine} {order}: {asking}\n{description}")
+                    raise
+
+
+def level(violation: Violation) -> int:
+    """Return the level of which a state was expanded when a violation was found."""
+    return len(violation.trace) - (violation.property != DEADLOCK)
+
+
+def same_violation(result: Result, expected: Result, options: Options) -> None:
+    """Fail unless a search that ends at the first violation found one where there is one: in order a shortest one."""
+    if options.max_states is not None:
+        return
+    assert bool(result.violations) == bool(expected.violations)
+    if options.search in ("bfs", "iddfs") and expected.violations:
+        assert level(result.violations[0]) == level(expected.violations[0])
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    lines = (Path(__file__).parents[2] / "docs" / "design.md").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| | tables bfs"))
+    header, _, *rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in lines[first : first + len(Feature) + 2]
+    ]
+    assert [row[0] for row in rows] == list(Feature)
+    told = {}
+    for column, name in enumerate(header[1:], start=1):
+        engine, _, orders = name.partition(" ")
+        for order in orders.split(", "):
+            told[engine, order] = {row[0] for row in rows if row[column] == "yes"}
+    assert told == {(engine, order): set(has) for engine, found in CAPABILITIES.items() for order, has in found.items()}
+
+
+HERE = ("tables", "reference", "symbolic")
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [8, pytest.param(len(COMBINATIONS), marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.exhaustive)],
+)
+def test_every_combination_that_an_order_supports(examples: int) -> None:
+    seen: Counter[tuple[str, str]] = Counter()
+    chosen = Random(207).sample(COMBINATIONS, len(COMBINATIONS))
+    for number in range(examples):
+        compare(chosen[number % len(chosen)], number, HERE, seen)
+    assert set(seen) == {(engine, order) for engine in HERE for order in CAPABILITIES[engine]}

@@ -169,7 +169,7 @@ def test_a_search_that_is_not_complete_says_neither_the_one_nor_the_other(explor
     ("options", "message"),
     [
         (of("Misspelt"), "Misspelt, without=: unknown action Rescu"),
-        (of("Out", search="dfs"), "Out: what stays reachable is found breadth first only"),
+        (of("Out", search="dfs"), "@reachable Out: not supported by --search dfs; expected --search bfs"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(explore, options: Options, message: str) -> None:

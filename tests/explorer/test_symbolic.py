@@ -66,8 +66,8 @@ def test_a_view_that_leaves_out_bounds() -> None:
 @pytest.mark.parametrize(
     ("view", "order", "named"),
     [
-        ("less", "bfs", "VIEW less leaves out round: it matters"),
-        ("patient", "saturation", "expected --search bfs or --engine tables"),
+        ("less", "bfs", "VIEW less, which hides round: not supported by the engine symbolic; expected --engine tables"),
+        ("patient", "saturation", "VIEW patient, which hides .*: not supported by --search saturation; "),
     ],
 )
 def test_a_view_that_cannot_be_seen_is_refused(view: str, order: str, named: str) -> None:

@@ -45,10 +45,10 @@ def test_walks_say_that_it_is_not_checked(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--engine", "spark"], "EveryoneCanServe: the engine spark cannot check what stays reachable"),
+        (["--engine", "spark"], "@reachable EveryoneCanServe: not supported by the engine spark; expected"),
         (
             ["--engine", "tables", "--search", "iddfs"],
-            "EveryoneCanServe: what stays reachable is found breadth first only",
+            "@reachable EveryoneCanServe: not supported by --search iddfs; expected --search bfs",
         ),
     ],
 )

@@ -117,13 +117,13 @@ def test_a_lasso_under_a_view_is_read_back(run: Run, tmp_path: Path) -> None:
 def test_engines_that_cannot_refuse(run: Run, going: str, engine: str) -> None:
     done = run("check", going, "--engine", engine, "--no-deadlock")
     assert done.code == 2
-    assert f"BothStay: the engine {engine} cannot check temporal properties; expected --engine tables" in done.err
+    assert f"@temporal BothStay: not supported by the engine {engine}; expected --engine tables" in done.err
 
 
 def test_another_order_is_refused(run: Run, going: str) -> None:
     done = run("check", going, "--search", "dfs", "--engine", "reference")
     assert done.code == 2
-    assert "BothStay: temporal properties are checked breadth first only; expected --search bfs" in done.err
+    assert "@temporal BothStay: not supported by --search dfs; expected --search bfs" in done.err
 
 
 def test_a_search_that_ends_early_says_what_is_not_known(run: Run, going: str) -> None:

@@ -1,8 +1,8 @@
 """The search orders, a module each, found by its file: `best_first.py` is `--search best-first`.
 
-A module must have a `STRATEGY` (`tables/strategy.py`). What several search orders share stands outside this folder, or
-in a module whose name begins with `_`. The strategy's `search` makes an `Expander` (`Expander.of`), a store of visited
-states (of `states/`) and a `Checker`, and returns `checker.result_of(...)` of a function that
+A module must have a function `search(protocol, options)`, which returns a `Result`. What several search orders share
+stands outside this folder, or in a module whose name begins with `_`. The function makes an `Expander` (`Expander.of`),
+a store of visited states (of `states/`) and a `Checker`, and returns `checker.result_of(...)` of a function that
 
 - takes the initial states from `checker.starting_rows()`, and calls `checker.check_starts()` once they are stored;
 - expands states in batches: `rows, which = expander.expand(rows, which)` and then the store's `add(expander.found())`,
@@ -11,18 +11,21 @@ states (of `states/`) and a `Checker`, and returns `checker.result_of(...)` of a
 - calls `checker.stop_at_max_states()` and `checker.books.look_at_the_clock(...)` after each batch.
 
 The order itself keeps what leads back to a state (`checker.take` wants it for a counterexample), honours `max_depth`
-and sets the result's `depth`. An option such as `--memory` is refused unless `STRATEGY` names it. Copy from `bfs.py`,
-`_expand_batch`; `dfs.py` has a loop of its own in the kernel.
+and sets the result's `depth`. `--memory`, `--checkpoint`, `@reachable` and `@temporal` are refused unless
+`explorer/capabilities.py` names the order. Copy from `bfs.py`, `_expand_batch`; `dfs.py` has a loop of its own in the
+kernel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.tables.strategy import Strategy
+    from kraftcheck.explorer.result import Options, Result
+    from kraftcheck.spec.language.protocol import Protocol
 
 
 def names() -> tuple[str, ...]:
@@ -31,7 +34,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name.replace("_", "-") for name in files if not name.startswith("_")))
 
 
-def find(name: str) -> Strategy:
-    """Return a search order, by name."""
-    strategy: Strategy = import_module(f"{__name__}.{name.replace('-', '_')}").STRATEGY
-    return strategy
+def find(name: str) -> Callable[[Protocol, Options], Result]:
+    """Return the function that searches in an order, by its name."""
+    search: Callable[[Protocol, Options], Result] = import_module(f"{__name__}.{name.replace('-', '_')}").search
+    return search

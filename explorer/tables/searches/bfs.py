@@ -28,7 +28,6 @@ from kraftcheck.explorer.tables.states.memory import Memory
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.states.successors import Found
-from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.explorer.tables.traps import note_of, without_way_out
 from kraftcheck.explorer.tables.worker import BATCH
@@ -420,6 +419,3 @@ def search(protocol: Protocol, options: Options) -> Result:
     found = BreadthFirst(protocol, options, options.workers or default_workers()).run()
     found.notes += notes
     return found
-
-
-STRATEGY = Strategy("breadth-first search", search, ("checkpoint", "resume", "memory"))

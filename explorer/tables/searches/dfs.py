@@ -25,7 +25,6 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.depths import DepthSet
 from kraftcheck.explorer.tables.states.packing import Rows
-from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -181,6 +180,3 @@ def _doubled(array: NDArray[Any]) -> NDArray[Any]:
 def search(protocol: Protocol, options: Options) -> Result:
     """Search depth first, within `max_depth` states along a path."""
     return DepthFirst(protocol, options).run()
-
-
-STRATEGY = Strategy("depth-first search", search)

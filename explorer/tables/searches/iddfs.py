@@ -6,7 +6,6 @@ from functools import partial
 
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables.searches.dfs import DepthFirst
-from kraftcheck.explorer.tables.strategy import Strategy
 from kraftcheck.spec.language.protocol import Protocol
 
 
@@ -22,6 +21,3 @@ def _deepen(rounds: DepthFirst, most: int | None) -> None:
         if limit == most:
             rounds.checker.books.stop_at("max_depth")
         limit += 1
-
-
-STRATEGY = Strategy("iterative deepening", search)

@@ -83,7 +83,7 @@ def test_properties_that_read_whole_states(run: Run, tmp_path: Path) -> None:
     path.write_text(PING.replace("    @step_invariant\n", whole + "    @step_invariant\n"))
     outcome = run("check", f"{path}:PingPong", "--engine", "spark", "--quiet")
     assert outcome.code == 2
-    assert "Few reads whole states: the engine spark cannot check it; expected --engine tables" in outcome.err
+    assert "Few reads whole states: not supported by the engine spark; expected --engine tables" in outcome.err
 
 
 def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ class Shared(Record):
     round: int = 0
     owner: ModelValue | Nobody = Nobody.NOBODY
     members: frozenset[ModelValue] = frozenset()
+    noted: int = 0  # read by nothing
 
 
 KINDS: dict[str, type[Record]] = {"ping": Ping, "pong": Pong}
@@ -115,7 +116,8 @@ class Effect:
     """One outcome of a rule.
 
     `phases` gives the next phase for each phase; `puts` names the shared fields written; `push` moves another replica
-    back to phase 0, which needs a projection of whole replicas.
+    back to phase 0, which needs a projection of whole replicas. `marks`, a bound of which there is always enough left,
+    may be among `spends`; only a view that hides it keeps the number of states finite.
     """
 
     phases: tuple[int, ...]
@@ -180,6 +182,7 @@ class Description:
     constraints: tuple[tuple[str, int], ...]
     action_constraints: tuple[tuple[str, int], ...]
     deadlock: bool
+    several_starts: bool = False
 
     def discipline(self) -> Network:
         """Return the network."""
@@ -232,16 +235,26 @@ class RandomProtocol(Protocol):
     spares: frozenset[ModelValue] = constant("Spares")
     ticks: int = bound("MaxTicks")
     launches: int = bound("MaxLaunches")
+    marks: int = bound("MaxMarks", default=1 << 20)
 
     symbols = (Place, Nobody)
     symmetries = {"everyone": ("hosts", "spares")}
-    views = {"less": hide("round", "ticks", "launches"), "patient": hide("ticks", "launches")}
+    views = {
+        "less": hide("round", "ticks", "launches"),
+        "patient": hide("ticks", "launches"),
+        "unnoted": hide("noted"),
+        "unmarked": hide("marks"),
+        "plain": hide("noted", "marks"),
+    }
     description: Description
 
     def initial(self) -> Iterator[State]:
-        """Everyone is in phase 0."""
-        nodes: list[Record] = [Node(host) for host in ordered(self.hosts)]
-        yield self.start([*nodes, Hub()] if self.description.hub else nodes, Shared(members=self.hosts))
+        """Everyone is in phase 0; with several initial states, each node is in phase 1 in two of them."""
+        hub = [Hub()] if self.description.hub else []
+        starts = [(host, noted) for host in ordered(self.hosts) for noted in (0, 1)]
+        for first, noted in starts if self.description.several_starts else [(None, 0)]:
+            nodes = [Node(host, phase=int(host == first)) for host in ordered(self.hosts)]
+            yield self.start([*nodes, *hub], Shared(members=self.hosts, noted=noted))
 
     def receives(self, me: Record, message: Record) -> bool:
         """Replicas of one phase may receive nothing."""
@@ -353,6 +366,8 @@ def _effect(effect: Effect, protocol: Any, me: Any, message: Any, shared: Any, o
         step = step.put(owner=me.id)
     if "round" in effect.puts:
         step = step.put(round=min(shared.round + 1, LATEST))
+    if "noted" in effect.puts:
+        step = step.put(noted=me.phase)
     if not effect.push:
         yield from _sent(step, effect, protocol, me.id, message, shared)
         return
@@ -470,6 +485,13 @@ def _only_few(limit: int, others: Any) -> Any:
     return constraint(predicate, reads=others)
 
 
+def _only_small(limit: int, others: Any) -> Any:
+    def predicate(self: Any, state: State) -> bool:
+        return len(state.inboxes) + sum(node.phase for node in state.replicas.values()) <= limit
+
+    return constraint(predicate)
+
+
 def _only_steps(limit: int, others: Any) -> Any:
     def predicate(self: Any, before: Node, after: Node, shared: Shared) -> bool:
         return abs(after.phase - before.phase) <= limit or shared.round == 0
@@ -488,6 +510,7 @@ PREDICATES: dict[str, Callable[[int, Any], Any]] = {
     "of_acts": _of_acts,
     "only_while": _only_while,
     "only_few": _only_few,
+    "only_small": _only_small,
     "only_steps": _only_steps,
 }
 
