@@ -12,7 +12,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,6 +20,7 @@ from typing import Any
 
 from kraftcheck.explorer.clock import CLOCK
 from kraftcheck.explorer.result import Options, Search
+from kraftcheck.files import distrusted
 from kraftcheck.spec.errors import InputError
 
 SYMBOLIC = ("saturation", "chaining", "bfs")
@@ -54,20 +55,20 @@ def cache_problem() -> str | None:
     """
     _require_compiling()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    try:
+    problem: str | None = f"{given} cannot be written to"
+    with suppress(OSError, RuntimeError):
         folder = Path(given).expanduser() / "kraftcheck"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         if os.access(folder, os.W_OK):
-            return None
-    except (OSError, RuntimeError):
-        pass
+            problem = distrusted(folder)  # what is cached is executed
+    if problem is None:
+        return None
     own = mkdtemp(prefix="kraftcheck-")
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     os.environ["NUMBA_CACHE_DIR"] = own
-    return (
-        f"the compiled kernel cannot be kept: {given} cannot be written to, so each run compiles anew "
-        "(NUMBA_CACHE_DIR names another folder)"
-    )
+    elsewhere = "so each run compiles anew (NUMBA_CACHE_DIR names another folder)"
+    return f"the compiled kernel cannot be kept: {problem}, {elsewhere}"
 
 
 class Compiling:

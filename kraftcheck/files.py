@@ -1,15 +1,21 @@
-"""Files that appear whole or not at all, folders that one process alone may use at a time, and where links lead."""
+"""Files that appear whole or not at all, and folders whose content is not trusted: no link in them is followed."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
+
+from kraftcheck.spec.errors import InputError
+
+LINK = "found a link, which is not followed; remove it"
 
 
 def real_path(path: str | Path) -> Path:
@@ -72,6 +78,69 @@ def read_small(path: Path, most: int = 4 << 20) -> str:
     return raw.decode()
 
 
+def open_in_folder(path: Path) -> int:
+    """Open a file in an output folder for reading and writing; create it if it is missing.
+
+    A link would lead to a file outside of the folder, which would be overwritten.
+
+    Raises
+    ------
+    InputError
+        If the path is a link, or no regular file.
+    OSError
+        If the file cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR):
+            raise InputError(f"{path}: expected a file, {'found a folder' if path.is_dir() else LINK}") from None
+        raise
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise InputError(f"{path}: expected a file, {LINK if found.st_nlink > 1 else 'found a device or a pipe'}")
+    return descriptor
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder in an output folder if it is missing.
+
+    Raises
+    ------
+    InputError
+        If the path is a symbolic link, or no folder.
+    """
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if path.is_symlink() or not path.is_dir():
+            raise InputError(f"{path}: expected a folder, {LINK if path.is_symlink() else 'found a file'}") from None
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder with its content, or a link; do nothing if there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def distrusted(folder: Path) -> str | None:
+    """Return why other users could have written what a folder holds, and which file; None if they could not."""
+    is_closed = not folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)  # no other user gets to the files in it
+    paths = [folder, *(Path(where) / name for where, folders, files in os.walk(folder) for name in folders + files)]
+    for path in paths:
+        with suppress(FileNotFoundError):  # another process replaces it
+            found = path.stat()
+            if found.st_uid not in (0, os.geteuid()):
+                return f"{path} belongs to the user {found.st_uid}"
+            is_private = found.st_gid == found.st_uid  # the group of that user alone
+            if not is_closed and found.st_mode & (stat.S_IWOTH if is_private else stat.S_IWOTH | stat.S_IWGRP):
+                return f"other users can write to {path}"
+    return None
+
+
 class InUseError(Exception):
     """Another process holds the folder; `owner` is its number, or "unknown"."""
 
@@ -95,12 +164,11 @@ def lock_file(path: Path) -> TextIO:
     OSError
         Where the file cannot be made.
     """
-    lock = path.open("a+", encoding="ascii")
+    lock = os.fdopen(open_in_folder(path), "r+", encoding="ascii")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        lock.seek(0)
-        owner = lock.read().strip()
+        owner = lock.read(20).strip()
         lock.close()
         raise InUseError(owner or "unknown") from None
     lock.truncate(0)

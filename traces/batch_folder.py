@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, differences
-from kraftcheck.files import InUseError, lock_file, replacing
+from kraftcheck.files import InUseError, lock_file, make_folder, replacing
 from kraftcheck.spec.errors import InputError
 
 DONE, LOCK = "done", "lock"
@@ -54,7 +54,8 @@ class BatchFolder:
             strangers = {entry.name for entry in path.iterdir()} - {(Path(self.NOTES) / LOCK).parts[0]}
             if strangers and not (self.notes / self.IDENTITY).is_file():
                 raise self.error(f"expected a folder that is new or of an earlier run, found {min(strangers)} in it")
-            self.notes.mkdir(exist_ok=True)
+            if self.notes != path:
+                make_folder(self.notes)
             self._lock = lock_file(self.notes / LOCK)
         except InUseError as error:
             raise self.error(f"it is in use by another run (process {error.owner})") from None
@@ -62,7 +63,7 @@ class BatchFolder:
             raise self.error(f"expected a folder that can be written to: {error.strerror}") from None
         try:
             self._require(identity)
-            (self.notes / DONE).mkdir(exist_ok=True)
+            make_folder(self.notes / DONE)
             self.clean_up()
         except BaseException:
             self._lock.close()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from threading import local
 from typing import Any
+from zlib import crc32
 
 import numba
 from numba.core import caching, codegen, imputils, runtime
@@ -28,9 +30,11 @@ _llvm: Any = vars(codegen).get("ll")
 config = _numba.config
 
 _FOLDER = "kraftcheck"
+CHECKSUM_BYTES = 4
 _TAKEN_AT_ONCE = "0.68."
 """The release of Numba with which cached code is known to need no more than its runtime."""
 _FunctionCache: Any = vars(caching).get("FunctionCache", object)  # another release may have none
+_Files: Any = vars(caching).get("IndexDataCacheFile", object)
 _Results: Any = vars(caching).get("CompileResultCacheImpl", object)
 _runtime: Any = vars(runtime).get("rtsys")
 
@@ -164,6 +168,42 @@ def _library(generator: Any, name: str, data: tuple[bytes, bytes], function: Any
     return library
 
 
+class _CheckedFiles(_Files):  # type: ignore[misc]
+    """The files of a function's compiled code, each with a checksum at its end; damaged ones count as missing."""
+
+    def load(self, key: Any) -> Any:
+        try:
+            return super().load(key)
+        except ValueError:
+            self.flush()
+            return None
+
+    def _load_index(self) -> Any:
+        self._require_whole(Path(self._index_path))
+        return super()._load_index()
+
+    def _load_data(self, name: str) -> Any:
+        self._require_whole(Path(self._data_path(name)))
+        return super()._load_data(name)
+
+    def _require_whole(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            content = path.read_bytes()
+            if _checksum(content[:-CHECKSUM_BYTES]) != content[-CHECKSUM_BYTES:]:
+                raise ValueError(f"{path} is damaged")
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[BytesIO]:
+        content = BytesIO()
+        yield content
+        with super()._open_for_write(filepath) as file:
+            file.write(content.getvalue() + _checksum(content.getvalue()))
+
+
+def _checksum(content: bytes) -> bytes:
+    return crc32(content).to_bytes(CHECKSUM_BYTES, "big")
+
+
 class _Cache(_FunctionCache):  # type: ignore[misc]
     """The compiled code of a function on disk.
 
@@ -172,6 +212,10 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
     """
 
     _impl_class = _Taking
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file.__class__ = _CheckedFiles
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         _runtime.initialize(target_context)

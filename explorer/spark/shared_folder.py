@@ -10,7 +10,6 @@ twice. So nobody reads half a file, and all read the same. Pages have checksums:
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, from_table, to_table
-from kraftcheck.files import replacing, sync
+from kraftcheck.files import make_folder, remove, replacing, sync
 from kraftcheck.spec.errors import InputError
 
 States = NDArray[np.int32]
@@ -61,18 +60,18 @@ class SharedFolder:
     def clear(self, after: int = 0) -> None:
         """Remove all levels after one; after level 0, everything."""
         for folder in (self.path / LEVELS, self.path / DEFINITIONS):
-            for path in folder.glob("*"):
+            make_folder(folder)
+            for path in folder.iterdir():
                 stem = path.name.split(".")[0]
-                if not stem.isdigit() or int(stem) > after:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
-            folder.mkdir(parents=True, exist_ok=True)
+                if path.is_symlink() or not stem.isdigit() or int(stem) > after:
+                    remove(path)
 
     # Levels
 
     def begin_level(self, level: int) -> None:
         """Make the folder of a level, empty."""
-        shutil.rmtree(self._level(level), ignore_errors=True)
-        self._level(level).mkdir(parents=True)
+        remove(self._level(level))
+        make_folder(self._level(level))
 
     def write_states(self, level: int, part: int, states: States) -> int:
         """Write the states of a level that a partition owns; return the bytes of the file."""

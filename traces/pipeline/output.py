@@ -14,7 +14,6 @@ A killed run leaves behind only what has no note under `done/`. The next run rem
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from glob import glob
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
 from kraftcheck.explorer.result import Options
-from kraftcheck.files import real_path
+from kraftcheck.files import make_folder, real_path, remove
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note, write_note
@@ -118,12 +117,13 @@ class PipelineFolder(BatchFolder):
 
     def clean_up(self) -> None:
         """Make the tables' folders; remove the staging folder, and batches that have no note."""
-        self._remove(STAGING)
+        remove(self.path / STAGING)
         for table in COLUMNS:
-            (self.path / table).mkdir(exist_ok=True)
+            make_folder(self.path / table)
             for batch in (self.path / table).glob("batch=*"):
-                if not self.note_file(self.path, int(batch.name.partition("=")[2])).exists():
-                    shutil.rmtree(batch)
+                number = batch.name.partition("=")[2]
+                if not (number.isdecimal() and self.note_file(self.path, int(number)).exists()):
+                    remove(batch)
 
     def done(self) -> set[InputFile]:
         """Return the files of all batches that are done."""
@@ -143,7 +143,7 @@ class PipelineFolder(BatchFolder):
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
         note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]}
         write_note(self.note_file(self.path, batch), note)
-        self._remove(STAGING)
+        remove(self.path / STAGING)
 
     def keep_summary(self, summary: Note) -> None:
         """Note the summary of all batches that are done."""
@@ -157,9 +157,6 @@ class PipelineFolder(BatchFolder):
 
     def replace_coverage(self) -> None:
         """Put the coverage in its staging folder in the place of the old one."""
-        self._remove(COVERAGE)
+        remove(self.path / COVERAGE)
         Path(self.staging(COVERAGE)).rename(self.path / COVERAGE)
-        self._remove(STAGING)
-
-    def _remove(self, name: str) -> None:
-        shutil.rmtree(self.path / name, ignore_errors=True)
+        remove(self.path / STAGING)

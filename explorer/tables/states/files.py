@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.files import open_in_folder
+
 DIGEST_BYTES = 16
 PIECE = 1 << 20  # bytes hashed at a time
 
@@ -68,8 +70,7 @@ class GrowingFile:
         place
             What messages call it; by default the path.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        return cls(FileIO(descriptor, "r+"), hashed=True, place=place or str(path))
+        return cls(FileIO(open_in_folder(path), "r+"), hashed=True, place=place or str(path))
 
     @property
     def digest(self) -> str:
