@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
@@ -127,12 +128,16 @@ def remove(path: Path) -> None:
 
 
 def distrusted(folder: Path) -> str | None:
-    """Return why other users could have written what a folder holds, and which file; None if they could not."""
-    is_closed = not folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)  # no other user gets to the files in it
-    paths = [folder, *(Path(where) / name for where, folders, files in os.walk(folder) for name in folders + files)]
-    for path in paths:
+    """Return why other users could have written what a folder holds, and which file; None if they could not.
+
+    Of a folder that only its owner can enter, the files in its folders are not looked at, which may be thousands.
+    """
+    is_closed = not folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+    inside = islice(os.walk(folder), 1 if is_closed else None)
+    paths = (os.path.join(where, name) for where, folders, files in inside for name in folders + files)
+    for path in chain([str(folder)], paths):
         with suppress(FileNotFoundError):  # another process replaces it
-            found = path.stat()
+            found = os.stat(path)
             if found.st_uid not in (0, os.geteuid()):
                 return f"{path} belongs to the user {found.st_uid}"
             is_private = found.st_gid == found.st_uid  # the group of that user alone

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Sized
 from enum import Enum
 from typing import Any, TypeVar
 
+from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, is_enum
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
 
+MOST_DIGITS = 4_000  # Python converts some more
 _NUMBER = re.compile("0|-?[1-9][0-9]*")
 
 
@@ -111,7 +113,10 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
         If the bytes are not the canonical encoding of a value, or name something that the lexicon does not have.
     """
     reader = _ByteReader(data, lexicon)
-    value = reader.value()
+    try:
+        value = reader.value()
+    except RecursionError:
+        raise reader.error("nested too deeply") from None
     if reader.at != len(data):
         raise reader.error(f"expected the end, found {len(data) - reader.at} more bytes")
     return value
@@ -154,8 +159,8 @@ class _ByteReader:
 
     def number(self) -> int:
         text = self.text()
-        if _NUMBER.fullmatch(text) is None:
-            raise self.error(f"expected a number, found {text!r}")
+        if len(text) > MOST_DIGITS or _NUMBER.fullmatch(text) is None:
+            raise self.error(f"expected a number, found {cut(text, 60)!r}")
         return int(text)
 
     def model_value(self) -> ModelValue:

@@ -13,7 +13,7 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.classes import modules_of, source_of
-from kraftcheck.spec.values import ModelValue, Value, order_key
+from kraftcheck.spec.values import ModelValue, order_key
 
 SearchIdentity = dict[str, Any]
 CHECK_ACTIONS = "--check-actions"  # a search that goes on may leave it out; what was found without it was not tested
@@ -32,12 +32,11 @@ def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
         What is checked.
     """
     cls = type(protocol)
-    values = set().union(*(map(_model_values, protocol.constant_values().values())))
     return {
         "model": f"{cls.__module__}:{cls.__qualname__}",
         "source": dict(_sources(cls)),
         "constants": {name: [text_of(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
-        "order of model values": [value.name for value in sorted(values, key=order_key)],
+        "order of model values": [value.name for value in model_values_of(protocol)],
         "properties": _names(options.properties),
         "what should stay reachable": _names(options.reachable),
         "temporal properties": _names(options.temporal),
@@ -56,8 +55,8 @@ def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
 
 def differences(before: SearchIdentity, now: SearchIdentity) -> Iterator[str]:
     """Yield a clause for each thing in which two searches differ: what it was in the checkpoint, and is now."""
-    for name, was in {**before, CHECK_ACTIONS: before.get(CHECK_ACTIONS, False)}.items():
-        found: Any = now.get(name)
+    for name, found in {**dict.fromkeys(before), **now}.items():
+        was: Any = before.get(name, False if name == CHECK_ACTIONS else None)
         if was == found or (name == CHECK_ACTIONS and not found):
             continue
         if name == "source":
@@ -92,7 +91,9 @@ def _sources(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
             yield module.__name__, blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
-def _model_values(value: Value) -> set[ModelValue]:
+def model_values_of(protocol: Protocol) -> list[ModelValue]:
+    """Return the model values of a protocol's constants, in their order."""
     found = Lexicon()
-    found.note(value)
-    return set(found.model_values.values())
+    for value in protocol.constant_values().values():
+        found.note(value)
+    return sorted(found.model_values.values(), key=order_key)

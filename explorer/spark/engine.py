@@ -21,6 +21,7 @@ from kraftcheck.explorer.spark.id_assigner import IdAssigner
 from kraftcheck.explorer.spark.id_report import IdReport
 from kraftcheck.explorer.spark.jobs import Jobs
 from kraftcheck.explorer.spark.journal import Journal
+from kraftcheck.explorer.spark.levels_again import LevelsAgain
 from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.session import Cluster, TaskRaisedError
 from kraftcheck.explorer.spark.task_expander import TaskExpander
@@ -167,8 +168,11 @@ class SparkSearch:
         self._save(finished=False)
 
     def _resume(self) -> None:
-        self._checker.starting_rows()
+        first = self._checker.starting_rows()
         self.journal = self._checkpoint.restore(self._load, self.ids.lexicon)
+        with self._checkpoint.judging():
+            self.expander.identities(first)
+            LevelsAgain(self.tasks, self.journal).require_same(first)
         self._books.restore(self.journal.violations, self.journal.seconds)
         self._checker.restored = self._checker.distinct
 

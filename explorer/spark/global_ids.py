@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import Definition, Kind
+from kraftcheck.explorer.spark.definitions import VALUES, Definition, Kind
+from kraftcheck.explorer.tables.checkpoints.requirements import require, require_record, require_shared
 from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -26,6 +27,11 @@ from kraftcheck.spec.values import ModelValue, Value
 
 States = NDArray[np.int32]
 UNKNOWN = -1
+WITHOUT_COLUMN = (Kind.SLOT, Kind.LOCAL, Kind.MESSAGE, Kind.CONTROL, Kind.CLASS)
+
+
+class UnknownPartError(AssertionError):
+    """A state has a part without a global id."""
 
 
 class IdMap:
@@ -58,6 +64,7 @@ class IdMap:
     def note(self, own: int, number: int) -> None:
         """Note the global id of what has an id in this process."""
         self.fit(own + 1)
+        require(self.to_global[own] == UNKNOWN, "two global ids mean the same")
         self.to_global[own] = number
 
     def fit(self, count: int) -> None:
@@ -125,21 +132,28 @@ class GlobalIds:
             Kind.MESSAGE: (self.messages, interner.message),
         }
         for kind, column, encoding, numbers in definitions:
+            require(not (numbers if kind in VALUES else encoding and kind == Kind.CONTROL), "a definition of two kinds")
+            require(column == 0 or kind not in WITHOUT_COLUMN, "a definition with a column")
             if kind == Kind.CLASS:
                 self.lexicon.add(self._class(encoding))
             elif kind == Kind.MODEL_VALUE:
                 self.lexicon.model_values.setdefault(encoding.decode(), ModelValue(encoding.decode(), column))
             elif kind == Kind.SHARED:
-                self.shared[column].add(interner.shared_id(column, decode(encoding, self.lexicon)))
+                value = decode(encoding, self.lexicon)
+                require_shared(interner, column, value)
+                self.shared[column].add(interner.shared_id(column, value))
             elif kind == Kind.CONTROL:
                 self._add_control(numbers)
             elif kind == Kind.INBOX:
                 self._add_inbox(column, encoding, numbers)
             else:
                 ids, intern = interned[kind]
-                ids.add(intern(decode(encoding, self.lexicon)))
+                value = decode(encoding, self.lexicon)
                 if kind == Kind.SLOT:
                     self._contents_of.append([0])
+                else:
+                    require_record(value, "id" if kind == Kind.LOCAL else "dest")
+                ids.add(intern(value))
 
     def _class(self, encoding: bytes) -> type:
         module, _, name = encoding.decode().partition(":")
@@ -151,10 +165,13 @@ class GlobalIds:
     def _add_control(self, numbers: tuple[int, ...]) -> None:
         interner = self.interner
         first, base = len(interner.bounds), interner.base
+        require(base <= len(numbers) and min(numbers, default=0) >= 0, "a control row of other numbers")
         shared = [ids.own[number] for ids, number in zip(self.shared, numbers[first:base], strict=True)]
         replicas = [0] * len(interner.slots)
         for slot, local in enumerate(numbers[base:]):
-            replicas[self.slots.own[slot]] = self.locals.own[local]
+            replicas[self.slots.own[slot]] = own = self.locals.own[local]
+            is_own = own == 0 or interner.slots[interner.locals[own].id] == self.slots.own[slot]
+            require(is_own, "a control row has the local state of another replica")
         number = len(self.controls.own)
         self.controls.add(interner.control_row([*numbers[:first], *shared, *replicas]))
         self._classes = grown(self._classes, number + 1)
@@ -173,7 +190,10 @@ class GlobalIds:
         if encoding:
             own = interner.content(own_slot, decode(encoding, self.lexicon))
         else:
+            require(min(numbers[::2], default=-1) >= 0, "an inbox content of no messages")
             messages = [self.messages.own[number] for number in numbers[::2]]
+            is_own = all(interner.slots[interner.messages[message].dest] == own_slot for message in messages)
+            require(is_own, "a message is in the inbox of another replica")
             own = interner.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
         self._contents.note(own, len(self._contents_of[slot]))
         self._contents_of[slot].append(own)
@@ -185,11 +205,19 @@ class GlobalIds:
         if self._arrays is None:
             self._arrays = np.array(self.controls.own, np.int32), [np.array(o, np.int32) for o in self._contents_of]
         controls, contents = self._arrays
+        self.require_known(states)
         result = np.zeros((len(states), self.interner.width), np.int32)
         result[:, 0] = controls[states[:, 0]]
         for slot in range(states.shape[1] - 1):
             result[:, 1 + self.slots.own[slot]] = contents[slot][states[:, 1 + slot]]
         return result
+
+    def require_known(self, states: States) -> None:
+        """Raise Damaged unless all parts of states with global ids are defined."""
+        require(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
+        if len(states):
+            most = np.array(self.counts[: states.shape[1]])
+            require((states.min(axis=0) >= 0) & (states.max(axis=0) < most), "a state has a part that is not defined")
 
     def to_global(self, rows: States) -> States:
         """Return states with global ids, all of which must be known; under symmetry their representatives.
@@ -209,7 +237,7 @@ class GlobalIds:
                 if own + 1 < rows.shape[1]:
                     result[:, 1 + slot] = self._contents.to_global[rows[:, 1 + own]]
         if len(result) and result.min() < 0:
-            raise AssertionError("a state has a part that no task has reported")
+            raise UnknownPartError("a state has a part that no task has reported")
         return result
 
     def compared(self, states: States) -> States:

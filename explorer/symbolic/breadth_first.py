@@ -30,8 +30,8 @@ class Books(Protocol):
     def is_known(self, name: str) -> bool:
         """Whether a property is known to be violated."""
 
-    def deeper(self, depth: int, *sizes: int) -> None:
-        """Note how deep the search is, and the sizes of levels that are new."""
+    def deeper(self, depth: int) -> None:
+        """Note how deep the search is."""
 
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""
@@ -103,7 +103,7 @@ class BreadthFirst:
     def _note(self, reached: int, frontier: int, expanded: int) -> None:
         self._books.note(reached, expanded)
         if frontier != EMPTY:
-            self._books.deeper(len(self._levels) + 1, self._space.store.count(self._space.view.of(frontier)))
+            self._books.deeper(len(self._levels) + 1)
 
     def _look_at_limits(self, reached: int) -> None:
         options = self._books.options

@@ -7,28 +7,52 @@ import time
 from collections.abc import Sequence
 from hashlib import blake2b
 from io import BytesIO
-from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
-from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, value_of
-from kraftcheck.explorer.result import Options, Violation
-from kraftcheck.explorer.symbolic.store import KEPT, Store
-from kraftcheck.explorer.symbolic.variables import LOCAL, Key, Layout, Variables
+from kraftcheck.explorer.checkpoints.search_identity import identity_of_search, model_values_of
+from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
+from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, require_violations, value_of
+from kraftcheck.explorer.result import Options, Search, Violation
+from kraftcheck.explorer.symbolic.checks import StateChecks
+from kraftcheck.explorer.symbolic.parts import Unsplittable
+from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.searched_again import SetsAgain, Violated, require_diagrams
+from kraftcheck.explorer.symbolic.store import KEPT, NoRoom, Store
+from kraftcheck.explorer.symbolic.variables import CHANNEL, LOCAL, SHARED, Key, Layout, Rearranged, Variables
 from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
+from kraftcheck.explorer.tables.checkpoints.requirements import require
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES
 from kraftcheck.files import replacing
-from kraftcheck.spec.decoding import DecodingError, Lexicon, decode
+from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.diagnosis import vacuity
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.kinds import fits
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import reachable_classes
-from kraftcheck.spec.values import ModelValue, Value
+from kraftcheck.spec.values import ModelValue, Record, Value, field_types
+
+SHAPE = {
+    "sets": {str: int},
+    "file": str,
+    "number": int,
+    "digest": str,
+    "classes": [(str, str)],
+    "model_values": [(str, int)],
+    "violations": [(str, str)],
+    "seconds": float,
+    "watched": dict,
+}
+"""The form of what a manifest notes: see `require_shape`."""
+
+
+SATURATION = "saturation"
 
 
 class Found(NamedTuple):
@@ -50,8 +74,6 @@ class Found(NamedTuple):
         The diagrams.
     sets
         The sets by name.
-    sizes
-        Of the levels that were counted.
     violations
         What is violated.
     seconds
@@ -67,7 +89,6 @@ class Found(NamedTuple):
     nodes: NDArray[np.int64]
     edges: NDArray[np.int64]
     sets: dict[str, int]
-    sizes: list[int]
     violations: list[Violation]
     seconds: float
 
@@ -77,13 +98,18 @@ class Found(NamedTuple):
         layout.parts = {(replica, field): list(elements) for replica, field, elements in self.parts}
         layout.order = tuple(Key(*key) for key in self.order)
 
-    def restore(self, variables: Variables, store: Store) -> None:
-        """Give variables and a store that have nothing yet what was found."""
-        for level, values in enumerate(self.values):
-            for value in values:
-                variables.number(level, variables.core(value) if variables.keys[level].kind == LOCAL else value)
-        store.load(self.nodes, self.edges)
-        store.roots.update({KEPT + name: node for name, node in self.sets.items()})
+
+def _fits(key: Key, value: Any, variables: Variables) -> bool:
+    """Whether a value is such as a variable may have."""
+    if key.kind == LOCAL:
+        return isinstance(value, Record) and fits(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
+    if key.kind == SHARED:
+        return fits(value, field_types(variables.shared_type)[str(key.of)])
+    messages = variables.network.known(value) if key.kind == CHANNEL else ()
+    return bool(messages) and all(
+        fits(message, type(message)) and message.dest == key.of  # type: ignore[attr-defined]
+        for message in messages
+    )
 
 
 class SetsCheckpoint:
@@ -111,8 +137,8 @@ class SetsCheckpoint:
         folder = folder_of(options)
         assert folder is not None
         identity = {**identity_of_search(protocol, options), "engine": "symbolic"}
-        self._protocol = protocol
         self._manifest = Checkpoint(folder, identity, resume=options.resume is not None)
+        self._protocol, self._options, self._starts = protocol, options, starts
         self._classes = reachable_classes(protocol, starts)
         self._every = options.checkpoint_every
         self._last, self._took = -math.inf, 0.0
@@ -120,7 +146,8 @@ class SetsCheckpoint:
         self.found: Found | None = None
         if options.resume is not None:
             try:
-                self.found = self._read(self._manifest.noted)
+                with self._manifest.judging():
+                    self.found = self._read(self._manifest.noted)
             except BaseException:
                 self.close()
                 raise
@@ -139,7 +166,6 @@ class SetsCheckpoint:
         self,
         variables: Variables,
         store: Store,
-        sizes: list[int],
         violations: list[Violation],
         seconds: float,
         *,
@@ -151,7 +177,7 @@ class SetsCheckpoint:
         ----------
         variables, store
             What sets are made of.
-        sizes, violations, seconds
+        violations, seconds
             As those of `Found`.
         finished
             Whether the search is over.
@@ -181,7 +207,6 @@ class SetsCheckpoint:
             "digest": blake2b(file.getvalue(), digest_size=DIGEST_BYTES).hexdigest(),
             "classes": [(cls.__module__, cls.__qualname__) for cls in lexicon.classes],
             "model_values": [(value.name, value.index) for value in lexicon.model_values.values()],
-            "sizes": sizes,
             "violations": [(violation.property, encode_trace(violation.trace)) for violation in violations],
             "seconds": seconds,
             "watched": vacuity.noted(self._protocol),
@@ -206,33 +231,77 @@ class SetsCheckpoint:
         return lexicon
 
     def _read(self, noted: dict[str, Any]) -> Found:
-        if "sets" not in noted:
-            raise self._manifest.error("the checkpoint is of another engine; expected --engine tables or spark")
-        vacuity.restore(self._protocol, noted.get("watched"))
+        require_shape(noted, SHAPE)
+        vacuity.restore(self._protocol, noted["watched"])
         lexicon = Lexicon(model_values=[ModelValue(name, index) for name, index in noted["model_values"]])
+        for value in model_values_of(self._protocol):
+            known = lexicon.model_values.get(value.name, value)
+            require(known.index == value.index, f"{value.name} has another place in the order")
         for module, name in noted["classes"]:
             cls = self._classes.get((module, name))
             if cls is None:
-                raise self._manifest.error(
-                    f"the checkpoint is of another search: it has values of {name} (module {module})"
-                )
+                raise InputError(f"it has values of {name} (module {module})")
             lexicon.add(cls)
-        path = Path(self._manifest.folder) / noted["file"]
-        if not path.is_file():
-            raise self._manifest.damaged(f"{path}: it is missing")
-        data = path.read_bytes()
-        if blake2b(data, digest_size=DIGEST_BYTES).hexdigest() != noted["digest"]:
-            raise self._manifest.damaged(f"{path}: its content has changed: its digest is not the one noted")
         self._number = noted["number"]
+        name = f"sets-{self._number}.npz"
+        path = self._manifest.folder / name
+        require(noted["file"] == name and path.is_file(), f"{path}: it is missing")
+        data = path.read_bytes()
+        digest = blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+        require(digest == noted["digest"], f"{path}: its content has changed: its digest is not the one noted")
         try:
+            with ZipFile(BytesIO(data)) as file:
+                require([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is packed")
             arrays = np.load(BytesIO(data))
-            replicas, senders, parts, whole, order, values = decode(arrays["values"].tobytes(), lexicon)
+            held: Any = decode(arrays["values"].tobytes(), lexicon)
+            replicas, senders, parts, whole, order, values = held
             violations = [Violation(name, decode_trace(text, lexicon)) for name, text in noted["violations"]]
-        except (DecodingError, ValueError) as error:
-            raise self._manifest.damaged(str(error)) from None
-        sizes, seconds = noted["sizes"], noted["seconds"]
-        diagrams = (arrays["nodes"], arrays["edges"], noted["sets"])
-        return Found(replicas, senders, parts, whole, order, values, *diagrams, sizes, violations, seconds)
+            more = (arrays["nodes"], arrays["edges"], noted["sets"], violations, noted["seconds"])
+            found = Found(replicas, senders, parts, whole, order, values, *more)
+            found.arrange(Layout(self._protocol, whole_inboxes=True))
+        except (Damaged, InputError, MemoryError):
+            raise
+        except Exception as error:  # NumPy raises many kinds
+            raise Damaged(f"{path}: {type(error).__name__}: {error}") from None
+        # Other searches than breadth first find violations again, with behaviours to them.
+        is_kept = self._options.search == Search.BFS
+        found = found._replace(violations=violations if is_kept else [])
+        require_violations(self._protocol, self._options, self._starts, found.violations)
+        return found
+
+    def restore(self, variables: Variables, store: Store) -> None:
+        """Give variables and a store that have nothing yet what was found."""
+        assert self.found is not None
+        with self._manifest.judging():
+            try:
+                self._restore(self.found, variables, store)
+            except (Damaged, InputError, MemoryError, NoRoom, Rearranged, Unsplittable):
+                raise
+            except Exception as error:  # from the protocol's own functions, given values that it does not have
+                raise Damaged(f"a value that the protocol does not have: {type(error).__name__}: {error}") from None
+
+    def _restore(self, found: Found, variables: Variables, store: Store) -> None:
+        require(len(found.values) == len(variables.keys), "it has other variables")
+        for level, values in enumerate(found.values):
+            key, first = variables.keys[level], len(variables.standard(level))
+            for value in values:
+                require(_fits(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}")
+                variables.number(level, variables.core(value) if key.kind == LOCAL else value)
+            require(len(variables.values[level]) == first + len(values), "two values are equal")
+        require_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
+        store.load(found.nodes, found.edges)
+        store.roots.update({KEPT + name: node for name, node in found.sets.items()})
+
+    def require_same(self, space: Space, checks: StateChecks, violated: Violated) -> None:
+        """Search again, and raise InputError where the checkpoint has something else."""
+        assert self.found is not None
+        options, sets = self._options, space.kept()
+        again = SetsAgain(space, checks, options.constraints, violated, {one.property for one in self.found.violations})
+        with self._manifest.judging():
+            if options.search == Search.BFS:
+                again.require_levels(sets)
+            else:
+                again.require_reached(sets, has_beyond=options.search != SATURATION or bool(options.constraints))
 
     def close(self) -> None:
         """Let other processes have the folder."""

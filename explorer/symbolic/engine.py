@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Options, R
 from kraftcheck.explorer.symbolic import told
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
-from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SetsCheckpoint
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.orders import LOOKS, Order, cheapest_order, closer_order, shared_first
 from kraftcheck.explorer.symbolic.parts import Unsplittable
@@ -34,7 +34,6 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 
-SATURATION, CHAINING = "saturation", "chaining"
 SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 """How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
 
@@ -112,7 +111,6 @@ class SymbolicSearch:
         self._next_look = 0.0
         self._deadline: float | None = None
         self._traps: dict[str, Trap] = {}
-        self.sizes: list[int] = []
         self.space: Space | None = None
         self._may_save = False
         self._looks = list(LOOKS)  # for another order of variables
@@ -163,11 +161,12 @@ class SymbolicSearch:
         if found is not None:
             found.arrange(layout)
             self._looks.clear()
-            self.sizes = list(found.sizes)
         while True:
             try:
                 self.space, self._next_look = None, math.inf
-                memory, restore = options.memory or default_memory(), None if found is None else found.restore
+                memory, restore = options.memory or default_memory(), None
+                if found is not None and self._checkpoint is not None:
+                    restore = self._checkpoint.restore
                 limits = (options.action_constraints, options.max_nodes, options.view, restore)
                 self.space = Space(self.calls, layout, self.starts, memory, self.pause, *limits)
                 self._books.result.depth = 0
@@ -178,7 +177,7 @@ class SymbolicSearch:
                     layout.keep_whole(again.field)
                 self.space = None
                 gc.collect()  # what was learned refers to itself
-                self.sizes, self._counted, found = [], 0, None
+                self._counted, found = 0, None
             except NoRoom:
                 most = self.space.store.most_nodes if self.space is not None else 0
                 asked = options.max_nodes and max(options.max_nodes, FEWEST)
@@ -189,6 +188,8 @@ class SymbolicSearch:
         checks = StateChecks(space, self.semantics)
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
         self._next_look = 0.0
+        if space.kept() and self._checkpoint is not None:
+            self._checkpoint.require_same(space, checks, partial(self._violated, space))
         if self.options.search == Search.BFS:
             reached = BreadthFirst(self, space).run()
         else:
@@ -389,10 +390,9 @@ class SymbolicSearch:
             raise Stop
         return name in self._books.violated
 
-    def deeper(self, depth: int, *sizes: int) -> None:
-        """Note how deep the search is, and the sizes of levels that are new."""
+    def deeper(self, depth: int) -> None:
+        """Note how deep the search is."""
         self._books.result.depth = depth
-        self.sizes += sizes
 
     def stop_at(self, limit: str) -> None:
         """End the search at a limit."""
@@ -408,9 +408,8 @@ class SymbolicSearch:
     def _save(self, *, finished: bool = False) -> None:
         if self._checkpoint is not None and self.space is not None and self.space.kept():
             kept = [one for one in self._books.result.violations if one.trap is None]  # traps are found anew
-            sizes = self.sizes[: sum(name.isdigit() for name in self.space.kept())]
             made = (self.space.variables, self.space.store)
-            self._checkpoint.save(*made, sizes, kept, self._books.seconds, finished=finished)
+            self._checkpoint.save(*made, kept, self._books.seconds, finished=finished)
 
     def pause(self) -> None:
         """Look at the clock, and report how far the search is."""

@@ -15,14 +15,28 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, differences
+from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
+from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, GrowingFile
 from kraftcheck.files import InUseError, lock_file, replacing
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.decoding import DecodingError
+from kraftcheck.spec.errors import InputError, RaisedError
 
 FORMAT = 1
 MANIFEST, LOCK, STATES = "manifest.json", "lock", "states"
 SUFFIX = ".bin"
+
+SHAPE = {
+    "format": int,
+    "kraftcheck": str,
+    "written": str,
+    "finished": bool,
+    "identity": dict,
+    "files": {str: {"bytes": int, "digest": str}},
+    "search": dict,
+    "checksum": str,
+}
+"""The form of a manifest: see `require_shape`."""
 
 Noted = dict[str, Any]
 
@@ -110,6 +124,18 @@ class Checkpoint:
         return self.error(f"the checkpoint is damaged: {problem}")
 
     @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Have what is wrong with the content be an error that names the folder."""
+        try:
+            yield
+        except (Damaged, DecodingError) as error:
+            raise self.damaged(str(error)) from None
+        except RaisedError as error:
+            raise self.damaged(f"it leads to a state that is not reached: {error}") from None
+        except InputError as error:
+            raise self.error(f"the checkpoint is of another search: {error}") from None
+
+    @contextmanager
     def writing(self) -> Iterator[None]:
         """Have an OSError name the folder, and the option that it was given with."""
         try:
@@ -130,7 +156,7 @@ class Checkpoint:
         """Return what the manifest says, or None where there is none."""
         path = self.folder / MANIFEST
         try:
-            raw = path.read_bytes()
+            raw = path.read_bytes() if path.is_file() or not path.exists() else b""
         except FileNotFoundError:
             return None
         try:
@@ -141,8 +167,12 @@ class Checkpoint:
             raise self._damaged_file(MANIFEST, "it is no manifest of a checkpoint")
         if content["format"] != FORMAT:
             raise self.error(f"the checkpoint has format {content['format']!r}; this kraftcheck reads {FORMAT}")
-        if raw != _manifest_text(content):
-            raise self._damaged_file(MANIFEST, "its content has changed: its checksum is not the one noted")
+        try:
+            if raw != _manifest_text(content):
+                raise Damaged("its content has changed: its checksum is not the one noted")
+            require_shape(content, SHAPE)
+        except (Damaged, RecursionError) as error:
+            raise self._damaged_file(MANIFEST, str(error)) from None
         return content
 
     def _damaged_file(self, name: str, problem: str) -> InputError:
@@ -166,9 +196,15 @@ class Checkpoint:
             raise self.error(
                 f"the checkpoint was written by kraftcheck {manifest['kraftcheck']}, this is {program_version()}"
             )
-        different = list(differences(manifest["identity"], self.identity))
+        try:
+            different = list(differences(manifest["identity"], self.identity))
+        except (AttributeError, LookupError, TypeError):
+            raise self._damaged_file(MANIFEST, "its identity is not that of a search") from None
         if different:
             raise self.error(f"the checkpoint is of another search: {'; '.join(different)}")
+        if manifest["files"].keys() != set(self._names):
+            expected = ", ".join(self._names) or "none"
+            raise self._damaged_file(MANIFEST, f"expected the files {expected}, found {', '.join(manifest['files'])}")
         for name, noted in manifest["files"].items():
             path = self.folder / (name + SUFFIX)
             if not path.is_file():

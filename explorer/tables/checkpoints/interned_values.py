@@ -7,11 +7,21 @@ learned again.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.checkpoints.shapes import Damaged
+from kraftcheck.explorer.tables.checkpoints.requirements import (
+    require,
+    require_bytes,
+    require_contents,
+    require_control_rows,
+    require_record,
+    require_shared,
+)
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.restoring import (
     contents_from,
@@ -20,7 +30,7 @@ from kraftcheck.explorer.tables.learning.restoring import (
     restore_contents,
     restore_control_rows,
 )
-from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile, RowsInFile
+from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
 from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
@@ -30,6 +40,18 @@ from kraftcheck.spec.values import ModelValue, Value
 FILES = ("values", "controls", "inboxes", "inbox_items")
 SLOT, LOCAL, MESSAGE, SHARED, INBOX = b"SLMHI"
 LENGTH = 4  # bytes of a number in the file of values
+SHAPE = {
+    "slots": int,
+    "locals": int,
+    "messages": int,
+    "shared": [int],
+    "inboxes": int,
+    "items": int,
+    "controls": [(int, int)],
+    "classes": [(str, str)],
+    "model_values": [(str, int)],
+}
+"""The form of what a manifest notes: see `require_shape`."""
 
 Noted = dict[str, Any]
 
@@ -57,13 +79,22 @@ class InternedValues:
         Files by the names in `FILES`.
     classes
         The classes that values may have, by module and qualified name.
+    model_values
+        The model values of the constants.
     """
 
-    def __init__(self, interner: Interner, files: dict[str, GrowingFile], classes: dict[ClassName, type]) -> None:
+    def __init__(
+        self,
+        interner: Interner,
+        files: dict[str, GrowingFile],
+        classes: dict[ClassName, type],
+        model_values: Iterable[ModelValue],
+    ) -> None:
         self.interner = interner
         interner.sets.is_allowed = False
         self.files = files
         self.classes = classes
+        self.model_values = {value.name: value.index for value in model_values}
         self.lexicon = Lexicon()
         self._written = Counts()
         self._controls = RowsInFile(np.int32)
@@ -150,15 +181,29 @@ class InternedValues:
                 raise InputError(f"it has values of {name} (module {module}), which the protocol does not have")
             self.lexicon.add(cls)
         for name, index in noted["model_values"]:
+            require(index == self.model_values.get(name, index), f"{name} has another place in the order")
             self.lexicon.model_values[name] = ModelValue(name, index)
-        inboxes = self._values()
-        items = self._ints("inbox_items", noted["items"], 2)
-        restore_contents(self.interner, self._ints("inboxes", noted["inboxes"] - 1, 2), items)
-        restore_content_values(self.interner, inboxes)
+        try:
+            self._load(noted)
+        except (Damaged, InputError, MemoryError):
+            raise
+        except Exception as error:  # from the protocol's own functions, given values that it does not have
+            raise Damaged(f"a value that the protocol does not have: {type(error).__name__}: {error}") from None
+
+    def _load(self, noted: Noted) -> None:
+        interner, inboxes = self.interner, self._values()
+        items = self._pairs("inbox_items", noted["items"])
+        heads = self._pairs("inboxes", max(noted["inboxes"] - 1, 0))
+        require_contents(interner, heads, items, np.array([number for number, _ in inboxes], np.int64))
+        restore_contents(interner, heads, items)
+        restore_content_values(interner, inboxes)
         offset = 0
         for rows, columns in noted["controls"]:
             offset = self._controls.note(rows, columns, offset)
-        restore_control_rows(self.interner, list(self._controls.chunks(self.files["controls"], self._controls.count)))
+        require_bytes("controls", self.files["controls"].length, offset)
+        blocks = list(self._controls.chunks(self.files["controls"], self._controls.count))
+        require_control_rows(interner, blocks)
+        restore_control_rows(interner, blocks)
         self._written = self._counts()
         found = {**self._written._asdict(), "shared": list(self._written.shared), "controls": noted["controls"]}
         expected = {name: noted[name] for name in found}
@@ -178,6 +223,7 @@ class InternedValues:
     def _values(self) -> list[tuple[int, Value]]:
         """Number every value again; return the inbox contents that are values, with their numbers."""
         data, interner, inboxes, start = self.files["values"].read(0, self.files["values"].length), self.interner, [], 0
+        needs = {LOCAL: "id", MESSAGE: "dest"}
         intern = {SLOT: interner.slot, LOCAL: interner.local, MESSAGE: interner.message}
         seen: Counter[tuple[int, int]] = Counter({(LOCAL, 0): 1})
         while start < len(data):
@@ -189,13 +235,18 @@ class InternedValues:
             if kind == INBOX:
                 inboxes.append((number, value))
                 continue
+            if kind == SHARED:
+                require_shared(interner, number, value)
+            elif kind != SLOT:
+                require_record(value, needs[kind])
             found = interner.shared_id(number, value) if kind == SHARED else intern[kind](value)
             if found != seen[kind, number]:
                 raise Damaged(f"value number {seen[kind, number]} of its kind became number {found}")
             seen[kind, number] += 1
         return inboxes
 
-    def _ints(self, name: str, rows: int, columns: int) -> NDArray[np.int32]:
-        array = np.empty((rows, columns), np.int32)
+    def _pairs(self, name: str, rows: int) -> NDArray[np.int32]:
+        require_bytes(name, self.files[name].length, 8 * rows)
+        array = np.empty((rows, 2), np.int32)
         self.files[name].read_into(0, array)
         return array

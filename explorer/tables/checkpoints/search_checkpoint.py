@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
-from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, value_of
+from kraftcheck.explorer.checkpoints.search_identity import identity_of_search, model_values_of
+from kraftcheck.explorer.checkpoints.shapes import require_shape
+from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, require_violations, value_of
 from kraftcheck.explorer.result import Options, Violation
-from kraftcheck.explorer.tables.checkpoints.folder import STATES, Checkpoint
+from kraftcheck.explorer.tables.checkpoints import interned_values
+from kraftcheck.explorer.tables.checkpoints.folder import STATES, Checkpoint, Noted
 from kraftcheck.explorer.tables.checkpoints.interned_values import FILES, InternedValues
+from kraftcheck.explorer.tables.checkpoints.requirements import require, require_bytes
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.states.files import Damaged, GrowingFile
+from kraftcheck.explorer.tables.states.files import GrowingFile
 from kraftcheck.explorer.tables.states.levels import ID_BYTES
-from kraftcheck.spec.decoding import DecodingError
 from kraftcheck.spec.diagnosis import vacuity
-from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.loading.classes import reachable_classes
+
+SHAPE = {
+    "levels": [[(int, int)]],
+    "position": int,
+    "actions": {str: int},
+    "seconds": float,
+    "violations": [(str, str)],
+    "ids": interned_values.SHAPE,
+    "watched": dict,
+}
+"""The form of what a manifest notes: see `require_shape`."""
 
 
 class Snapshot(NamedTuple):
@@ -78,10 +91,11 @@ class SearchCheckpoint:
         resume = options.resume is not None
         identity = identity_of_search(protocol, options)
         self._folder = Checkpoint(folder, identity, resume=resume, names=(STATES, *FILES))
-        self._protocol = protocol
         self._learner = learner
         self._starts = starts
-        self._values = InternedValues(learner.interner, self._folder.files, reachable_classes(protocol, starts))
+        self._protocol, self._options = protocol, options
+        classes, model_values = reachable_classes(protocol, starts), model_values_of(protocol)
+        self._values = InternedValues(learner.interner, self._folder.files, classes, model_values)
         self._every = options.checkpoint_every
         self._last = time.monotonic()
 
@@ -121,25 +135,31 @@ class SearchCheckpoint:
             Where the checkpoint does not fit together.
         """
         noted = dict(self._folder.noted)
-        vacuity.restore(self._protocol, noted.pop("watched", None))
         self._learner.interner.shape(type(self._starts[0].shared))
-        try:
+        with self._folder.judging():
+            require_shape(noted, SHAPE)
+            vacuity.restore(self._protocol, noted.pop("watched"))
             self._values.load(noted.pop("ids"))
-            length = sum(rows * columns * ID_BYTES for level in noted["levels"] for rows, columns in level)
-            if length != self.states.length:
-                raise Damaged(f"the levels take {length} bytes")
+            self._require_levels(noted)
+            require(noted["actions"].keys() == {*self._learner.action_names}, "it has counts of other actions")
             lexicon = self._values.lexicon
             noted["violations"] = [Violation(name, decode_trace(text, lexicon)) for name, text in noted["violations"]]
-        except (Damaged, DecodingError) as error:
-            raise self._folder.damaged(str(error)) from None
-        except InputError as error:
-            raise self._folder.error(f"the checkpoint is of another search: {error}") from None
+            require_violations(self._protocol, self._options, self._starts, noted["violations"])
         return Snapshot(**noted)
 
-    def require_states(self, expected: int, found: int) -> None:
-        """Raise InputError where the file of states has another number of different states than expected."""
-        if found != expected:
-            raise self._folder.damaged(f"expected {expected} states, found {found}")
+    def _require_levels(self, noted: Noted) -> None:
+        levels, most = noted["levels"], self._learner.interner.width
+        counts = [sum(rows for rows, _ in level) for level in levels]
+        require(levels and all(counts[:-1]), "there are no levels, or one but the last is empty")
+        shapes = [shape for level in levels for shape in level]
+        require(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "states of a wrong width")
+        require_bytes(STATES, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
+        before = counts[-2] if len(counts) > 1 else 0
+        require(noted["position"] <= before, f"{noted['position']} of {before} states are expanded")
+
+    def judging(self) -> AbstractContextManager[None]:
+        """Within this, what is found out about the states is an error that names the folder."""
+        return self._folder.judging()
 
     def finish(self) -> None:
         """Note that the search is over, although it stopped in the middle of a batch."""

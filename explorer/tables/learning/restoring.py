@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.checkpoints.shapes import Damaged
 from kraftcheck.explorer.identity import permuted
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import code_of, grown
@@ -65,11 +66,13 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
     tables.rehash_contents(max(len(tables.content_table), 2 * capacity))
 
 
-def restore_content_values(interner: Interner, inboxes: Iterable[tuple[int, Value]]) -> None:
+def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Value]]) -> None:
     """Set the values of inbox contents that follow no rule, and their images, which are among them.
 
     Raises
     ------
+    Damaged
+        Where two are equal, or do not have the messages that are restored.
     InputError
         Where they follow one today.
     """
@@ -80,6 +83,12 @@ def restore_content_values(interner: Interner, inboxes: Iterable[tuple[int, Valu
             raise InputError("it was made by an older kraftcheck, which kept channels in another way; begin anew")
         interner.note_content(content, slot, inbox)
         numbers[slot, inbox] = content
+        deliverable = {interner.message(message) for message in interner.network.deliverable(inbox)}
+        known = sorted({interner.message(message) for message in interner.network.known(inbox)})
+        if interner.items_of_content(content) != [(message, int(message in deliverable)) for message in known]:
+            raise Damaged("the messages of an inbox content are not those of its value")
+    if len(numbers) != len(inboxes):
+        raise Damaged("two inbox contents are equal")
     tables = interner.tables
     for (slot, inbox), content in numbers.items() if len(interner.group) > 1 else ():
         for g, permutation in enumerate(interner.group):

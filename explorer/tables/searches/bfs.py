@@ -16,6 +16,7 @@ from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Tra
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
+from kraftcheck.explorer.tables.checkpoints.searched_again import SearchedAgain
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.labelled import labelled
 from kraftcheck.explorer.tables.laying_out import CLUSTERS_FROM, FLAT_FROM, are_better_flat, better_fields
@@ -387,20 +388,22 @@ class BreadthFirst:
         snapshot = self.checkpoint.restore()
         self.levels.restore(snapshot.levels)
         self._position = snapshot.position
-        self.checker.initial_count = len(self.checker.starts)
         self.books.restore(snapshot.violations, snapshot.seconds)
         self.books.result.depth = max(self.levels.depth - 1, 1)
-        self.expander.note_fired(np.array([snapshot.actions[name] for name in self.expander.learner.action_names]))
-        self.expander.ignore(self.books.violated)
         self.expander.fit_packing()
         self.visited.reserve(sum(self.levels.counts), self.expander.packing)
-        for level in range(1, self.levels.depth + 1):
-            for rows in self.levels.chunks(level, self.batch):
-                self.visited.restore(self.expander.load(rows))
-                self._look_around(0)
-        self.checkpoint.require_states(sum(self.levels.counts), self.visited.count)
+        again = SearchedAgain(self.expander, self.levels, snapshot, self.checker.python)
+        with self.checkpoint.judging():
+            for level in range(1, self.levels.depth + 1):
+                for rows in self.levels.chunks(level, self.batch):
+                    again.require_known_parts(rows)
+                    self.visited.restore(self.expander.load(rows))
+                    self._look_around(0)
+            self.visited.restored()
+            again.require_same(self.checker.starting_rows(), self.visited)
         self.checker.restored = self.checker.distinct
-        self.visited.restored()
+        self.expander.restart(self.books.violated)
+        self.expander.note_fired(np.array([snapshot.actions[name] for name in self.expander.learner.action_names]))
 
     # Behaviours
 

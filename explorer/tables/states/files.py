@@ -14,14 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.checkpoints.shapes import Damaged
 from kraftcheck.files import open_in_folder
 
 DIGEST_BYTES = 16
 PIECE = 1 << 20  # bytes hashed at a time
-
-
-class Damaged(Exception):  # noqa: N818 - it becomes an InputError where the user's name for the file is known
-    """A file does not hold what it should."""
 
 
 class GrowingFile:

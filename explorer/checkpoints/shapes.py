@@ -1,0 +1,59 @@
+"""Checks that what JSON holds has the form that was written: a manifest may come from strangers."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from kraftcheck.spec.display import cut
+
+MOST = 1 << 62
+"""No number in a manifest is larger: sums of some stay within 64 bits."""
+
+
+class Damaged(Exception):  # noqa: N818 - it becomes an InputError where the user's name for the file is known
+    """A file does not hold what it should."""
+
+
+def require_shape(value: Any, shape: Any, place: str = "it") -> None:
+    """Raise Damaged unless a JSON value has a form.
+
+    Parameters
+    ----------
+    value
+        The value.
+    shape
+        `int` or `float` for numbers that are not negative, `str`, `bool` or `dict`; `[shape]` for a list,
+        `(shape, ...)` for one of that length; `{name: shape}` for an object with these names, `{str: shape}` with any.
+    place
+        What the value is called in the error.
+    """
+    if isinstance(shape, list | tuple):
+        _require_list(value, shape, place)
+    elif isinstance(shape, dict):
+        _require_object(value, shape, place)
+    elif shape in (int, float):
+        if type(value) not in {int, shape} or not 0 <= value < MOST:
+            raise Damaged(f"{place}: expected a number of at least 0, found {_short(value)}")
+    elif type(value) is not shape:
+        raise Damaged(f"{place}: expected {shape.__name__}, found {_short(value)}")
+
+
+def _require_list(value: Any, shape: list[Any] | tuple[Any, ...], place: str) -> None:
+    length = len(shape) if isinstance(shape, tuple) else None
+    if type(value) is not list or length not in (None, len(value)):
+        raise Damaged(f"{place}: expected a list{f' of {length}' if length else ''}, found {_short(value)}")
+    shapes = cast("list[Any]", shape) * len(value) if length is None else shape
+    for number, (one, its_shape) in enumerate(zip(value, shapes, strict=True)):
+        require_shape(one, its_shape, f"{place}[{number}]")
+
+
+def _require_object(value: Any, shape: dict[Any, Any], place: str) -> None:
+    if type(value) is not dict or (str not in shape and value.keys() != shape.keys()):
+        names = "an object" if str in shape else f"an object with {', '.join(shape)}"
+        raise Damaged(f"{place}: expected {names}, found {_short(value)}")
+    for name, one in value.items():
+        require_shape(one, shape[str if str in shape else name], f"{place}.{name}")
+
+
+def _short(value: Any) -> str:
+    return cut(", ".join(value) if isinstance(value, dict) else repr(value), 60)

@@ -1,0 +1,134 @@
+"""Searches part of a checkpoint again: the first levels to the state, and of the others a sample.
+
+A checkpoint may come from strangers, with digests of their own. A small one is searched again as a whole, so that any
+state, count or violation that differs shows. Of a large one the part that is not in the sample is taken on trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from random import SystemRandom
+
+import numpy as np
+
+from kraftcheck.explorer.result import DEADLOCK
+from kraftcheck.explorer.tables.checkpoints.requirements import StateRequirements, require
+from kraftcheck.explorer.tables.checkpoints.search_checkpoint import Snapshot
+from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.kernel.codes import STUCK
+from kraftcheck.explorer.tables.python_checks import PythonChecks
+from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.spilling import SpillingSet
+from kraftcheck.explorer.tables.states.successors import Found
+from kraftcheck.explorer.tables.states.visited import VisitedSet
+
+WHOLE = 200_000  # states up to which levels are searched again as a whole
+PIECES, PIECE = 64, 64  # of consecutive states, beyond these levels
+READ = 1 << 12  # states read at a time
+JUDGED = 16  # pieces, in which properties that need Python are evaluated
+
+
+class SearchedAgain:
+    """Compares a checkpoint with what a search finds.
+
+    Parameters
+    ----------
+    expander
+        Expands the states; its interner has the values of the checkpoint.
+    levels, snapshot
+        The checkpoint.
+    python
+        The properties that need Python, or None.
+    """
+
+    def __init__(self, expander: Expander, levels: Levels, snapshot: Snapshot, python: PythonChecks | None) -> None:
+        self._expander = expander
+        self._levels = levels
+        self._snapshot = snapshot
+        self._python = python
+        self._violated = {violation.property for violation in snapshot.violations}
+        self._parts = StateRequirements(expander.learner.interner)
+        self._random = SystemRandom()  # whoever forges a checkpoint must not know the sample
+
+    def require_known_parts(self, rows: Rows) -> None:
+        """Require that the parts of states are in the tables."""
+        self._parts.check(rows)
+
+    def require_same(self, starts: Rows, visited: SpillingSet) -> None:
+        """Search again, and raise Damaged where the checkpoint has something else.
+
+        Parameters
+        ----------
+        starts
+            The initial states.
+        visited
+            All states of the checkpoint.
+        """
+        counts = self._levels.counts
+        require(visited.count == sum(counts), f"expected {sum(counts)} different states, found {visited.count}")
+        self._expander.restart()
+        last = self._require_first_levels(starts)
+        if last == self._levels.depth:
+            noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
+            require(self._expander.fired == np.array(noted), "actions fired another number of times")
+        if self._python is not None:
+            for row in chain.from_iterable(self._pieces(1, JUDGED)):
+                self._require_noted(set(self._python.violated_by(row)))
+        for rows in self._pieces(last, PIECES):
+            for new in self._successors(rows):
+                found = [*visited.add(new), *visited.settle()]
+                require(not any(map(self._count, found)), "it lacks successors of its states")
+
+    def _require_first_levels(self, starts: Rows) -> int:
+        """Search the first levels again; return the number of the last one that is known to be right."""
+        known, levels = VisitedSet(self._expander.threads), self._levels
+        new, level = sum(map(self._count, known.add(self._expander.load(starts)))), 1
+        while True:
+            require(new == levels.count(level), f"level {level}: expected {new} states, found {levels.count(level)}")
+            for rows in levels.chunks(level, READ):
+                require(not known.add(self._expander.load(rows)), f"level {level} has states that are not reached")
+            if level == levels.depth or sum(levels.counts[:level]) > WHOLE:
+                return level
+            new, left = 0, self._expanded(level)
+            for rows in levels.chunks(level, READ):
+                for found in self._successors(rows[:left]):
+                    new += sum(map(self._count, known.add(found)))
+                left = max(left - len(rows), 0)
+            level += 1
+
+    def _expanded(self, level: int) -> int:
+        """Return how many states of a level are expanded."""
+        return self._snapshot.position if level == self._levels.depth - 1 else self._levels.count(level)
+
+    def _successors(self, rows: Rows) -> Iterator[Found]:
+        """Yield what states lead to, piece by piece; require that what they violate is noted."""
+        expander, which = self._expander, np.arange(len(rows))
+        while len(which):
+            rows, which = expander.expand(rows, which)
+            for event in expander.events():
+                names = {prop.name for prop in expander.properties_in(event.kind, event.mask)}
+                self._require_noted({DEADLOCK} if event.kind == STUCK else names)
+            yield expander.found()
+
+    def _require_noted(self, violated: set[str]) -> None:
+        new = violated - self._violated
+        require(not new, f"a violation of {', '.join(sorted(new))} is not noted")
+
+    def _pieces(self, first: int, count: int) -> Iterator[Rows]:
+        """Yield some pieces of the states that are expanded, from a level on; the last of them always."""
+        levels = [(level, self._expanded(level)) for level in range(first, self._levels.depth)]
+        ends = np.cumsum([states for _, states in levels]) if levels else np.zeros(1, np.int64)
+        chosen = {max(int(ends[-1]) - PIECE, 0), *(self._random.randrange(int(ends[-1]) or 1) for _ in range(count))}
+        for place in sorted(chosen) if ends[-1] else ():
+            number = int(np.searchsorted(ends, place, side="right"))
+            level, states = levels[number]
+            start = place - (int(ends[number]) - states)
+            yield self._levels.read(level, start, min(PIECE, states - start))
+
+    def _count(self, rows: Rows) -> int:
+        """Return how many new states are within the constraints that need Python."""
+        if self._python is None or not self._python.constrains:
+            return len(rows)
+        return sum(map(self._python.is_within, rows))
