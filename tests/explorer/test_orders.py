@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, product
 from pathlib import Path
@@ -237,21 +237,34 @@ def features_of(options: Options, description: Description) -> set[Feature]:
     return {feature for feature, _ in asked(description.build(), options)} | non_local
 
 
-def compare(combination: Combination, seed: int, engines: tuple[str, ...], seen: Counter[tuple[str, str]]) -> None:
-    """Search a random protocol in every order, or see it refused."""
+Run = Callable[[Protocol, Options], Result]
+
+
+def compare(
+    combination: Combination,
+    seed: int,
+    engines: Mapping[str, Run],
+    seen: Counter[tuple[str, str]],
+    *,
+    local: bool = False,
+) -> None:
+    """Search a random protocol in every order, or see it refused; `local` leaves out non-local properties."""
     description, options, whole = drawn(combination, seed)
     options = limited(options, combination.limit, whole)
+    if local:
+        non_local = split(options).non_local
+        options = replace(options, properties=tuple(prop for prop in options.properties if prop not in non_local))
     for first_only in (False, True):
         options = replace(options, keep_going=not first_only)
         expected = reference.explore(description.build(), replace(options, search="bfs"))
         if first_only and not expected.violations:
             break
-        for engine in engines:
+        for engine, run in engines.items():
             for order in CAPABILITIES[engine]:
                 asking = replace(options, search=order)
                 try:
                     if features_of(options, description) <= able(engine, order):
-                        result = ENGINES[engine].run(description.build(), asking)
+                        result = run(description.build(), asking)
                         if first_only:
                             same_violation(result, expected, asking)
                         else:
@@ -294,9 +307,6 @@ def test_the_documentation_has_the_same_table() -> None:
     assert told == {(engine, order): set(has) for engine, found in CAPABILITIES.items() for order, has in found.items()}
 
 
-HERE = ("tables", "reference", "symbolic")
-
-
 @pytest.mark.parametrize(
     "examples",
     [8, pytest.param(len(COMBINATIONS), marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.exhaustive)],
@@ -304,6 +314,25 @@ HERE = ("tables", "reference", "symbolic")
 def test_every_combination_that_an_order_supports(examples: int) -> None:
     seen: Counter[tuple[str, str]] = Counter()
     chosen = Random(207).sample(COMBINATIONS, len(COMBINATIONS))
+    engines = {engine: ENGINES[engine].run for engine in ("tables", "reference", "symbolic")}
     for number in range(examples):
-        compare(chosen[number % len(chosen)], number, HERE, seen)
-    assert set(seen) == {(engine, order) for engine in HERE for order in CAPABILITIES[engine]}
+        compare(chosen[number % len(chosen)], number, engines, seen)
+    assert set(seen) == {(engine, order) for engine in engines for order in CAPABILITIES[engine]}
+
+
+@pytest.mark.slow
+def test_combinations_that_spark_supports(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from tests.support.spark.pretended import search
+
+    seen: Counter[tuple[str, str]] = Counter()
+    folders = (tmp_path / str(number) for number in count())
+
+    def run(protocol: Protocol, options: Options) -> Result:
+        folder = next(folders)
+        result, _ = search(protocol, replace(options, checkpoint=folder), folder, Random(len(seen)))
+        return result
+
+    for number, combination in enumerate(Random(3).sample(COMBINATIONS, 24)):
+        compare(combination, number, {"spark": run}, seen, local=True)
+    assert seen["spark", "bfs"] > 20
