@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from uuid import uuid4
 from kraftcheck.spec.errors import InputError
 
 LINK = "found a link, which is not followed; remove it"
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
 
 
 def real_path(path: str | Path) -> Path:
@@ -46,11 +48,20 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         if durable:
             sync(new)
         new.replace(path)
-    except BaseException:
+    except BaseException as error:
         new.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(new)):
+            error.filename = str(path)
         raise
     if durable:
         sync(path.parent)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the new files of `replacing` that processes left in a folder when they were killed."""
+    for path in folder.iterdir():
+        if _UNFINISHED.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

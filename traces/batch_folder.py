@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, differences
-from kraftcheck.files import InUseError, lock_file, make_folder, replacing
+from kraftcheck.files import InUseError, lock_file, make_folder, remove_unfinished, replacing
 from kraftcheck.spec.errors import InputError
 
 DONE, LOCK = "done", "lock"
@@ -50,6 +50,8 @@ class BatchFolder:
         self.path = path
         self.notes = path / self.NOTES
         try:
+            if path.exists() and not path.is_dir():
+                raise self.error("expected a folder, found a file")
             path.mkdir(parents=True, exist_ok=True)
             strangers = {entry.name for entry in path.iterdir()} - {(Path(self.NOTES) / LOCK).parts[0]}
             if strangers and not (self.notes / self.IDENTITY).is_file():
@@ -64,6 +66,8 @@ class BatchFolder:
         try:
             self._require(identity)
             make_folder(self.notes / DONE)
+            for folder in {self.path, self.notes, self.notes / DONE}:
+                remove_unfinished(folder)
             self.clean_up()
         except BaseException:
             self._lock.close()

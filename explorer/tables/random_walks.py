@@ -6,7 +6,7 @@ successors in an order that does not depend on what was learned before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -74,7 +74,11 @@ class Plan:
 
 
 def simulate(
-    protocol: Protocol, options: Options, plan: Plan, keep: Callable[[int, Behaviour], None] | None = None
+    protocol: Protocol,
+    options: Options,
+    plan: Plan,
+    keep: Callable[[int, Behaviour], None] | None = None,
+    kept: Container[int] = (),
 ) -> Result:
     """Walk at random through the states of a protocol, each enabled successor being as likely as any other.
 
@@ -88,6 +92,8 @@ def simulate(
         Which walks to make.
     keep
         Called with the number and the states of each walk.
+    kept
+        The numbers of walks for which it was called before.
 
     Returns
     -------
@@ -104,7 +110,7 @@ def simulate(
         contract.
     """
     check_plan(plan)
-    return RandomWalks(protocol, options, plan, keep).run()
+    return RandomWalks(protocol, options, plan, keep, kept=kept).run()
 
 
 def check_plan(plan: Plan) -> None:
@@ -159,7 +165,7 @@ class RandomWalks:
 
     Parameters
     ----------
-    protocol, options, plan, keep
+    protocol, options, plan, keep, kept
         See `simulate`.
     tell
         Returns the behaviour of a walk, given its states and the names of the actions taken; by default the reference
@@ -173,10 +179,11 @@ class RandomWalks:
         plan: Plan,
         keep: Callable[[int, Behaviour], None] | None = None,
         tell: Tell | None = None,
+        kept: Container[int] = (),
     ) -> None:
         self.options = options
         self.plan = plan
-        self.keep = keep
+        self.keep, self.kept = keep, kept
         self.expander = Expander.of(protocol, options, options.workers or default_workers())
         self.visited = VisitedSet(self.expander.threads)
         self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
@@ -333,12 +340,16 @@ class RandomWalks:
             if found and not self.options.keep_going:
                 count, walks.length[w] = w + 1, min(found.values()) + 1
                 break
-        self._count(walks, count)
-        if self.keep is not None:
-            for w in range(count):
-                self.keep(self.plan.first + self.made - count + w, self.trace(walks, w, int(walks.length[w])))
+        first, done = self.plan.first + self.made, 0 if self.keep else count
+        try:
+            while done < count and self.keep is not None:
+                if first + done not in self.kept:
+                    self.keep(first + done, self.trace(walks, done, int(walks.length[done])))
+                done += 1
+        finally:
+            self._count(walks, done)
         for name, (w, place) in violations.items():
-            self.shown_by.setdefault(name, self.plan.first + self.made - count + w)
+            self.shown_by.setdefault(name, first + w)
             self.checker.books.violation(name, self.trace(walks, w, place + 1))
 
     def _findings(self, walks: Walks, w: int) -> dict[str, int]:

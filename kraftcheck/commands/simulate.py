@@ -11,18 +11,17 @@ for example:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.engines import compiling
-from kraftcheck.explorer.result import Options, Result, TraceStep
+from kraftcheck.explorer.result import Options, Result
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add, count, seed
-from kraftcheck.reporting.files import require_empty_folder, require_report, require_writable
+from kraftcheck.reporting.files import require_report, require_writable
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import header
@@ -85,36 +84,49 @@ def _simulate(job: Job, arguments: argparse.Namespace) -> int:
     from kraftcheck.explorer.compiling import cache_problem
 
     cache_problem()
-    from kraftcheck.explorer.tables.random_walks import Plan, simulate
+    from kraftcheck.explorer.tables.random_walks import Plan
 
     if arguments.engine not in (None, *ENGINES):
         raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
     plan = Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
     require_writable(arguments, "json", "trace", "report")
     require_report(arguments.report)
-    view = StateView(job.protocol) if arguments.trace or arguments.out else None
+    if arguments.trace or arguments.out:
+        StateView(job.protocol)  # bad names are refused before walks are made
     more: dict[str, Any] = {"search": "random", "seed": plan.seed, "depth_limit": plan.depth}
-    keep: Callable[[int, tuple[TraceStep, ...]], None] | None = None
     if job.engine == SPARK:
         _require_able(job, arguments)
         more["distinct_states"] = None  # nobody has seen all states of a corpus
-    elif view is not None and arguments.out:
-        from kraftcheck.traces.corpus.walk_files import WalkWriter
-
-        keep = WalkWriter(view, require_empty_folder("--out", arguments.out))
     if not arguments.quiet:
         print_lines(header(job, f"{plan.runs:,} random walks, seed {plan.seed}"))
-    if job.engine == SPARK:
-        result = _walk_on_spark(job, plan, arguments)
-    else:
+    result = (_walk_on_spark if job.engine == SPARK else _walk)(job, plan, arguments)
+    result.runs = result.runs or 0  # None where it was interrupted before the first walk began
+    return tell(job, simplify(job, result, arguments), arguments, runs=result.runs, **more)
+
+
+def _walk(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
+    """Make walks on this machine, and write them where `--out` asks for it; those that are there stay."""
+    from kraftcheck.explorer.tables.random_walks import simulate
+    from kraftcheck.traces.corpus.folder import CorpusFolder, checked_by, identity_of_corpus
+    from kraftcheck.traces.corpus.walk_files import WalkWriter
+
+    keep, there = None, set[int]()
+    with ExitStack() as stack:
+        if arguments.out:
+            # a walk ends with the first violation, which depends on what is checked; on Spark it goes on
+            ending = {"properties": checked_by(job.options), "--continue": job.options.keep_going}
+            identity = {**identity_of_corpus(job.protocol, job.options, plan), **ending}
+            folder = stack.enter_context(CorpusFolder(arguments.out, identity))
+            keep, there = WalkWriter(StateView(job.protocol), arguments.out), folder.walks(plan.runs)
         compiles = None if arguments.quiet else tell_of_compiling
 
         def walk(options: Options) -> Result:
-            return compiling(partial(simulate, job.protocol, options, plan, keep), compiles)
+            return compiling(partial(simulate, job.protocol, options, plan, keep, there), compiles)
 
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=walk)
-    result.runs = result.runs or 0  # None where it was interrupted before the first walk began
-    return tell(job, simplify(job, result, arguments), arguments, runs=result.runs, **more)
+    if there:
+        result.notes.append(f"{len(there):,} of the walks were there already")
+    return result
 
 
 def _require_able(job: Job, arguments: argparse.Namespace) -> None:
@@ -129,8 +141,8 @@ def _require_able(job: Job, arguments: argparse.Namespace) -> None:
 def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
     """Make a corpus on Spark, showing the progress."""
     from kraftcheck.explorer.spark.session import Cluster
-    from kraftcheck.traces.corpus.driver import CorpusMaker, identity_of_corpus
-    from kraftcheck.traces.corpus.folder import CorpusFolder
+    from kraftcheck.traces.corpus.driver import CorpusMaker
+    from kraftcheck.traces.corpus.folder import CorpusFolder, identity_of_corpus
 
     name, protocol, options = f"kraftcheck simulate {job.model.name}", job.protocol, job.options
     with (

@@ -118,24 +118,6 @@ def write_json(path: Path, content: Any) -> None:
         sys.__stdout__.flush()
 
 
-def require_empty_folder(option: str, path: Path) -> Path:
-    """Return a folder to write into, which is made if it is not there.
-
-    Raises
-    ------
-    InputError
-        Where it is a file, holds something already, or cannot be made.
-    """
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{option} {path}: expected a folder, found a file")
-    with writable(option, path):
-        path.mkdir(parents=True, exist_ok=True)
-        found = next(path.iterdir(), None)
-    if found is not None:
-        raise InputError(f"{option} {path}: expected a folder that is new or empty, found {found.name} in it")
-    return path
-
-
 def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], path: Path) -> None:
     """Write counterexamples in the format that the file's name says: as TLC prints error traces, or as JSON.
 

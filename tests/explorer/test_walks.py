@@ -296,6 +296,13 @@ def test_limits_and_interrupts() -> None:
     def interrupt(progress: object) -> None:
         raise KeyboardInterrupt
 
+    def write(number: int, walk: object) -> None:
+        if number == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        simulate(protocol, QUIET, Plan(100, 20), write)
+    assert caught.value.result.runs == 7
     with pytest.raises(Interrupted) as caught:
         simulate(protocol, replace(QUIET, report=interrupt), Plan(100))
     assert (caught.value.result.verdict, caught.value.result.complete) == (Verdict.INCOMPLETE, False)

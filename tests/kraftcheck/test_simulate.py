@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,11 +57,11 @@ def test_report(run) -> None:
 def test_walks_as_files_of_tlc(run, tmp_path) -> None:
     folder = tmp_path / "new" / "walks"
     found = result_of(run, *SMOKE, *WALKS, "--out", folder, code=0, tmp_path=tmp_path)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(f"walk_{number}.tla" for number in range(12))
+    assert sorted(path.name for path in folder.glob("[!.]*")) == sorted(f"walk_{number}.tla" for number in range(12))
     config = find_config(find_model("reconfig"), "smoke")[1]
     protocol = bind(Reconfig, config).protocol
     view, semantics, steps = StateView(protocol), Semantics(protocol), 0
-    for path in folder.iterdir():
+    for path in folder.glob("walk_*.tla"):
         (trace,) = read_traces(path)
         assert (trace.format, trace.complete) == (TraceFormat.TLC_SIMULATION, True)
         assert trace.states[0].action is None
@@ -77,7 +79,7 @@ def test_a_violation_ends_it(run, ping, tmp_path) -> None:
     found = result_of(run, *arguments, code=12, tmp_path=tmp_path)
     assert found["result"] == "violation"
     assert found["violated"] in ("FewPings", "ShortLog")
-    assert len(list(folder.iterdir())) == found["runs"]
+    assert len(list(folder.glob("walk_*.tla"))) == found["runs"]
     (written,) = read_traces(trace)
     assert len(written.states) == found["trace_length"]
     (last,) = read_traces(folder / f"walk_{found['runs'] - 1}.tla")
@@ -85,6 +87,37 @@ def test_a_violation_ends_it(run, ping, tmp_path) -> None:
     more = result_of(run, *arguments[:4], "--continue", *WALKS, code=12, tmp_path=tmp_path)
     assert set(more["violations"]) == {"FewPings", "ShortLog"}
     assert more["runs"] == 12
+
+
+def test_the_same_command_goes_on(run, ping, tmp_path) -> None:
+    folder = tmp_path / "walks"
+    arguments = (*SMOKE, *WALKS, "--out", folder)
+    whole = result_of(run, *arguments, code=0, tmp_path=tmp_path)
+    paths = sorted(folder.glob("walk_*.tla"))
+    texts = [path.read_text() for path in paths]
+    lost, left = paths[::3], folder / f".walk_3.tla.{'0' * 32}.new"
+    for path in lost:
+        path.unlink()
+    left.write_text("half a walk")
+    before = {path: path.stat().st_mtime_ns for path in paths if path not in lost}
+    again = result_of(run, *arguments, code=0, tmp_path=tmp_path)
+    assert [path.read_text() for path in paths] == texts
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert not left.exists()
+    assert again["notes"] == [*whole["notes"], f"{len(before)} of the walks were there already"]
+    for name in ("runs", "generated_states", "distinct_states", "actions", "depth"):
+        assert again[name] == whole[name]
+    outcome = run("simulate", *arguments, "--seed", "5")
+    assert outcome.code == 2
+    assert f"--out {folder}: it holds other walks: --seed" in outcome.err
+
+
+def test_a_full_disk_names_the_walk(ping, tmp_path) -> None:
+    """The limit on the size of a file stands for a full disk."""
+    words = 'exec "$0" -m kraftcheck simulate "$1" --set MaxPings=99 --continue --depth 300 --out "$2"'
+    command = ["bash", "-c", f"ulimit -f 20; {words} 2>&1 >/dev/null | cat", sys.executable, ping, tmp_path / "walks"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith(f"kraftcheck: error: {tmp_path / 'walks' / 'walk_0.tla'}: File too large\n")
 
 
 def test_deadlock_and_limits(run, ping, tmp_path) -> None:
@@ -112,8 +145,8 @@ def test_constraints_and_properties_of_a_configuration(run, ping, tmp_path) -> N
         (["--search", "dfs"], "unrecognized arguments: --search dfs"),
         (["--graph", "x.dot"], "unrecognized arguments: --graph x.dot"),
         (["--out", "file"], "--out file: expected a folder, found a file"),
-        (["--out", "full"], "--out full: expected a folder that is new or empty, found here in it"),
-        (["--out", "file/x"], "--out file/x: cannot be written: Not a directory"),
+        (["--out", "full"], "--out full: expected a folder that is new or of an earlier run, found here in it"),
+        (["--out", "file/x"], "--out file/x: expected a folder that can be written to: Not a directory"),
         (["--json", "nowhere/x"], "--json nowhere/x: cannot be written"),
     ],
 )

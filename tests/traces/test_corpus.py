@@ -15,8 +15,8 @@ from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.loading.user_files import load
 from kraftcheck.traces.batch_folder import write_note
-from kraftcheck.traces.corpus.driver import CorpusMaker, identity_of_corpus
-from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of
+from kraftcheck.traces.corpus.driver import CorpusMaker
+from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of, identity_of_corpus
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 

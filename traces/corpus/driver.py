@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, NOTHING_CHECKED, Options, Result, Verdict, Violation
 from kraftcheck.explorer.spark.description import as_text, describe
@@ -32,14 +31,6 @@ CHUNKS_A_JOB = 32
 
 TASKS_A_CORE = 4
 _TASK = "kraftcheck.traces.corpus.tasks:make_walks"
-
-
-def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> SearchIdentity:
-    """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
-    whole = identity_of_search(protocol, options)
-    names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
-    drawn = {"--seed": plan.seed, "--depth": plan.depth, "--min-depth": plan.least}
-    return {**{name: whole[name] for name in names}, **drawn}
 
 
 class CorpusMaker:

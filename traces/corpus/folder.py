@@ -13,7 +13,10 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
 from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.tables.random_walks import Plan
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note
 from kraftcheck.traces.corpus.walk_files import walk_file
 
@@ -42,6 +45,14 @@ def chunks_of(runs: int) -> list[Chunk]:
     return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
 
 
+def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> SearchIdentity:
+    """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
+    whole = identity_of_search(protocol, options)
+    names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
+    drawn = {"--seed": plan.seed, "--depth": plan.depth, "--min-depth": plan.least}
+    return {**{name: whole[name] for name in names}, **drawn}
+
+
 def checked_by(options: Options) -> list[str]:
     """Return the names of what is checked on walks."""
     return sorted([prop.name for prop in options.properties] + ([DEADLOCK] if options.deadlock else []))
@@ -51,6 +62,20 @@ class CorpusFolder(BatchFolder):
     """The folder of a corpus. See `BatchFolder`."""
 
     NOTES, IDENTITY, OTHER = ".corpus", "corpus.json", "it holds other walks"
+
+    def walks(self, most: int) -> set[int]:
+        """Return the numbers of the walks that are there.
+
+        Raises
+        ------
+        InputError
+            There are walks beyond so many.
+        """
+        there = {entry.name for entry in os.scandir(self.path)}
+        beyond = walk_file(self.path, most).name
+        if beyond in there:
+            raise self.error(f"it holds more walks than {most:,} ({beyond}); expected --runs of all that it holds")
+        return {number for number in range(most) if walk_file(self.path, number).name in there}
 
     def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Note]:
         """Return the notes of the chunks that are done, with all their files.
@@ -67,11 +92,7 @@ class CorpusFolder(BatchFolder):
         InputError
             There are walks beyond these chunks.
         """
-        there = {entry.name for entry in os.scandir(self.path)}
-        most = chunks[-1].first + chunks[-1].runs
-        beyond = walk_file(self.path, most).name
-        if beyond in there:
-            raise self.error(f"it holds more walks than {most:,} ({beyond}); expected --runs of all that it holds")
+        there = self.walks(chunks[-1].first + chunks[-1].runs)
         found = {}
         wanted = set(checked)
         for chunk in chunks:
@@ -81,6 +102,6 @@ class CorpusFolder(BatchFolder):
                 walks = range(chunk.first, chunk.first + chunk.runs)
                 if not wanted <= set(note.get("checked", ())):
                     continue
-                if note["runs"] == chunk.runs and all(walk_file(self.path, n).name in there for n in walks):
+                if note["runs"] == chunk.runs and there.issuperset(walks):
                     found[chunk.number] = note
         return found
