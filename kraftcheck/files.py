@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from typing import TextIO
 from uuid import uuid4
 
 from kraftcheck.spec.errors import InputError
 
 LINK = "found a link, which is not followed; remove it"
+_PREFIX, _OWNER = "kraftcheck-", "owner"
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
 
 
@@ -191,3 +193,33 @@ def lock_file(path: Path) -> TextIO:
     lock.write(str(os.getpid()))
     lock.flush()
     return lock
+
+
+class TemporaryFolder:
+    """A folder for temporary files, which a later one removes if this process is killed.
+
+    Attributes
+    ----------
+    path
+        Its path.
+    """
+
+    def __init__(self) -> None:
+        for path in Path(gettempdir()).glob(f"{_PREFIX}*"):
+            _remove_if_left(path)
+        self.path = Path(mkdtemp(prefix=_PREFIX))
+        self._lock = lock_file(self.path / _OWNER)
+
+    def close(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def _remove_if_left(path: Path) -> None:
+    """Remove a temporary folder of this user's whose process has ended."""
+    with suppress(OSError, InputError, InUseError):
+        if not path.is_symlink() and path.stat().st_uid == os.getuid() and (path / _OWNER).is_file():
+            lock = lock_file(path / _OWNER)
+            shutil.rmtree(path, ignore_errors=True)
+            lock.close()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
@@ -18,6 +15,7 @@ from kraftcheck.explorer.spark.journal import Journal
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
 from kraftcheck.explorer.tables.checkpoints.requirements import require
+from kraftcheck.files import TemporaryFolder
 from kraftcheck.spec.decoding import Lexicon
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -53,8 +51,11 @@ class SparkCheckpoint:
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
         folder = folder_of(options)
-        self.temporary = folder is None
-        self.folder = Path(mkdtemp(prefix="kraftcheck-")) if folder is None else folder
+        self.temporary: TemporaryFolder | None = None
+        if folder is None:
+            self.temporary = TemporaryFolder()
+            folder = self.temporary.path / "checkpoint"
+        self.folder = folder
         identity = {**identity_of_search(protocol, options), "engine": "spark"}
         resume = options.resume is not None
         self._manifest = Checkpoint(self.folder, identity, resume=resume)
@@ -125,5 +126,5 @@ class SparkCheckpoint:
     def close(self) -> None:
         """Let other processes have the folder; remove a temporary one."""
         self._manifest.close()
-        if self.temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.temporary is not None:
+            self.temporary.close()

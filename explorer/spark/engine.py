@@ -63,7 +63,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
     capabilities.require_able("spark", protocol, options, others)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title = f"kraftcheck {protocol.name()}"
-        with closing(Cluster(title, options, type(protocol))) as cluster:
+        with Cluster(title, options, type(protocol)) as cluster:
             if checkpoint.temporary and not cluster.local:
                 raise InputError("--checkpoint: expected a folder that the driver and all executors share")
             return SparkSearch(protocol, options, cluster, checkpoint).run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import shutil
+import subprocess
 import sys
 import time
 import warnings
@@ -13,19 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import takewhile
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spark.bundle import make_bundle
 from kraftcheck.explorer.spark.requirements import PATIENCE, require_answer, require_java, require_pyspark
+from kraftcheck.files import TemporaryFolder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+GONE = (
+    "Spark ended before the work was done: its process (Java) was killed, or had too little memory; what is saved in "
+    "the folder of --checkpoint or --out counts: --resume, or for --out the same command, goes on"
+)
 CANCEL_AGAIN = 0.5  # seconds
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
 RAISED_ERRORS = ("RaisedError", "ActionError")
@@ -71,7 +75,8 @@ class Cluster:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         if not submitted:
             require_java()
-        self._folder = Path(mkdtemp(prefix="kraftcheck-"))
+        self._temporary = TemporaryFolder()
+        self._folder = self._temporary.path
         self._group = f"kraftcheck-{uuid4().hex}"
         self._conf = dict(options.conf)
         self._says = None if options.verbose or submitted else self._folder / "spark.log"
@@ -104,12 +109,15 @@ class Cluster:
             builder = builder.master(given)
             if given.startswith("local"):
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        for key, value in (conf if submitted else SETTINGS | conf).items():
+        for key, value in (conf if submitted else self._settings(given) | conf).items():
             builder = builder.config(key, value)
         self._own = SparkSession.getActiveSession() is None
         try:
             with nullcontext() if self._says is None else errors_into(self._says):
                 spark = builder.getOrCreate()
+                server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
+                if server is not None:  # else it prints a traceback where the JVM ends
+                    server.handle_error = lambda *_: None
                 if "spark.log.level" not in conf:
                     spark.sparkContext.setLogLevel("ERROR")
         except PySparkException as error:
@@ -120,6 +128,14 @@ class Cluster:
             if key.startswith("spark.sql") and key not in conf:
                 spark.conf.set(key, value)
         return spark
+
+    def _settings(self, master: str | None) -> dict[str, str]:
+        """Return the settings that the user need not make."""
+        if not (master or "").startswith("local"):
+            return SETTINGS
+        # where Spark is killed, what it leaves is removed with our own
+        java = {"spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={self._folder}"'}
+        return SETTINGS | {"spark.local.dir": str(self._folder)} | java
 
     def _last_words(self) -> str:
         """Return what Spark said last, where that was not shown."""
@@ -185,9 +201,7 @@ class Cluster:
         """
         return _table(self._dataset(tasks, name, arguments, schema))
 
-    def exchange(
-        self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]
-    ) -> Any:
+    def exchange(self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
         """Run tasks whose rows go to others, each to that of its column `task`; return the table that those make.
 
         Parameters
@@ -239,12 +253,30 @@ class Cluster:
         self._closed = True
         spark = getattr(self, "spark", None)
         if spark is not None and not self._own:  # it hands out our code for as long as it is there
-            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+            atexit.register(self._temporary.close)
             return
         if spark is not None:
             with suppress(Exception):  # a JVM that is gone already, as after Ctrl-C
                 spark.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        is_gone = isinstance(error, Exception) and not isinstance(error, TaskRaisedError) and self._is_gone()
+        self.close()
+        if is_gone:
+            raise InputError(GONE) from error
+
+    def _is_gone(self) -> bool:
+        """Whether the JVM has ended, as it does where it is killed; it may be just about to."""
+        process = getattr(getattr(self.spark.sparkContext, "_gateway", None), "proc", None)
+        if process is None:
+            return False
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        return process.poll() is not None
 
 
 @contextmanager

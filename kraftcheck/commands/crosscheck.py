@@ -11,9 +11,9 @@ for example:
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Progress
+from kraftcheck.files import TemporaryFolder
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import CrosscheckResult, as_json, told
@@ -143,8 +144,8 @@ def _with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace)
     from kraftcheck.traces.crosscheck import tlc
 
     tool = tlc.find_tool()
-    with tempfile.TemporaryDirectory(prefix="kraftcheck-") as name:
-        folder = Path(name)
+    with closing(TemporaryFolder()) as temporary:
+        folder = temporary.path
         copy = tlc.copied(arguments.spec, folder)
         file, text = config
         text, options, left_out = tlc.prepared_config(text, file, tlc.unknown_keywords(tool.class_path))

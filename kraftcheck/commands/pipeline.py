@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
     name, options = f"kraftcheck pipeline {job.model.name}", job.options
     init, symmetry = options.init, options.symmetry
     with (
-        closing(Cluster(name, options, job.model.protocol)) as cluster,
+        Cluster(name, options, job.model.protocol) as cluster,
         Meter("files replayed", quiet=arguments.quiet) as meter,
     ):
         pipeline = Pipeline(

@@ -11,7 +11,7 @@ for example:
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -148,6 +148,6 @@ def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Resul
     with (
         Meter("walks made", quiet=arguments.quiet) as meter,
         CorpusFolder(arguments.out, identity_of_corpus(protocol, options, plan)) as folder,
-        closing(Cluster(name, options, type(protocol))) as cluster,
+        Cluster(name, options, type(protocol)) as cluster,
     ):
         return replace(CorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach), engine=job.engine)

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from kraftcheck.files import TemporaryFolder
 from tests.support.command_line import Run
 
 BROKEN = ("lock-service", "--variant", "impatient-server", "--engine", "reference")
@@ -350,3 +352,25 @@ def test_nothing_is_spent_on_idle_threads_or_on_the_end() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.split("\n")[-4:] == ["0", "threads 1", "kept True", ""]
+
+
+def test_temporary_folders_of_dead_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = "import os; from kraftcheck.files import TemporaryFolder\nown = TemporaryFolder()\n"
+    code += "print(own.path, flush=True)\n{}"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    pipe, command = subprocess.PIPE, [sys.executable, "-c", code.format("input()")]
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as living:
+        assert living.stdout is not None
+        used = Path(living.stdout.readline().decode().strip())
+        dead = subprocess.run(
+            [sys.executable, "-c", code.format("os.kill(os.getpid(), 9)")], env=environment, stdout=subprocess.PIPE
+        )
+        assert dead.returncode == -signal.SIGKILL
+        (strangers := tmp_path / "kraftcheck-notes").mkdir()
+        own = TemporaryFolder()
+        assert {*tmp_path.iterdir()} == {used, strangers, own.path}
+        living.communicate(b"\n")
+    own.close()
+    TemporaryFolder().close()
+    assert {*tmp_path.iterdir()} == {strangers}
