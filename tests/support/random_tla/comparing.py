@@ -7,14 +7,17 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
+from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.errors import InputError
@@ -28,20 +31,25 @@ from tests.support.random_tla.module import Module
 from tests.support.random_tla.source import Source
 
 SEARCHES = (
-    ("reference", "bfs", 1),
-    ("reference", "dfs", 1),
-    ("tables", "bfs", 1),
-    ("tables", "bfs", 2),
-    ("tables", "dfs", 1),
-    ("tables", "dfs", 2),
-    ("tables", "iddfs", 1),
-    ("tables", "iddfs", 2),
-    ("symbolic", "bfs", 1),
-    ("symbolic", "saturation", 1),
-    ("symbolic", "chaining", 1),
+    ("reference", "bfs", 1, ""),
+    ("reference", "dfs", 1, ""),
+    ("tables", "bfs", 1, ""),
+    ("tables", "bfs", 2, ""),
+    ("tables", "bfs", 1, "flat"),
+    ("tables", "bfs", 2, "packed"),
+    ("tables", "dfs", 1, ""),
+    ("tables", "dfs", 2, ""),
+    ("tables", "iddfs", 1, ""),
+    ("tables", "iddfs", 2, ""),
+    ("symbolic", "bfs", 1, ""),
+    ("symbolic", "saturation", 1, ""),
+    ("symbolic", "chaining", 1, ""),
 )
+LAYOUTS: dict[str, dict[str, Any]] = {"": {}, "flat": {"FLAT_FROM": 4}, "packed": {"FLAT_FROM": 5, "CLUSTERS_FROM": 11}}
+"""Changes of `explorer/tables/searches/bfs.py`: the numbers of states from which the layout of states changes."""
 MOST = 3_000  # distinct states of a pair
-PATIENCE = 8.0  # seconds of a search
+PATIENCE, PATIENCE_WITH_TLC = 8.0, 120.0  # seconds of a search
+RUNS_OF_A_JVM = 40
 
 # TLC
 
@@ -98,42 +106,57 @@ def read(text: str) -> Report:
 
 
 class Tlc:
-    """A JVM that runs TLC again and again."""
+    """Runs TLC again and again in a JVM; in another one after some runs, as each leaves memory and threads behind."""
 
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self._process, self._folder = process, folder
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._command, self._folder = command, folder
+        self._process: subprocess.Popen[str] | None = None
         self.runs = 0
 
     def run(self, name: str, config: str, *options: str) -> Report:
         """Search a module of the folder."""
+        if self.runs % RUNS_OF_A_JVM == 0:
+            self.end()
         self.runs += 1
+        if self._process is None:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         (self._folder / "tlc.cfg").write_text(config)
         states = self._folder / "states"
         shutil.rmtree(states, ignore_errors=True)
         words = [str(self._folder), "tlc.log", "-workers", "1", "-metadir", str(states), "-config", "tlc.cfg"]
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        guard = Timer(PATIENCE_WITH_TLC, self._process.kill)
+        guard.start()
         print(*words, *options, f"{name}.tla", sep="\t", file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
+        guard.cancel()
         text = (self._folder / "tlc.log").read_text()
         if not answer:
-            raise TlcError(f"the JVM ended: {text}")
+            self.end()
+            raise TlcError(f"the JVM ended: {text[-3000:]}")
         return read(text)
+
+    def end(self) -> None:
+        """End the JVM."""
+        if self._process is not None:
+            with self._process as process:
+                process.kill()
+        self._process = None
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[Tlc]:
-    """Compile the driver, start a JVM; end it on leaving."""
+    """Compile the driver; end its JVM on leaving."""
     tool, driver = find_tool(), Path(__file__).with_name("TlcRuns.java")
     classes = folder / "classes"
     subprocess.run(["javac", "-d", classes, driver], check=True)
     options = ["-Duser.language=en", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder}"]
-    command = [tool.java, *options, "-cp", str(classes), "TlcRuns", tool.class_path]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Tlc(process, folder)
-        finally:
-            process.kill()
+    tlc = Tlc([tool.java, "-Xmx1g", *options, "-cp", str(classes), "TlcRuns", tool.class_path], folder)
+    try:
+        yield tlc
+    finally:
+        tlc.end()
 
 
 # Ours
@@ -199,8 +222,10 @@ class Comparison:
         if isinstance(trial, Result) and trial.limit is not None:
             raise TooLargeError
         expected = self.expected()
-        for engine, order, workers in SEARCHES:
-            self.compare(f"{engine} {order} {workers}", expected, engine, order, workers)
+        for engine, order, workers, layout in SEARCHES:
+            with patch.multiple(bfs, **LAYOUTS[layout]) if layout else nullcontext():
+                who = f"{engine} {order} {workers} {layout}".strip()
+                self.compare(who, expected, engine, order, workers)
         return self.differences
 
     def ours(self, engine: str, order: str, workers: int, **more: Any) -> Result | str:

@@ -12,6 +12,7 @@ from random import Random
 from tests.support.random_tla.expressions import KINDS, Drawer, Scope, Twice, twice
 
 ID, CHOSEN = Twice("i", "me.id"), Twice("p", "p")
+LEVEL, SOURCE = ("num", Twice("m.level", "message.level")), Twice("m.source", "message.source")
 MESSAGES = {"Ping": "", "Pong": "body"}
 SETS = ("set", "kept", "set with memory")
 COUNTED = ("bag", "merging bag", "bag with memory", "channels")
@@ -112,6 +113,7 @@ class Description:
     hidden: tuple[str, ...]
     deadlock: bool
     grows: bool
+    receives: Twice | None  # which messages a replica receives
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -152,6 +154,7 @@ def features(pair: Description) -> list[str]:
         "fairness of actions": any(not fair.each for fair in pair.fairness),
         "fairness of replicas": any(fair.each for fair in pair.fairness),
         "deadlock": pair.deadlock,
+        "replicas that do not receive": pair.receives is not None and bool(sends),
         "bounds": any(o.spends or o.needs for act in pair.acts for o in act.outcomes),
     }
     held |= {f"field {kind}": any(f.kind == kind for f in (*pair.fields, *pair.shared)) for kind in KINDS}
@@ -215,6 +218,7 @@ class _Drawing:
             hidden=self.hidden() if not self.temporal else (),
             deadlock=not self.temporal and self.maybe(0.3),
             grows=self.grows,
+            receives=self.drawer.test(Scope((*self.mine(), LEVEL), (SOURCE,))) if self.maybe(0.15) else None,
         )
 
     # Where it starts
@@ -251,10 +255,9 @@ class _Drawing:
         """Return what an action of a kind may read."""
         scope = self.globals
         if kind != "environment":
-            mine = tuple((f.kind, Twice(f"{f.name}[i]", f"me.{f.name}")) for f in self.fields)
-            scope = scope.with_(mine, (ID,))
+            scope = scope.with_(self.mine(), (ID,))
         if kind in ("Ping", "Pong"):
-            scope = scope.with_((("num", Twice("m.level", "message.level")),), (Twice("m.source", "message.source"),))
+            scope = scope.with_((LEVEL,), (SOURCE,))
         if kind == "Pong":
             scope = scope.with_((("who", Twice("m.body", "message.body")),))
         if self.fields and self.maybe(0.3):
@@ -273,6 +276,9 @@ class _Drawing:
             )
         )
         return Twice(tla.format(test.tla), py.format(test.py, f"of_{field.name}"))
+
+    def mine(self) -> tuple[tuple[str, Twice], ...]:
+        return tuple((f.kind, Twice(f"{f.name}[i]", f"me.{f.name}")) for f in self.fields)
 
     def act(self, kind: str) -> Act:
         scope = self.own(kind)
@@ -405,14 +411,12 @@ class _Drawing:
         if not about:
             return Claim(kind, "shared", Twice("TRUE", "True"))
         chosen = self.random.choice(about)
-        mine = tuple((f.kind, Twice(f"{f.name}[i]", f"me.{f.name}")) for f in self.fields)
-        scope = Scope(mine, (ID,))
+        scope = Scope(self.mine(), (ID,))
         if chosen == "peer":
             peer = tuple((f.kind, Twice(f"{f.name}[j]", f"peer.{f.name}")) for f in self.fields)
             scope = scope.with_(peer, (Twice("j", "peer.id"),))
         if chosen == "message":
-            whose = (Twice("m.source", "message.source"), Twice("m.dest", "message.dest"))
-            scope = Scope((("num", Twice("m.level", "message.level")),), whose)
+            scope = Scope((LEVEL,), (SOURCE, Twice("m.dest", "message.dest")))
         if chosen == "inbox":
             return Claim(kind, chosen, twice(self.random.choice("0112")))
         if chosen == "shared":
@@ -434,7 +438,7 @@ class _Drawing:
         ghosts = tuple(field.name for field in self.shared if field.ghost)
         if ghosts and self.maybe(0.6):
             return ghosts
-        if self.maybe(0.1):
+        if self.maybe(0.15):
             known = [field.name for field in self.shared] + list(self.limits)
             return (self.random.choice(known),)
         return ()
@@ -459,8 +463,7 @@ class _Drawing:
         if not about:
             return "shared", Twice("TRUE", "True")
         chosen = self.random.choice(about)
-        mine = tuple((f.kind, Twice(f"{f.name}[i]", f"me.{f.name}")) for f in self.fields)
-        return chosen, self.drawer.claim(self.globals if chosen == "shared" else Scope(mine, (ID,)))
+        return chosen, self.drawer.claim(self.globals if chosen == "shared" else Scope(self.mine(), (ID,)))
 
 
 def random_other(random: Random, text: str) -> str:

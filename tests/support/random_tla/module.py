@@ -168,7 +168,8 @@ class Module:
         outcomes = [self.outcome(act, outcome) for outcome in act.outcomes]
         body = _bulleted("/\\", [*_held(*[guard.tla for guard in act.guards]), _bulleted("\\/", outcomes)])
         if act.kind in MESSAGES:
-            body = _bulleted("/\\", ["m.dest = i", f'm.type = "{act.kind}"', body])
+            received = _held(self.pair.receives.tla) if self.pair.receives else []
+            body = _bulleted("/\\", ["m.dest = i", f'm.type = "{act.kind}"', *received, body])
             body = "\\E m \\in Deliverable(Net) :\n" + _indented(body)
         head = f"Act{number}" if act.kind == "environment" else f"Act{number}(i)"
         return f"{head} ==\n" + _indented(body)

@@ -33,7 +33,7 @@ class Source:
         acts = "\n".join(self.act(number, act) for number, act in enumerate(pair.acts))
         claims = "\n".join(self.claim(name, claim) for name, claim in named(pair))
         formulas = "\n".join(self.formula(n, f.operator, f.predicates) for n, f in enumerate(pair.formulas))
-        body = "\n".join(part for part in (self.initial(), acts, claims, formulas) if part)
+        body = "\n".join(part for part in (self.initial(), self.receives(), acts, claims, formulas) if part)
         reads = sorted(set(re.findall(r"\b(?:of_\w+|whole|waiting)\b", body)))
         projections = "".join(self.projection(name) + "\n" for name in reads)
         return (
@@ -120,6 +120,10 @@ class {self.name}(Protocol):
         sent = f", [Ping(n, n, {message[0].py}) for n in ids]" if message else ""
         lines.append(f"{indent}yield self.start({replicas}, Shared({', '.join(shared)}){sent})")
         return _method("", "initial", "", "Iterator[State]", lines)
+
+    def receives(self) -> str:
+        test = self.pair.receives
+        return _method("", "receives", "me: Record, message: Record", "bool", [f"return {test.py}"]) if test else ""
 
     def act(self, number: int, act: Act) -> str:
         lines = []
