@@ -140,7 +140,7 @@ def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
     reads += [read for prop in protocol.properties.values() for read in prop.reads if read.of_inbox]
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.sent.items():
-        where = f"{place_of(action.function)}: {action.name}"
+        where = f"{place_of(protocol.actions[action.name].function)}: {action.name}"  # the engine may have wrapped it
         if not issubclass(kind, handled) and not any(_names(read.function.__code__, kind.__name__) for read in reads):
             warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
         elif (complete or is_enum(type(dest))) and protocol.ids and dest not in protocol.ids:

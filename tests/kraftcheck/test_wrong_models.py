@@ -246,13 +246,18 @@ def test_a_replica_that_may_still_come_is_not_warned_of(tmp_path: Path) -> None:
 @pytest.mark.kernel
 def test_the_table_engine_warns_of_the_same(tmp_path: Path) -> None:
     file, found = tmp_path / "ring.py", tmp_path / "found.json"
-    file.write_text(RING.replace("dest=3 - me.id", "dest=4 - me.id").replace("seen=token.hops", "seen=1"))
+    text = RING.replace("dest=3 - me.id", "dest=4 - me.id").replace("seen=token.hops", "seen=1")
+    text = text.replace("class Shared(Record):\n    pass", "class Shared(Record):\n    open: bool = True")
+    text = text.replace("def pass_on(self, me: Node)", "def pass_on(self, me: Node, shared: Shared)")
+    text = text.replace("if me.has_token", "if shared.open and me.has_token")
+    file.write_text(text)
     warnings = []
     for engine in ("reference", "tables"):
         main(["check", f"{file}:Ring", "--engine", engine, "--quiet", "--no-deadlock", "--json", str(found)])
         warnings.append(json.loads(found.read_text())["warnings"])
     assert warnings[0] == warnings[1]
     assert len(warnings[0]) == 2
+    assert all(warning.startswith(f"{file}:") for warning in warnings[1])
 
 
 @pytest.mark.parametrize("name", shipped_models())
