@@ -217,10 +217,12 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
         If there is none of that name, or it cannot be read.
     """
     known = model.configurations
-    choice = model.own_configuration if choice is None else choice
-    if choice is None and not known:
+    own = model.own_configuration if choice is None else None
+    if choice is None and own is None and not known:
         return "none", everything(model.protocol)
-    name = "default" if choice is None else choice
+    name = choice if choice is not None else own or "default"
+    if own is not None and own not in known and not Path(own).exists():
+        raise InputError(f"{model.name}: configuration = {own!r}: there is no such file; expected --config FILE.cfg")
     if name in known:
         return name, parse_config(known[name].text, known[name].file)
     if name in TIERS:

@@ -161,7 +161,7 @@ def test_every_command_takes_the_configuration_that_the_class_names(run, changed
     assert load(hasty).check().violations[0].property == "FewPings"
 
 
-def test_a_configuration_is_found_beside_the_class_that_names_it(changed, tmp_path) -> None:
+def test_a_configuration_is_found_beside_the_class_that_names_it(run, changed, tmp_path) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
     text = "from parts.own_ping import Hasty\n\n\nclass More(Hasty, variant='more'):\n    pass\n"
@@ -170,7 +170,9 @@ def test_a_configuration_is_found_beside_the_class_that_names_it(changed, tmp_pa
     (tmp_path / "hasty.cfg").rename(parts / "hasty.cfg")
     assert find_model(f"{tmp_path / 'more.py'}:More").own_configuration == str(parts / "hasty.cfg")
     (parts / "hasty.cfg").unlink()
-    assert find_model(f"{tmp_path / 'more.py'}:More").own_configuration == "hasty.cfg"  # which is not there
+    outcome = run("check", f"{tmp_path / 'more.py'}:More")
+    assert outcome.code == 2
+    assert "more.py:More: configuration = 'hasty.cfg': there is no such file; expected --config" in outcome.err
 
 
 def test_a_base_runs_in_the_configuration_of_its_variants(run, changed, tmp_path) -> None:
