@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.log import alike, keys, version_in
-from kraftcheck.kraft_model.quorum.messages import AdminResponse, Answered
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Operation
-from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared, Told
+from kraftcheck.kraft_model.quorum.log import alike, keys, matches, version_in
+from kraftcheck.kraft_model.quorum.messages import AdminResponse, Answered, DescribeQuorumResponse
+from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Operation
+from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared, Term, Told
 from kraftcheck.spec import invariant
 
 
@@ -31,7 +31,9 @@ class QuorumAnswers(QuorumBase):
             return any(told.about in voters for voters in sets)
         if told.operation is Operation.REMOVE_VOTER:
             return any(told.about in old - new for old, new in pairwise(sets))
-        return not isinstance(told.about, int) or version_in(shared.committed, self.initial_version) >= told.about
+        if not isinstance(told.about, int):
+            return False  # nobody knows what for
+        return version_in(shared.committed, self.initial_version) >= told.about
 
     @invariant
     def updates_are_kept(self, me: Replica, shared: Shared) -> bool:
@@ -79,31 +81,37 @@ class QuorumAnswers(QuorumBase):
         about = message.about
         if not isinstance(about, Answered):
             return True
-        removes = message.operation is Operation.REMOVE_VOTER
+        adds, removes = message.operation is Operation.ADD_VOTER, message.operation is Operation.REMOVE_VOTER
+        serves = about.mode is Mode.LEADER and not about.busy
         reasons = {
-            Error.NONE: about.mode is Mode.LEADER,
+            Error.NONE: about.mode is Mode.LEADER and about.subject is not Nil.NIL,
             Error.NOT_LEADER_OR_FOLLOWER: about.mode is not Mode.LEADER or about.busy,
             Error.REQUEST_TIMED_OUT: about.busy,
             Error.UNSUPPORTED_VERSION: about.version == 0,
-            Error.DUPLICATE_VOTER: message.operation is Operation.ADD_VOTER,
-            Error.VOTER_NOT_FOUND: removes,
-            Error.INVALID_REQUEST: len(about.voters) == 1 if removes else message.operation is Operation.ADD_VOTER,
-            Error.INVALID_UPDATE_VERSION: message.operation is Operation.UPDATE_FEATURES,
+            Error.DUPLICATE_VOTER: adds and serves,
+            Error.VOTER_NOT_FOUND: removes and serves,
+            Error.INVALID_REQUEST: serves and len(about.voters) == 1 if removes else adds,
+            Error.INVALID_UPDATE_VERSION: serves and message.operation is Operation.UPDATE_FEATURES,
         }
         return reasons.get(message.error, False)
 
     @invariant(needs=["WatchAnswers"])
     def descriptions_are_true(self, me: Admin, shared: Shared) -> bool:
-        """The committed voters and the high watermark that a leader tells are committed (KIP-853, "DescribeQuorum").
+        """The leader of an epoch tells voters and a high watermark that are committed, and the voters in use.
 
-        Only with WatchAnswers is it checked.
+        These are one change away at most; an observer is none of them (KIP-853, "DescribeQuorum"). Only with
+        WatchAnswers is it checked.
         """
-        sets = {voters for _, voters in self.voter_sets(shared.committed)}
-        return all(
-            told.committed in sets | {self.formatted_voters(told.source, 1)}
-            and told.high_watermark <= len(shared.committed)
-            for told in me.described
-        )
+        return all(self.is_true(told, shared) for told in me.described)
+
+    def is_true(self, told: DescribeQuorumResponse, shared: Shared) -> bool:
+        """Whether a leader has described the quorum as it was."""
+        sets = {voters for _, voters in self.voter_sets(shared.committed)} | {self.formatted_voters(told.source, 1)}
+        if told.committed not in sets or told.high_watermark > len(shared.committed):
+            return False
+        old, new = alike(told.committed, told.current)
+        observes = not any(matches(voter.key, key) for voter in told.current for key in told.observers)
+        return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
 
 
 __all__ = ["QuorumAnswers"]

@@ -98,7 +98,6 @@ class QuorumBase(QuorumHearing):
 
     network = Bag(merges=True, groups=group_of, loses="losses", duplicates="duplicates")
     symbols = SYMBOLS
-    written_only = ("current", "observers")  # what the operator is shown
     symmetries = {"symmHosts": ("hosts",)}
     views = {
         "patient": hide("pre_votes", "retries"),
@@ -377,6 +376,8 @@ class QuorumBase(QuorumHearing):
             return [self.update_answer(me, error, asked)]
         if client == ADMIN and not self.plain_answers:
             return []
+        if isinstance(asked, Nil) and (operation, error) == (Operation.UPDATE_FEATURES, Error.NONE):
+            asked = me.version  # it is what was asked for already
         about = self.answered(me, asked) if self.watch_answers and client == ADMIN else Nil.NIL
         return [AdminResponse(operation, error, me.id, client, about)]
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.log import Log, VoterSet, alike, matches
-from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil
+from kraftcheck.kraft_model.quorum.records import ENDED, Key, Mode, Nil
 from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
@@ -139,9 +139,15 @@ class QuorumProperties(QuorumBase):
     def high_watermark_never_decreases(self, before: Replica, after: Replica) -> bool:
         """The high watermark grows as long as a process runs (KIP-595; KIP-853, "High watermark").
 
-        A process that has just started has none.
+        A process that has just started knows no more than that its snapshot is committed.
         """
-        return after.high_watermark >= before.high_watermark or after.high_watermark == 0
+        return after.high_watermark >= before.high_watermark or self.has_just_started(after)
+
+    def has_just_started(self, me: Replica) -> bool:
+        """Whether a process may have just started, or has ended: it knows nothing but what is on disk."""
+        forgot = not (me.fetched or me.ended or me.rejected or me.offsets or me.heard or me.watched)
+        forgot = forgot and not (me.updating or me.updated or me.joining) and isinstance(me.change, Nil)
+        return me.high_watermark <= me.start and (forgot or me.mode in ENDED)
 
     @step_invariant
     def committed_is_never_truncated(self, before: Replica, after: Replica) -> bool:
@@ -149,7 +155,7 @@ class QuorumProperties(QuorumBase):
 
         A process that has just started knows of nothing; a broker may have lost what it had not flushed.
         """
-        if before.directory != after.directory or after.high_watermark == 0:
+        if before.directory != after.directory or self.has_just_started(after):
             return True
         return after.log[: before.high_watermark] == before.log[: before.high_watermark]
 
@@ -235,9 +241,10 @@ class QuorumProperties(QuorumBase):
     # Snapshots
 
     @invariant
-    def snapshots_are_committed(self, me: Replica) -> bool:
-        """A snapshot ends no later than what is committed, as far as the process knows (KIP-630)."""
-        return me.start <= len(me.log) and (me.high_watermark == 0 or me.start <= me.high_watermark)
+    def snapshots_are_committed(self, me: Replica, shared: Shared) -> bool:
+        """A snapshot is committed, and ends no later than what the process knows to be committed (KIP-630)."""
+        known = me.high_watermark == 0 or me.start <= me.high_watermark
+        return known and me.start <= len(me.log) and me.log[: me.start] == shared.committed[: me.start]
 
     # Constraints
 

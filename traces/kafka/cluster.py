@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.messages import AdminResponse
 from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Operation, Voter
 from kraftcheck.spec import ModelValue, Record, ordered
 from kraftcheck.spec.errors import InputError
@@ -167,6 +169,21 @@ class KafkaCluster:
         self._answers.discard(number)
         self._driver.ask("drop", message=number)
 
+    def merge(self, messages: Iterable[Record]) -> None:
+        """Drop answers to administrators that the model, which knows what they are about, has merged with equal ones.
+
+        Parameters
+        ----------
+        messages
+            Those under way in the model, as Kafka shows them.
+        """
+        left = Counter[Record](message for message in messages if isinstance(message, AdminResponse))
+        for number, message in sorted(self.under_way.items(), reverse=True):
+            if message in left:
+                left[message] -= 1
+                if left[message] < 0:
+                    self.drop(number)
+
     def stale_answers(self) -> Iterator[Record]:
         """Deliver the answers that nobody waits for any more, and yield them: they must do nothing.
 
@@ -237,7 +254,7 @@ class KafkaCluster:
         if not found["answer"]:
             self._requests[number] = message
         older = self.find(message)
-        if older is not None:  # equal messages under way are one in the model
+        if older is not None and not isinstance(message, AdminResponse):  # equal messages are one in the model
             self.drop(older)
         self.under_way[number] = message
         return None

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.log import epoch_start, matches
-from kraftcheck.kraft_model.quorum.records import ENDED, Key, Mode, Nil
+from kraftcheck.kraft_model.quorum.records import ENDED, Key, Mode, Nil, Voter
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Term
 from kraftcheck.kraft_model.quorum.transitions import failed
-from kraftcheck.spec import Map, ModelValue, Record, State
+from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaReplica, PendingChange
 from kraftcheck.traces.kafka.messages import canonical
 
@@ -40,7 +40,12 @@ class FieldDifference(NamedTuple):
 
 def messages_of(state: State) -> set[Record]:
     """Return the messages under way in a state of the model."""
-    return {canonical(message) for inbox in state.inboxes.values() for message in inbox}
+    return {shown for shown, _ in known_messages(state)}
+
+
+def known_messages(state: State) -> Iterator[tuple[Record, Record]]:
+    """Yield the messages under way in a state of the model, each as Kafka shows it, and with what the model knows."""
+    return ((canonical(message), message) for inbox in state.inboxes.values() for message in inbox)
 
 
 def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference]:
@@ -113,6 +118,9 @@ def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
     if isinstance(found, Nil) or found == shown(was.change):
         return Nil.NIL if isinstance(found, Nil) else was.change
     client, asked = (ADMIN, Nil.NIL) if isinstance(was.change, Nil) else (was.change.client, was.change.asked)
+    if isinstance(was.change, Nil):  # the model has refused it
+        moved = {voter.key for voter in was.voters ^ kafka.voters}
+        asked = found.voter.key if isinstance(found.voter, Voter) else next(iter(ordered(moved)), Nil.NIL)
     return Change(found.operation, found.voter, found.offset > 0, found.offset, client, asked)
 
 
@@ -176,8 +184,9 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}
     inboxes: dict[ModelValue, dict[Record, int]] = {}
+    known_of = dict(known_messages(guess))
     for message in cluster.under_way.values():
-        inboxes.setdefault(message.dest, {})[message] = 1  # type: ignore[attr-defined]
+        inboxes.setdefault(message.dest, {})[known_of.get(message, message)] = 1  # type: ignore[attr-defined]
     return guess.but(
         replicas=Map(replicas),
         inboxes=Map({dest: Map(inbox) for dest, inbox in inboxes.items()}),

@@ -22,7 +22,14 @@ from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.traces.kafka.actions import answers_the_same
 from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
-from kraftcheck.traces.kafka.comparison import FieldDifference, adopted, differences, messages_of, without
+from kraftcheck.traces.kafka.comparison import (
+    FieldDifference,
+    adopted,
+    differences,
+    known_messages,
+    messages_of,
+    without,
+)
 from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.properties import broken
@@ -202,6 +209,7 @@ class Lockstep:
                 differing = (FieldDifference(None, "message", missing, None),)
                 judge.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
                 break
+            self.cluster.merge(shown for shown, _ in known_messages(states[-1]))
             self.steps += 1
             reached = TraceStep(states[0], step.action, step.actor, step.message)
             walk.append(self._along(reached, states[1:]))

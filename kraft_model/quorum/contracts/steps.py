@@ -255,17 +255,19 @@ def announces(before: Replica, after: Replica, step: Step) -> bool:
 def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
     """Whether what a replica is said to know as it answers is what it knows, before a step or after it.
 
-    A change that is done was open until then.
+    A change that is done was open until then. One that is begun and done at once shows in the voter set alone.
     """
     change = before.change
-    subject: object = change.asked if isinstance(change, Change) else Nil.NIL
+    asked = change.asked if isinstance(change, Change) else Nil.NIL
+    moved = {voter.key for voter in before.voters ^ after.voters}
+    subjects: set[object] = {Nil.NIL, asked, *moved, *([before.version] if error is Error.NONE else [])}
     known = about.mode, about.version, about.voters
-    done = error is Error.NONE and about.subject != Nil.NIL
+    done = error is Error.NONE and about.subject != before.version
     return any(
         known == (me.mode, me.version, frozenset(voter.key for voter in me.voters))
         and about.busy == (done or must_wait(me) or has_open_voters(me))
         for me in (before, after, after.but(change=change))
-    ) and (about.subject in (subject, Nil.NIL) or isinstance(about.subject, Key))
+    ) and about.subject in subjects
 
 
 __all__ = ["BEGINS", "StepContracts"]

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.kraft_model.quorum.state import Replica
 
 
@@ -21,11 +20,6 @@ class HighWatermarkStartsAtSnapshot(Quorum):
     def after_restart(self, me: Replica) -> Replica:
         back = super().after_restart(me)
         return back.but(high_watermark=back.start)
-
-    def high_watermark_never_decreases(self, before: Replica, after: Replica) -> bool:
-        """The high watermark grows as long as a process runs; one that has just started knows of its snapshot."""
-        starts = after.mode is not Mode.LEADER and not after.fetched and after.high_watermark == after.start
-        return starts or super().high_watermark_never_decreases(before, after)
 
 
 DIFFERENCES: tuple[type[Quorum], ...] = (HighWatermarkStartsAtSnapshot,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import voter_of
+from kraftcheck.kraft_model.quorum.log import keys, voter_of
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     AdminResponse,
@@ -168,7 +168,7 @@ class UpgradesAtOnce(Quorum):
         after, sends, error = super().begin_upgrade(established, version)
         if error is not None:
             return me, sends, error
-        sends = [*sends, *self.answer(me, Operation.UPDATE_FEATURES, Error.NONE, ADMIN)]
+        sends = [*sends, *self.answer(after, Operation.UPDATE_FEATURES, Error.NONE, ADMIN)]
         return after.but(change=me.change, high_watermark=me.high_watermark), sends, None
 
 
@@ -204,7 +204,8 @@ class OnlyVoterIsNotFound(Quorum):
 
     def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
         after, sends, error = super().begin_removing(me, key, client)
-        return after, sends, Error.VOTER_NOT_FOUND if error is Error.INVALID_REQUEST else error
+        is_only = error is Error.INVALID_REQUEST and keys(me.voters) == {key}
+        return after, sends, Error.VOTER_NOT_FOUND if is_only else error
 
 
 class AsksForTheSnapshotAgain(Quorum):

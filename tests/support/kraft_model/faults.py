@@ -97,7 +97,7 @@ REGISTRATION_FAULTS = [
     Fault("not-durable", "ToldIsKept", 7, 72),
     Fault("version-ungated", "RecordsAreUnderstood", 4, 4),
     Fault("uncommitted-overlooked", "RecordsReplay", 6, 100),
-    Fault("answered-at-once", "ToldIsKept", 5, 72),
+    Fault("answered-at-once", "ToldIsKept", 3, 72),
     Fault("removal-answered-at-once", "RemovedBeforeUnregistered", 4, 47),
     Fault("controllers-unasked", "NoMemberBelowFinalizedLevel", 4, 4),
     Fault("stopped-unasked", "NoMemberBelowFinalizedLevel", 5, 80),
