@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kraftcheck.explorer.clock import CLOCK
+from kraftcheck.explorer.identity import hidden_reads
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
@@ -21,6 +22,7 @@ from kraftcheck.explorer.result import (
     Violation,
 )
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.protocol import Protocol
 
 
 class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
@@ -60,6 +62,10 @@ class Bookkeeping:
         The limits, and where progress is reported.
     total
         Returns the counts of the search as they are now.
+    protocol
+        The protocol, with its constants.
+    first_found
+        Whether the search checks the states found first, in TLC's order.
 
     Attributes
     ----------
@@ -71,10 +77,16 @@ class Bookkeeping:
         Names of what should stay reachable, and of temporal properties, as far as it is known whether they hold.
     earlier
         Seconds that the search took before it was resumed.
+    reads
+        What methods read that the VIEW leaves out; None without a VIEW.
     """
 
-    def __init__(self, options: Options, total: Callable[[], Totals]) -> None:
+    def __init__(
+        self, options: Options, total: Callable[[], Totals], protocol: Protocol, *, first_found: bool = False
+    ) -> None:
         self.options = options
+        self.reads = hidden_reads(protocol, options, first_found=first_found)
+        self._protocol = protocol
         self.result = Result()
         self.violated: set[str] = set()
         self.followed: set[str] = set()
@@ -99,6 +111,13 @@ class Bookkeeping:
         RaisedError
             Where a method of the protocol raises or breaks its contract, unless an `assert` failed: that is a result.
         """
+        before, self._protocol.hidden_reads = self._protocol.hidden_reads, self.reads
+        try:
+            return self._result_of(search, notes)
+        finally:
+            self._protocol.hidden_reads = before
+
+    def _result_of(self, search: Callable[[], None], notes: Callable[[], list[str]]) -> Result:
         try:
             search()
         except Stop:
@@ -117,6 +136,9 @@ class Bookkeeping:
         result = self.result
         result.notes += notes()
         result.warnings += [NOTHING_CHECKED] if self.options.checks_nothing else []
+        if self.reads is not None:
+            self.reads.enough_left |= 0 < len(self.options.over_behaviours) == len(self.followed)
+            result.warnings += self.reads.warnings()
         for kind, what in (("reachable", "what stays reachable was"), ("temporal", "temporal properties were")):
             unknown = [prop.name for prop in getattr(self.options, kind) if prop.name not in self.followed]
             if unknown:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.learning.by_type import asking_for_types
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
+from kraftcheck.spec.language.views import HiddenReads
 from kraftcheck.spec.values import Map, Value, field_names
 
-__all__ = ["Permutation", "identity_of", "permutation_group", "permuted"]
+__all__ = ["Permutation", "hidden_reads", "identity_of", "permutation_group", "permuted"]
 
 
 def identity_of(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
@@ -47,3 +50,25 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
         return state.but(shared=shared, spent=spent)
 
     return see
+
+
+def hidden_reads(protocol: Protocol, options: Options, *, first_found: bool) -> HiddenReads | None:
+    """Return what notes the methods that read what the VIEW of a search leaves out; None without a VIEW.
+
+    Parameters
+    ----------
+    protocol, options
+        The search.
+    first_found
+        Whether the search checks the states found first, in TLC's order.
+    """
+    if options.view is None:
+        return None
+    owners = [*protocol.actions.values(), *protocol.properties.values()]
+    by_type = asking_for_types(type(protocol), owners)
+    reads = HiddenReads(options.view, protocol.hidden(options.view), by_type, first_found=first_found)
+    for name, _, spends in protocol.network.own_operations():
+        reads.note(f"action {name}", [bound for bound in spends if protocol.bounds[bound]])
+    if options.resume is not None:
+        reads.note("actions before the checkpoint, perhaps", protocol.views[options.view])
+    return reads

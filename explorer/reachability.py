@@ -7,16 +7,15 @@ not in the state graph is no way out: what lies beyond a constraint, and a step 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.property import SPENT, Property
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map
 
 
 def require_able(protocol: Protocol, options: Options) -> None:
@@ -49,43 +48,6 @@ def require_able(protocol: Protocol, options: Options) -> None:
             f"{names}: VIEW {options.view} leaves out {shared}, on which it may depend what can be reached;"
             " expected a view that leaves out bounds only"
         )
-
-
-class SeenSpent(Map[str, int]):
-    """What is spent of bounds in a state as it is seen: what the VIEW leaves out cannot be read.
-
-    Parameters
-    ----------
-    spent
-        By bound.
-    hidden
-        Bounds that are left out.
-    """
-
-    __slots__ = ("_hidden",)
-
-    def __init__(self, spent: Mapping[str, int], hidden: frozenset[str]) -> None:
-        super().__init__({name: used for name, used in spent.items() if name not in hidden})
-        self._hidden = hidden
-
-    def __getitem__(self, key: str) -> int:
-        if key in self._hidden:
-            raise self._refusal(f"spent[{key!r}]")
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        if key in self._hidden:
-            raise self._refusal(f"{key!r} in spent")
-        return super().__contains__(key)
-
-    def __iter__(self) -> Iterator[str]:
-        if self._hidden:
-            raise self._refusal("all of spent")
-        return super().__iter__()
-
-    def _refusal(self, what: str) -> InputError:
-        names = ", ".join(sorted(self._hidden))
-        return InputError(f"{what} is read: the VIEW leaves out {names}, and states are judged as they are seen")
 
 
 class Goals:
@@ -122,15 +84,14 @@ class Goals:
         Raises
         ------
         InputError
-            Where the VIEW leaves out a bound that is used up: then other states that look the same may go on. Or one
-            that the property reads: it may be true of one of two states that look the same.
+            Where the VIEW leaves out a bound that is used up: then other states that look the same may go on.
+        HiddenReadError
+            Where the property reads what the VIEW leaves out: it may be true of one of two states that look the same.
         """
         self.judged = state
         for name in self._limits:
             self._used[name] = max(self._used.get(name, 0), state.spent[name])
         self.require_room(prop.name)
-        if self._hidden and {SPENT, "state"} & set(prop.asks):
-            state = state.but(spent=SeenSpent(state.spent, self._hidden))
         return self._semantics.holds(prop, state)
 
     def require_room(self, name: str) -> None:

@@ -82,7 +82,7 @@ class ReferenceSearch:
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # what is looked at
         self._goals = Goals(self.semantics, options, self.semantics.most_spent)
-        self._books = Bookkeeping(options, self._totals)
+        self._books = Bookkeeping(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
 
     @property

@@ -37,11 +37,12 @@ from kraftcheck.spec.language.property import (
     step_invariant,
     temporal,
 )
-from kraftcheck.spec.language.protocol import Protocol, bound, constant, hide
+from kraftcheck.spec.language.protocol import Protocol, bound, constant
 from kraftcheck.spec.language.signature import projection
 from kraftcheck.spec.language.starts import Take, scenario, take
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.step import Step, Steps, become, consume
+from kraftcheck.spec.language.views import hide
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
 
 if __name__ != "kraftcheck.spec":

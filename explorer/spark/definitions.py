@@ -18,7 +18,7 @@ FINGERPRINT_BYTES = 16
 class Kind(IntEnum):
     """Kinds of record: definitions up to INBOX, then what else a task reports."""
 
-    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED = range(12)
+    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED, READ = range(13)
 
 
 VALUES = (Kind.SLOT, Kind.SHARED, Kind.LOCAL, Kind.MESSAGE)
@@ -39,7 +39,8 @@ class Definition(NamedTuple):
     column
         The column of a shared value; the slot of an inbox content; the place of a model value in their order.
     encoding
-        The canonical encoding of a value, or of an inbox content that is not counts of messages.
+        The canonical encoding of a value, or of an inbox content that is not counts of messages. Of a hidden read:
+        the name of the field or bound, and the reader.
     numbers
         Of a control row: what is spent, then the ids of its shared values and local states. Of an inbox content: each
         message's id and count.

@@ -207,6 +207,9 @@ class SparkSearch:
                 journal.calls.update(dict(zip(names, definition.numbers, strict=True)))
             elif definition.kind == Kind.EVENT:
                 events.append(definition)
+            elif definition.kind == Kind.READ and self._books.reads is not None:
+                name, _, reader = definition.encoding.decode().partition(" ")
+                self._books.reads.note(reader, [name])
             else:
                 reports[-1].append(definition)
         self._define(len(journal.levels) + 1, reports)

@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.protocol import Hidden
+from kraftcheck.spec.language.views import Hidden
 from kraftcheck.spec.loading.classes import ClassName
 from kraftcheck.spec.values import ModelValue, Value
 

@@ -33,7 +33,7 @@ GONE = (
 CANCEL_AGAIN = 0.5  # seconds
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
 RAISED_ERRORS = ("RaisedError", "ActionError")
-OWN_ERRORS = ("InputError", "ProtocolError", "RaisedError", "ActionError", "ConstantError", "DecodingError")
+OWN_ERRORS = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
 
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # a task for each group of partitions, as we divide them

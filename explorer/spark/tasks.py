@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kraftcheck.explorer.identity import hidden_reads
 from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
 from kraftcheck.explorer.spark.description import revive
 from kraftcheck.explorer.spark.id_report import IdReport
@@ -47,6 +48,7 @@ def _expander(arguments: Arguments) -> TaskExpander:
     """Return this process's expander for a run; another run begins with a new one."""
     if arguments["run"] not in _expanders:
         protocol, options = revive(arguments["description"], Path(arguments["user_files"]))
+        protocol.hidden_reads = hidden_reads(protocol, options, first_found=False)
         lend(arguments["run"], TaskExpander(protocol, options, SharedFolder(arguments["folder"])))
     return _expanders[arguments["run"]]
 
@@ -94,6 +96,9 @@ class _Discovery:
         yield Definition(Kind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
         yield Definition(Kind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()
+        reads = learner.protocol.hidden_reads
+        for name, readers in reads.found.items() if reads is not None else ():
+            yield from (Definition(Kind.READ, 0, f"{name} {reader}".encode()) for reader in readers)
         yield from self._unknown.definitions()
 
 

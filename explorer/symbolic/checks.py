@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.reachability import SeenSpent
 from kraftcheck.explorer.symbolic.calls import Question
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
 from kraftcheck.explorer.symbolic.parts import Apart, PartStep, Unsplittable
@@ -169,7 +168,7 @@ class StateChecks:
                 return True
             given[name] = held if name == "message" else self._apart(held, ask)
         spent = {name: labels.meaning(*dim, found[dim]) for name, dim in self._spent(prop).items()}
-        given[SPENT] = SeenSpent(spent, self._space.view.hidden) if prop.kind == REACHABLE else Map(spent)
+        given[SPENT] = Map(spent)
         for read in prop.reads:
             if read.name in prop.asks:
                 replicas = self._space.variables.layout.replicas

@@ -104,7 +104,9 @@ class SymbolicSearch:
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))
         self.calls = Calls(protocol, type(self.starts[0].shared))
-        self._books = Bookkeeping(options, self._totals)
+        self._books = Bookkeeping(options, self._totals, protocol)
+        if self._books.reads is not None:
+            self._books.reads.enough_left = True  # of hidden bounds: else the search is refused
         self._interruption = Interruption()
         self._counted = 0
         self._is_over = False

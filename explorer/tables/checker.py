@@ -68,7 +68,7 @@ class Checker:
         tallies: Callable[[], Tallies] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
-        self.books = Bookkeeping(options, self._totals)
+        self.books = Bookkeeping(options, self._totals, protocol)
         self.books.result.workers = expander.workers
         self.initial_count = self.restored = 0
         self._options = options

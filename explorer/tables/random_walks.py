@@ -7,7 +7,7 @@ successors in an order that does not depend on what was learned before.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -186,7 +186,8 @@ class RandomWalks:
         self.keep, self.kept = keep, kept
         self.expander = Expander.of(protocol, options, options.workers or default_workers())
         self.visited = VisitedSet(self.expander.threads)
-        self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+        seen_whole = replace(options, view=None)  # walks are checked state by state, also of states that look alike
+        self.checker = Checker(protocol, seen_whole, self.expander, lambda: self.visited.count)
         self.learner = self.expander.learner
         self.made = 0
         self.longest = 0

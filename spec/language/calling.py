@@ -40,9 +40,9 @@ def call_action(
         If the action raises, yields something that is not a step, or writes a value that is not of its declared type.
     """
     leading = [item for item in (me, message) if item is not None]
-    steps: list[Step] = []
+    reader, steps = f"action {action.name}", list[Step]()
     try:
-        made = action.function(protocol, *leading, *[context[name] for name in action.asks])
+        made = action.function(protocol, *leading, *_asked(protocol, reader, action, context))
         if not isinstance(made, GeneratorType | Iterable):
             raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
         for step in made:
@@ -51,11 +51,21 @@ def call_action(
                 raise ActionError(action, protocol, me, message, problem, line=line_of(made))
             steps.append(step)
             _note(protocol, action, step)
+            if protocol.hidden_reads is not None:
+                protocol.hidden_reads.note(reader, (*step.spends, *step.needs))
     except ActionError:
         raise
     except (Exception, SystemExit) as error:
         raise ActionError(action, protocol, me, message, cause=error) from error
     return tuple(steps if len(steps) < 2 else dict.fromkeys(steps))
+
+
+def _asked(protocol: Protocol, reader: str, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
+    """Return the arguments that an action or a property asks for; what it reads of hidden ones is noted."""
+    reads = protocol.hidden_reads
+    if reads is None:
+        return [given[name] for name in owner.asks]
+    return [reads.seen(reader, owner.name, name, given[name]) for name in owner.asks]
 
 
 def line_of(made: object) -> int | None:
@@ -113,14 +123,19 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
 
     Raises
     ------
+    HiddenReadError
+        If the method reads what the VIEW leaves out, and its verdict may depend on the order of the search.
     RaisedError
         If the method raises, or returns something that is not a bool.
     """
     function, cause = protocol.probes.get(prop.name, prop.function), None
+    reader = f"{prop.kind.replace('_', ' ')} {prop.name}"
     try:
-        result = function(protocol, *[arguments[name] for name in prop.asks], **dict(prop.fixed))
+        result = function(protocol, *_asked(protocol, reader, prop, arguments), **dict(prop.fixed))
     except (Exception, SystemExit) as error:
         cause, result = error, None
+    if protocol.hidden_reads is not None:
+        protocol.hidden_reads.require_unread(reader)
     if type(result) is bool:
         return result is not prop.opposite
     hint = "; forgot `return`?" if result is None else ""

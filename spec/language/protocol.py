@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
@@ -20,6 +20,7 @@ from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.signature import Projection, place_of
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.views import Hidden, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
 
 MISSING: Any = object()
@@ -87,22 +88,6 @@ def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
         The TLA+ variable that counts what is spent; by default `_` and the attribute's name in camel case.
     """
     return Constant(name, default, 0, counter)
-
-
-class Hidden(NamedTuple):
-    """The shared fields and bounds that a VIEW leaves out of the identity of states."""
-
-    shared: frozenset[str]
-    bounds: frozenset[str]
-
-    def columns(self, bounds: Iterable[str], shared: Iterable[str]) -> list[bool]:
-        """Return for each of the bounds, and then of the shared fields, whether it is left out."""
-        return [*(name in self.bounds for name in bounds), *(name in self.shared for name in shared)]
-
-
-def hide(*names: str) -> frozenset[str]:
-    """Return a view that leaves the named shared fields and bounds out of the identity of states."""
-    return frozenset(names)
 
 
 class Protocol:
@@ -192,6 +177,7 @@ class Protocol:
         self.ids: set[Value] = set()  # of those, and of replicas that actions create
         self.sent: dict[tuple[type, Value], Action] = {}  # what actions send to whom, and one that does
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
+        self.hidden_reads: HiddenReads | None = None  # notes what methods read that a VIEW leaves out
 
     @classmethod
     def fairness_of(cls, specification: str | None) -> tuple[Fairness, ...]:

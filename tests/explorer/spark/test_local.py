@@ -65,6 +65,50 @@ def test_an_action_that_raises(run: Run, tmp_path: Path, conf: tuple[str, ...]) 
     assert said[0] == said[1]
 
 
+HIDING = '''
+from kraftcheck import Protocol, Record, Step, environment, hide, invariant
+
+
+class World(Record):
+    at: int = 0
+    trace: int = 0
+
+
+class Traced(Protocol):
+    views = {"untraced": hide("trace")}
+
+    def initial(self):
+        yield self.start([], World())
+
+    @environment
+    def walk(self, shared: World):
+        if shared.at < 3:
+            yield Step().put(at=shared.at + 1, trace=shared.at)
+
+    @environment
+    def back(self, shared: World):
+        if shared.at == 3 and shared.trace == 2:
+            yield Step().put(at=0)
+
+    @invariant
+    def traces(self, shared: World) -> bool:
+        return shared.at < 2 or shared.trace < 9
+'''
+
+
+@pytest.mark.slow
+def test_what_a_view_leaves_out_is_read_in_tasks(run: Run, tmp_path: Path) -> None:
+    path, config = tmp_path / "hiding.py", tmp_path / "hiding.cfg"
+    path.write_text(HIDING)
+    config.write_text("VIEW untraced\n")
+    words = ("check", f"{path}:Traced", "--config", config, "--quiet", *ON_SPARK, *WITH_JOBS)
+    outcome = run(*words)
+    assert (outcome.code, "VIEW untraced leaves out trace (read or spent by action Back)" in outcome.out) == (0, True)
+    config.write_text("VIEW untraced\nINVARIANT Traces\n")
+    outcome = run(*words)
+    assert (outcome.code, "invariant Traces reads trace, which VIEW untraced" in outcome.err) == (2, True)
+
+
 IN_CI = ("two-voters-restart", "grow-with-election")
 """What CI has time for; a level takes Spark a second however small it is."""
 
