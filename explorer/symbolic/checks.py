@@ -193,6 +193,14 @@ class StateChecks:
         return tuple(sorted(changes.items()))
 
 
+class Judged(NamedTuple):
+    """The events judged by a property of steps: bad ones, those to be judged for each set, and the number of all."""
+
+    bad: list[Event]
+    waiting: list[Taken]
+    number: int
+
+
 class StepChecks:
     """Evaluates properties of steps, on the events that are known.
 
@@ -211,13 +219,24 @@ class StepChecks:
         self._cores: dict[int, Step] = {}  # by the identity of a step that was learned, which stays
         self._states = EMPTY, 0  # a set, and the collection of garbage after which it has its number
         self._numbers: dict[tuple[int, ...], int] = {}
+        self._judged: dict[str, Judged] = {}
+        self._is_settled = True  # whether the events looked at are judged once for all sets
         self._found: dict[tuple[int, ...], dict[tuple[int, ...], list[int]]] = {}
 
     def violating(self, prop: Property, states: int) -> int:
         """Return the states of a set out of which a step leads for which a property does not hold."""
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
-        events = [event for taken in self._space.learning.taken for event in self._bad(prop, taken)]
+        judged, taken = self._judged.setdefault(prop.name, Judged([], [], 0)), self._space.learning.taken
+        events, waiting = list[Event](), list[Taken]()
+        for one in (*judged.waiting, *taken[judged.number :]):
+            self._is_settled = True
+            bad = list(self._bad(prop, one))
+            (judged.bad if self._is_settled else events).extend(bad)
+            if not self._is_settled:
+                waiting.append(one)
+        events = judged.bad + events
+        self._judged[prop.name] = Judged(judged.bad, waiting, len(taken))
         found, store = EMPTY, self._space.store
         for relation in self._space.groups.nodes.relations(events):
             found = store.union(found, store.enabled(states, relation))
@@ -240,6 +259,7 @@ class StepChecks:
                     continue
                 case = changes[level]
                 if before is None:
+                    self._is_settled = False  # there may be more values later
                     number = variables.number(level, old)
                     target = self._space.labels.apply(case.key, number)
                     if target < 0:
@@ -276,6 +296,7 @@ class StepChecks:
                 self._require_change(known)
                 yield tuple(sorted(changes.items()))
         except Unanswered as unanswered:
+            self._is_settled = False  # other sets may have other values together
             name = unanswered.question.field
             assert name is not None
             level = variables.shared(name)

@@ -13,18 +13,18 @@ from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Options, Result, Search, Trap
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Search, Trap
 from kraftcheck.explorer.symbolic import told
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SetsCheckpoint
-from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.orders import LOOKS, Order, cheapest_order, closer_order, shared_first
 from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
 from kraftcheck.explorer.symbolic.traps import without_way_out
 from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of, replicas_met
+from kraftcheck.explorer.symbolic.violations import Violations
 from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
 from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.states.memory import default_memory
@@ -45,7 +45,7 @@ MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where th
 
 
 class Due(Exception):  # noqa: N818 - a way out, not an error
-    """It is time for a checkpoint."""
+    """It is time for a checkpoint, or to look for violations."""
 
 
 class Enough(Exception):  # noqa: N818 - a way out, not an error
@@ -57,29 +57,7 @@ class GaveUp(Exception):  # noqa: N818 - a way out, not an error
 
 
 def explore(protocol: Protocol, options: Options) -> Result:
-    """Search the reachable states of a protocol as sets.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop. `search` is "saturation", "chaining" or "bfs".
-
-    Returns
-    -------
-    Result
-        As the other engines find it; breadth first, a level in which something is violated is searched to its end.
-
-    Raises
-    ------
-    Interrupted
-        Where the user interrupts it; the exception has what was found until then.
-    InputError
-        For what this engine does not do.
-    ProtocolError
-        Where the protocol breaks the language's contract.
-    """
+    """Search the reachable states of a protocol as sets; raises InputError for what this engine does not do."""
     capabilities.require_able("symbolic", protocol, options)
     return SymbolicSearch(protocol, options).run()
 
@@ -187,11 +165,12 @@ class SymbolicSearch:
 
     def _search_space(self, space: Space) -> None:
         """Search with the variables that are known."""
-        checks = StateChecks(space, self.semantics)
+        self._violations = Violations(space, self.options, self.semantics)
+        checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
         self._next_look = 0.0
         if space.kept() and self._checkpoint is not None:
-            self._checkpoint.require_same(space, checks, partial(self._violated, space))
+            self._checkpoint.require_same(space, checks, self._violations.of)
         if self.options.search == Search.BFS:
             reached = BreadthFirst(self, space).run()
         else:
@@ -204,7 +183,8 @@ class SymbolicSearch:
             self.note(reached, reached)
             if space.store.is_crowded:
                 [reached, beyond] = space.store.collect_garbage([reached, beyond])
-            self._show(space, self._violated(space, reached, space.store.union(beyond, space.pruned(reached))))
+            more = space.store.union(beyond, space.pruned(reached))
+            self._show(space, self._violations.of(reached, more))
         for prop in self.options.reachable:
             stuck = without_way_out(space, checks, prop, space.store.roots["reached"], self.pause)
             self._books.followed.add(prop.name)
@@ -260,20 +240,26 @@ class SymbolicSearch:
                 self.keep({"reached": reached})
                 return reached
             except Due:
-                reached = store.roots["part"]
+                self._may_save, reached = False, store.roots["part"]
+                self._note_part(space, reached)
                 self.keep({"reached": reached})
+                if self._violations.is_due:
+                    reached, _ = self._look(space, reached)
             except (Stop, KeyboardInterrupt, NoRoom):
                 self._is_over = True
-                part = store.roots["part"]
-                space.keep({"reached": part})
-                self.note(part, part if store.size(part) < MOST_COUNTED else EMPTY)
+                space.keep({"reached": store.roots["part"]})
+                self._note_part(space, store.roots["part"])
                 raise
             finally:
                 self._may_save = False
 
+    def _note_part(self, space: Space, part: int) -> None:
+        """Note the states that are known where saturation is stopped."""
+        self.note(part, part if space.store.size(part) < MOST_COUNTED else EMPTY)
+
     def _chained(self, space: Space) -> tuple[int, int]:
         """Return what is reached, and what is beyond the constraints: each event is taken from all known by then."""
-        store, checks, constraints = space.store, StateChecks(space, self.semantics), self.options.constraints
+        store, checks, constraints = space.store, self._violations.states, self.options.constraints
         reached = checks.within(constraints, space.start)
         beyond, before = store.difference(space.start, reached), EMPTY
         if space.kept():
@@ -290,23 +276,22 @@ class SymbolicSearch:
                 beyond = store.union(beyond, store.difference(new, allowed))
                 if store.is_crowded:
                     reached, beyond, before = store.collect_garbage([reached, beyond, before])
+                if self._violations.is_due:
+                    self.note(reached, EMPTY)
+                    reached, beyond, before = self._look(space, reached, beyond, before)
             self.note(reached, EMPTY)
         return reached, beyond
 
-    def _violated(self, space: Space, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
-        """Return the states that violate something, by its name: of a set; of invariants also of more states.
-
-        Of a part of what is reached not all steps are known, so nothing is said of deadlocks.
-        """
-        checks, steps = StateChecks(space, self.semantics), StepChecks(space, is_asked_again=False)
-        every = space.store.union(states, more)
-        found = {
-            prop.name: steps.violating(prop, states) if prop.over_steps else checks.violating(prop, every)
-            for prop in self.options.properties
-        }
-        if self.options.deadlock and not is_part:
-            found[DEADLOCK] = space.stuck(states)
-        return {name: bad for name, bad in found.items() if bad != EMPTY}
+    def _look(self, space: Space, reached: int, beyond: int = EMPTY, *others: int) -> list[int]:
+        """Evaluate properties in the states that are known; a violation ends the search. Return the sets."""
+        sets = [reached, beyond, *others]
+        try:
+            bad = self._violations.early(reached, beyond)
+        except NoRoom:
+            return space.store.collect_garbage(sets)
+        if bad:
+            self._show(space, bad, is_part=True)
+        return sets
 
     def _check_part(self) -> None:
         """Look for violations in the states that are known, where a limit ended the search before all were."""
@@ -316,7 +301,7 @@ class SymbolicSearch:
         self._deadline = time.monotonic() + max(CHECKING_SECONDS, self._books.seconds / 10)
         try:
             self.space.store.collect_garbage([])
-            bad = self._violated(self.space, self.space.store.roots["reached"], EMPTY, is_part=True)
+            bad = self._violations.of(self.space.store.roots["reached"], EMPTY, is_part=True)
         except (GaveUp, NoRoom, Rearranged, Unsplittable, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
@@ -327,16 +312,21 @@ class SymbolicSearch:
         finally:
             self._deadline, self._is_over = None, True
 
-    def _show(self, space: Space, bad: dict[str, int]) -> None:
-        """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does."""
+    def _show(self, space: Space, bad: dict[str, int], *, is_part: bool = False) -> None:
+        """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does.
+
+        Where only a part of the states is known, others may be nearer to the start.
+        """
         store, left = space.store, list(bad)
         store.roots.update({VIOLATING + name: states for name, states in bad.items()})
         beyond = frozenset(prop.name for prop in self.options.properties if not prop.over_steps)
-        ways = Ways(space, StateChecks(space, self.semantics), self.options.constraints, beyond, self.pause)
+        violating = self._violations.of_property if is_part else None
+        ways = Ways(space, self._violations.states, self.options.constraints, beyond, self.pause, violating)
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
             spare = (self.options.time_limit or math.inf) - self._books.seconds
-            self._deadline = time.monotonic() + max(min(most, spare), 0)
+            allowed = max(min(most, spare), 0)
+            self._deadline = time.monotonic() + allowed
             try:
                 for name, path in find(left):
                     left.remove(name)
@@ -344,7 +334,7 @@ class SymbolicSearch:
             except (GaveUp, NoRoom):
                 store.collect_garbage([])
                 names = ", ".join(left)
-                self._books.result.notes.append(f"{names}: no {kind} counterexample was found within {most:,.0f} s")
+                self._books.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")
             finally:
                 self._deadline = None
             if self._interruption.asked:
@@ -429,7 +419,8 @@ class SymbolicSearch:
         self._books.look_at_the_clock(0, self.space.store.nodes)
         if self._may_save and self._looks and self.space.store.nodes_made > self._looks[0][0]:
             self._look_for_order(self.space)
-        if self._may_save and self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2):
+        saves = self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2)
+        if self._may_save and (saves or self._violations.is_due):
             raise Due  # saturation begins again, with what it has: so ever more time is between two
 
     def _totals(self) -> Totals:

@@ -118,10 +118,9 @@ class Store:
 
     def _called_back(self, kind: int, a: int, b: int) -> int:
         """Answer a call from compiled code; what goes wrong is raised once that has returned."""
-        if self._error is not None:
-            return -1
         try:
-            return self._answer(kind, a, b)
+            if self._error is None:
+                return self._answer(kind, a, b)
         except NoRoom:
             pass  # what is under way comes back as a part of its result
         except BaseException as error:
@@ -165,18 +164,19 @@ class Store:
     def attempt(self, function: Any, *arguments: int) -> tuple[int, bool]:
         """Return the result of a compiled operation, and whether it is all of it."""
         meta = self.arrays.meta
-        before = int(meta[codes.INCOMPLETE])
+        before, top = int(meta[codes.INCOMPLETE]), int(meta[codes.TOP])
         result = int(function(self.arrays, *arguments))
-        self._raise_error(result)
+        self._raise_error(result, top)
         if meta[codes.STOP] == 2:
             raise ProtocolError("the symbolic engine has no room for a diagram's edges: a variable has too many values")
         return result, int(meta[codes.INCOMPLETE]) == before
 
-    def _raise_error(self, partial: int) -> None:
+    def _raise_error(self, partial: int, top: int) -> None:
+        """Raise what went wrong in a call back; the stack below `top` is of operations under way outside."""
         if self._error is not None:
             error, self._error, self.partial = self._error, None, partial
             self.arrays.meta[codes.STOP] = 0
-            self.arrays.meta[codes.TOP] = 0
+            self.arrays.meta[codes.TOP] = top
             raise error
 
     def union(self, a: int, b: int) -> int:

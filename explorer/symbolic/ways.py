@@ -16,7 +16,7 @@ VIOLATING = "violating "  # begins the names of the roots into which ways are lo
 
 
 class Ways:
-    """Finds ways into sets, once all is reached and learned.
+    """Finds ways into sets.
 
     Parameters
     ----------
@@ -31,6 +31,9 @@ class Ways:
         invariants are evaluated there.
     pause
         Called now and then; it may raise what ends the search for a way.
+    violating
+        Where not all states are known: returns the states of a set that belong to a set of a name. Those that the
+        root has are then the known ones. None where all is reached and learned.
     """
 
     def __init__(
@@ -40,12 +43,14 @@ class Ways:
         constraints: tuple[Property, ...],
         beyond: frozenset[str],
         pause: Callable[[], None],
+        violating: Callable[[str, int], int] | None = None,
     ) -> None:
         self._space = space
         self._checks = checks
         self._constraints = constraints
         self._beyond = beyond
         self._pause = pause
+        self._violating = violating
 
     def shortest(self, names: Iterable[str]) -> Iterator[Way]:
         """Yield a shortest way into each of some sets, as they are seen, with its name."""
@@ -53,8 +58,10 @@ class Ways:
         new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
         while wanted:
             self._pause()
-            yield from self._into(wanted, new, pruned, levels)
             frontier = self._checks.within(self._constraints, new)
+            if self._violating is not None:
+                space.learn(frontier)
+            yield from self._into(wanted, store.union(new, pruned), frontier, levels, self._violating or self._known)
             known = store.union(known, space.view.of(new))
             levels.append(frontier)
             new = space.view.without(space.successors(frontier), known)
@@ -65,7 +72,7 @@ class Ways:
     def any(self, names: Iterable[str]) -> Iterator[Way]:
         """Yield a way into each of some sets, with its name: each event is taken from all that is known by then."""
         space, store, wanted, stages = self._space, self._space.store, list(names), list[int]()
-        yield from self._into(wanted, space.start, EMPTY, stages)
+        yield from self._into(wanted, space.start, space.start, stages, self._known)
         reached = self._checks.within(self._constraints, space.start)
         known = store.union(space.start, reached)
         while wanted:
@@ -74,22 +81,26 @@ class Ways:
                 new = store.difference(store.successors(reached, root), known)
                 if new != EMPTY:
                     stages.append(reached)
-                    yield from self._into(wanted, new, EMPTY, stages)
+                    yield from self._into(wanted, new, new, stages, self._known)
                     known = store.union(known, new)
                     reached = store.union(reached, self._checks.within(self._constraints, new))
-            yield from self._into(wanted, EMPTY, space.pruned(reached), [*stages, reached])
+            yield from self._into(wanted, space.pruned(reached), EMPTY, [*stages, reached], self._known)
             if store.is_crowded:
                 reached, known, *stages = store.collect_garbage([reached, known, *stages])
 
-    def _into(self, wanted: list[str], new: int, pruned: int, sets: list[int]) -> Iterator[Way]:
+    def _known(self, name: str, states: int) -> int:
+        """Return the states of a set that belong to a set of a name."""
+        return self._space.view.meet(states, self._space.store.roots[VIOLATING + name])
+
+    def _into(
+        self, wanted: list[str], states: int, expanded: int, sets: list[int], violating: Callable[[str, int], int]
+    ) -> Iterator[Way]:
         """Yield a way into each wanted set that some states are in, through sets that lead to these.
 
-        Those that are pruned follow by steps that action constraints do not allow.
+        The last step into `states` may be one that action constraints do not allow; out of `expanded` steps lead.
         """
-        store = self._space.store
         for name in list(wanted):
-            states = store.union(new, pruned) if name in self._beyond else new
-            there = self._space.view.meet(states, store.roots[VIOLATING + name])
+            there = violating(name, states if name in self._beyond else expanded)
             if there != EMPTY:
                 wanted.remove(name)
-                yield name, Predecessors(self._space).path(sets, store.one_of(there))
+                yield name, Predecessors(self._space).path(sets, self._space.store.one_of(there))

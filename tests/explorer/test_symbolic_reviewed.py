@@ -19,6 +19,7 @@ from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import replicas_met
+from kraftcheck.explorer.symbolic.violations import Violations
 from kraftcheck.spec import (
     Bag,
     Map,
@@ -324,7 +325,7 @@ def test_a_limit_of_few_nodes_is_called_so() -> None:
 def test_what_a_view_leaves_out_is_not_read_as_nothing() -> None:
     protocol = Seen(ticks=4)
     assert ReferenceSearch(protocol, options_of(protocol)).run().verdict is Verdict.OK
-    with pytest.raises(InputError, match=r"spent\['ticks'\] is read: the VIEW leaves out ticks"):
+    with pytest.raises(InputError, match="reads ticks, which VIEW unspent leaves out: states are judged as they"):
         explore(protocol, options_of(protocol, search="bfs", view="unspent"))
 
 
@@ -376,7 +377,7 @@ def test_an_interrupt_while_properties_are_evaluated_at_a_limit(order: str, monk
     def interrupted(*_: object, **__: object) -> dict[str, int]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine.SymbolicSearch, "_violated", interrupted)
+    monkeypatch.setattr(Violations, "of", interrupted)
     protocol = TooFar()
     result = explore(protocol, options_of(protocol, search=order, time_limit=1e-9))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")

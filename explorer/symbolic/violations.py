@@ -1,0 +1,81 @@
+"""The known states that violate something: of the whole set, and of the part that is known while it grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
+from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.store import EMPTY
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.semantics import Semantics
+
+FIRST_LOOK, GROWTH = 1 << 16, 2
+"""Nodes made before the first look at what is known, and how many times more before each further one."""
+SPARED = 30
+"""Times as long as a look took, there is none after it."""
+
+
+class Violations:
+    """Evaluates the properties of a search on sets of states of one space.
+
+    Parameters
+    ----------
+    space
+        The state space.
+    options
+        What is checked.
+    semantics
+        The meaning of the protocol.
+
+    Attributes
+    ----------
+    states
+        Evaluates properties of states.
+    """
+
+    def __init__(self, space: Space, options: Options, semantics: Semantics) -> None:
+        self.states = StateChecks(space, semantics)
+        self._steps = StepChecks(space, is_asked_again=False)
+        self._space = space
+        self._options = options
+        self._nodes, self._not_before = FIRST_LOOK, 0.0
+
+    def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
+        """Return the states that violate something, by its name: of a set; of invariants also of more states.
+
+        Of a part of what is reached not all steps are known, so nothing is said of deadlocks.
+        """
+        found = self._of(self._options.properties, states, more)
+        if self._options.deadlock and not is_part and (stuck := self._space.stuck(states)) != EMPTY:
+            found[DEADLOCK] = stuck
+        return found
+
+    def _of(self, properties: Iterable[Property], states: int, more: int) -> dict[str, int]:
+        every = self._space.store.union(states, more)
+        found = {prop.name: self._violating(prop, states if prop.over_steps else every) for prop in properties}
+        return {name: bad for name, bad in found.items() if bad != EMPTY}
+
+    def of_property(self, name: str, states: int) -> int:
+        """Return the states of a set that violate a property."""
+        return next(self._violating(prop, states) for prop in self._options.properties if prop.name == name)
+
+    def _violating(self, prop: Property, states: int) -> int:
+        return (self._steps if prop.over_steps else self.states).violating(prop, states)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to look at what is known: it has grown, and looks have taken little of the time."""
+        has_grown = self._space.store.nodes_made > self._nodes and not self._options.keep_going
+        return has_grown and time.monotonic() > self._not_before
+
+    def early(self, states: int, more: int) -> dict[str, int]:
+        """Return what `of` does of a part, but for properties that read whole states, and note when to look again."""
+        began = time.monotonic()
+        try:
+            return self._of([prop for prop in self._options.properties if "state" not in prop.asks], states, more)
+        finally:
+            now = time.monotonic()
+            self._nodes, self._not_before = GROWTH * self._space.store.nodes_made, now + SPARED * (now - began)
