@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kraftcheck.explorer.by_type import asking_for_types
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.learning.by_type import asking_for_types
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State

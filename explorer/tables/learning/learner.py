@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.by_type import asking_for_types
 from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import codes
@@ -21,7 +22,6 @@ from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tries import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.learning.by_type import asking_for_types
 from kraftcheck.explorer.tables.learning.giving import HowGiven
 from kraftcheck.explorer.tables.learning.interner import Interner, within
 from kraftcheck.explorer.tables.learning.marked import followed
