@@ -10,9 +10,10 @@ from functools import cache
 from itertools import chain, repeat
 from typing import Any, Literal, Union, get_args, get_origin
 
+from kraftcheck.spec.class_rules import INSTEAD, refuse_enum
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, field_types, is_enum
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_types, is_enum
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
@@ -197,6 +198,8 @@ def _plain_checker(kind: Any) -> Check:
         return lambda value: type(value) is kind
     if issubclass(kind, Record):
         return lambda value: isinstance(value, kind) and _has_good_fields(value)
+    if issubclass(kind, enum.Enum):
+        refuse_enum(kind)
     return lambda value: isinstance(value, kind) and _is_value(value)
 
 

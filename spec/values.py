@@ -28,6 +28,8 @@ from typing import (
     get_type_hints,
 )
 
+from kraftcheck.spec.class_rules import INSTEAD, refuse_enum, refuse_fields, refuse_made_equality, refuse_methods
+
 Value = Any
 """A value: a recursive union that mypy cannot express. `kraftcheck.spec.kinds` checks it at run time."""
 
@@ -37,10 +39,6 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 _NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
-
-
-INSTEAD: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
-"""What to write instead of a collection that can change."""
 
 
 def cached(function: Callable[[A], T]) -> Callable[[A], T]:
@@ -86,6 +84,10 @@ class Symbol(enum.Enum):
     """
 
     __hash__ = object.__hash__  # members are singletons; Enum's own hash is slow
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_enum(cls)
 
     def __repr__(self) -> str:
         return str(self.value)
@@ -149,8 +151,12 @@ class Record:
             kind = type(vars(cls).get(name))
             if kind in INSTEAD and "ClassVar" not in str(annotation):
                 raise TypeError(f"{cls.__name__}.{name}: a {kind.__name__} can change; write a {INSTEAD[kind]}")
+            if is_enum(kind):
+                refuse_enum(kind)
+        refuse_methods(cls)
         cls._is_plain &= not hasattr(cls, "__post_init__") and not {"__init__", "__new__"} & vars(cls).keys()
         dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+        refuse_fields(cls)
 
     def but(self, **changes: Value) -> Self:
         """Return a copy in which the named fields have the given values.
@@ -217,6 +223,7 @@ class Record:
 @cached
 def field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the names of a record class's fields, in the order of their declaration."""
+    refuse_made_equality(cls, Record)
     return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
 
@@ -363,7 +370,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if kind is ModelValue:
         return (3, value.index, value.name)
     if isinstance(value, enum.Enum) and is_enum(kind):
-        return (4, kind.__qualname__, _place(kind)[value.name])
+        return (4, kind.__qualname__, _rank(kind)[value.name])
     if kind is tuple:
         return (5, len(value), tuple(map(order_key, value)))
     if kind is frozenset:
@@ -381,7 +388,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
 
 
 @cached
-def _place(kind: type[enum.Enum]) -> dict[str, int]:
+def _rank(kind: type[enum.Enum]) -> dict[str, int]:
     return {member.name: number for number, member in enumerate(kind)}
 
 

@@ -53,6 +53,11 @@ START = "yield self.start([Node(1, True), Node(2, False)], Shared())"
 SENT = "send(Token(dest=3 - me.id))"
 TAKEN = "        yield consume(me.but(has_token=True))"
 HOLDS = "return not (me.has_token and peer.has_token)"
+TOKEN = "class Token(Record):\n    dest: int\n"
+EQUAL = "    def __eq__(self, other):\n        return True\n"
+COLOUR = (
+    "import enum\n\nclass Colour(%s):\n    RED = 'red'\n" + EQUAL + "\n" + TOKEN + "    colour: Colour = Colour.RED\n"
+)
 SETS = '    symmetries = {"symm": %s}\n    network ='
 SLIPS = [
     ("initial, returned", START, START.replace("yield", "return"), "initial(", "forgot `yield`?"),
@@ -120,6 +125,65 @@ SLIPS = [
     ("exit", TAKEN, "        raise SystemExit(0)\n        yield", "raise SystemExit", "raised SystemExit: 0"),
     ("no super", "    network =", "    def __init__(self): ...\n\n    network =", "", "does not call super().__init__"),
     ("a message that is no record", "class Token(Record)", "class Token", "@on(", "@on takes types of message"),
+    ("equality of its own", TOKEN, TOKEN + EQUAL, "def __eq__", "Token.__eq__: records are compared by all"),
+    (
+        "a hash of its own",
+        TOKEN,
+        TOKEN + "    def __hash__(self):\n        return 1\n",
+        "def __hash__",
+        "Token.__hash__: records are compared by all their fields",
+    ),
+    (
+        "an order of its own",
+        TOKEN,
+        TOKEN + "    def __lt__(self, other):\n        return True\n",
+        "def __lt__",
+        "Token.__lt__: records",
+    ),
+    (
+        "attributes of its own",
+        TOKEN,
+        TOKEN + "    def __getattribute__(self, name):\n        return 1\n",
+        "def __getattribute__",
+        "Token.__getattribute__: records",
+    ),
+    ("slots", TOKEN, TOKEN + "    __slots__ = ()\n", "class Token", "Token.__slots__: records"),
+    (
+        "an inherited equality",
+        TOKEN,
+        "class Alike:\n" + EQUAL + "\n" + TOKEN.replace("Record", "Alike, Record"),
+        "def __eq__",
+        "Token.__eq__: records are compared by all their fields",
+    ),
+    (
+        "equality by a decorator",
+        TOKEN,
+        "def alike(cls):\n    cls.__eq__ = lambda self, other: True\n    return cls\n\n@alike\n" + TOKEN,
+        "",
+        "Token.__eq__: records are compared by all their fields",
+    ),
+    (
+        "a field that is not compared",
+        TOKEN,
+        "import dataclasses\n\n" + TOKEN + "    at: int = dataclasses.field(default=0, compare=False)\n",
+        "class Token",
+        "Token.at: field(compare=False): records are compared by all their fields",
+    ),
+    (
+        "a default that can change",
+        TOKEN,
+        "import dataclasses\n\n" + TOKEN + "    at: tuple[int, ...] = dataclasses.field(default_factory=list)\n",
+        "class Token",
+        "Token.at: a list can change; write a tuple",
+    ),
+    (
+        "equality of an enum",
+        TOKEN,
+        COLOUR % "enum.Enum",
+        "def __eq__",
+        "Colour.__eq__: members of an enum",
+    ),
+    ("equality of a symbol", TOKEN, COLOUR % "Symbol", "def __eq__", "Colour.__eq__: members of an enum"),
     ("an import", "from kraftcheck", "from kraftchek", "from kraftchek", "No module named 'kraftchek'"),
 ]
 
