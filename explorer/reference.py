@@ -10,7 +10,7 @@ from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.identity import identity_of
-from kraftcheck.explorer.purity import PureSemantics
+from kraftcheck.explorer.purity import PurityTest, TestedSemantics
 from kraftcheck.explorer.reachability import Edge, Goals, stuck
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep, Trap
 from kraftcheck.explorer.temporal.plain import labelled
@@ -62,6 +62,8 @@ class ReferenceSearch:
 
     Attributes
     ----------
+    purity
+        Tests the calls of actions.
     parents
         For each state found, by identity: how it was reached first.
     """
@@ -70,7 +72,8 @@ class ReferenceSearch:
         self.protocol = protocol
         self.options, notes = without_symmetry(options)
         options = self.options
-        self.semantics = (PureSemantics if options.check_actions else Semantics)(protocol)
+        self.purity = PurityTest(protocol, thorough=options.check_actions)
+        self.semantics: Semantics = TestedSemantics(protocol, self.purity)
         self.identity = identity_of(protocol, options.symmetry, options.view)
         names = [*protocol.actions, *protocol.network.own_actions()]
         self._place = {name: place for place, name in enumerate(names)}
@@ -109,6 +112,7 @@ class ReferenceSearch:
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
                 self._find_traps()
                 self._check_temporal()
+            self.purity.call_again()
             self._books.report(0)
         except RaisedError as error:
             judged = self._goals.judged

@@ -73,8 +73,8 @@ def check(
     workers, memory
         Threads (by default one for every processor); bytes, or "4G", beyond which states go to disk.
     keep_going, check_actions, strict
-        Whether to go on after a violation, to test that actions are pure, and to accept no warning and no property that
-        holds vacuously: then the verdict is `incomplete`.
+        Whether to go on after a violation, to test in every call that actions are pure, and to accept no warning and no
+        property that holds vacuously: then the verdict is `incomplete`.
     max_states, max_depth, max_nodes, time_limit
         Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
     checkpoint, checkpoint_every, resume, report

@@ -106,7 +106,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "to temporal properties, what a bound forbids is not enabled, as in TLC", argparse.BooleanOptionalAction
     ),
     "--continue": _flag("go on after a violation", dest="keep_going"),
-    "--check-actions": _flag("test that actions are pure"),
+    "--check-actions": _flag("test in every call that actions are pure, not in a sample of them"),
     "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
     "--engine": _value("NAME", "tables, reference, symbolic or spark (default: the first that can do what is asked)"),
     "--workers": _value("N", "threads", workers),

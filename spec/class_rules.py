@@ -1,9 +1,10 @@
-"""Refuses classes whose values would be equal though they differ: states that differ would be merged."""
+"""Refuses what would make states equal that differ: records with an equality of their own, protocols that remember."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,11 @@ INSTEAD: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearr
 _EQUALITY = ("__eq__", "__ne__", "__hash__")
 _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
 _ACCESS = ("__getattribute__", "__setattr__", "__delattr__", "__slots__")
+_CALLERS = {
+    ("kraftcheck.spec.language.calling", "call_action"),
+    ("kraftcheck.spec.language.calling", "evaluate_property"),
+    ("kraftcheck.spec.language.protocol", "projected"),
+}
 _OURS = ("abc", "builtins", "enum", "typing", "kraftcheck.spec.values")
 _BY_FIELDS = "records are compared by all their fields, or states would be merged"
 _BY_IDENTITY = "members of an enum are compared by identity, or states would be merged"
@@ -48,6 +54,16 @@ def refuse_made_equality(record_type: type, base: type) -> None:
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
         what = f"{_BY_FIELDS}; remove it (or the decorator)"
         raise ProtocolError(f"{_place(record_type)}{record_type.__qualname__}.__eq__: {what}")
+
+
+def refuse_write(protocol: object, name: str) -> None:
+    """Raise AttributeError where a method that a search calls writes an attribute of its protocol."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None:
+        if (frame.f_globals["__name__"], frame.f_code.co_name) in _CALLERS:
+            kept = "keep it in a replica or in the shared state"
+            raise AttributeError(f"{type(protocol).__name__}.{name} is written while states are searched; {kept}")
+        frame = frame.f_back
 
 
 def _refuse(cls: type, names: Iterable[str], reason: str) -> None:

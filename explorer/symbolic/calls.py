@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from copy import copy
+from functools import partial
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.symbolic.parts import Apart, Unsplittable
 from kraftcheck.explorer.symbolic.variables import Layout
 from kraftcheck.explorer.tables.learning.reads import SharedReader
@@ -89,6 +91,7 @@ class Calls:
     def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
         self.protocol = protocol
         self.counts: Counter[str] = Counter()
+        self.purity = PurityTest(protocol, thorough=False)
         self._shared_type = shared_type
         self._fields = {name: Question(name) for name in field_names(shared_type)}
         self._replicas: list[Value] = []
@@ -142,7 +145,8 @@ class Calls:
         self.counts[action.name] += 1
         sets = self._sets.get(me.id) if me is not None else None
         if sets is None:
-            steps = call_action(self.protocol, action, me, message, given)
+            call = self.purity.call if self.purity.is_due(action) else partial(call_action, self.protocol)
+            steps = call(action, me, message, given)
         else:
             steps = self._call_apart(
                 action, Apart(me, sets, lambda *part: ask(Question(None, None, me.id, part))), message, given

@@ -123,6 +123,7 @@ class SymbolicSearch:
             self._books.restore(self.found_before.violations, self.found_before.seconds)
         try:
             self._search_spaces()
+            self.calls.purity.call_again()
         except (Stop, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
                 self._books.note_limit(INTERRUPTED)

@@ -99,8 +99,7 @@ class Checker:
     def _search_and_test_purity(self, search: Callable[[], None]) -> None:
         with suppress(Stop):
             search()
-        if self._learner.purity is not None:
-            self._learner.purity.call_again()
+        self._learner.purity.call_again()
 
     # Initial states
 

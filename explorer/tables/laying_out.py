@@ -27,7 +27,7 @@ def are_better_flat(options: Options, expander: Expander, python: PythonChecks |
     """Return whether control rows do not repeat, and nothing in a breadth-first search needs them."""
     interner = expander.learner.interner
     needs = options.checkpoint is not None or options.resume is not None or bool(options.over_behaviours)
-    needs |= options.check_actions or (python is not None and python.constrains)
+    needs |= python is not None and python.constrains
     needs |= visited.archive is not None or bool(interner.sets.elements)
     needs |= not interner.slots and bool(interner.tables.hidden[: interner.base].all())  # nothing tells states apart
     return not expander.is_flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * visited.count

@@ -57,7 +57,7 @@ def _matters(step: Step, me: Value, bounds: dict[str, int]) -> bool:
 
 def rewired(protocol: Protocol, actions: Mapping[str, Action]) -> None:
     """Give a protocol other actions; it alone is changed, not its class."""
-    vars(protocol)["actions"] = MappingProxyType(dict(actions))
+    vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # each call is one to note
 
 
 def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, get_type_hints
 
+from kraftcheck.spec.class_rules import refuse_write
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
@@ -30,7 +31,6 @@ DEADLOCK = "Deadlock"
 """What a search calls a state that has no next one."""
 FAIR_SPEC = "FairSpec"
 """The specification whose fairness is what the actions declare."""
-
 
 MARKS = ("action_mark", "property_mark")
 
@@ -176,8 +176,13 @@ class Protocol:
         self.id_types: tuple[Any, ...] = ()  # of the replicas that there are at first
         self.ids: set[Value] = set()  # of those, and of replicas that actions create
         self.sent: dict[tuple[type, Value], Action] = {}  # what actions send to whom, and one that does
+        self.is_sampled = True  # whether a search makes some calls again, to see that actions are pure
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
         self.hidden_reads: HiddenReads | None = None  # notes what methods read that a VIEW leaves out
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_write(self, name)
+        super().__setattr__(name, value)
 
     @classmethod
     def fairness_of(cls, specification: str | None) -> tuple[Fairness, ...]:

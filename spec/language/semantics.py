@@ -210,11 +210,17 @@ class Semantics:
         found = self._calls.get(key)
         if found is None:
             self.handler_calls[action.name] += 1
-            taken = call_action(self.protocol, action, me, message, given)
+            taken = self.call(action, me, message, given)
             note_spent(taken, self.most_spent)
             found = tuple(self._shared_parts(step) for step in taken if is_within(step, self.protocol.bounds))
             self._calls[key] = found
         return found
+
+    def call(
+        self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
+    ) -> tuple[Step, ...]:
+        """Call an action."""
+        return call_action(self.protocol, action, me, message, given)
 
     def _shared_parts(self, step: Step) -> Step:
         return step.but(

@@ -1,4 +1,4 @@
-"""Actions that cheat are named under `--check-actions`, by both engines, and honest ones are not."""
+"""Actions that cheat are named, with `--check-actions` and without, and honest ones are not."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,13 +16,17 @@ import pytest
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine
-from kraftcheck.spec import Protocol, Record, State, Steps, become, hide, internal, reachable
+from kraftcheck.spec import MessageSet, Protocol, Record, State, Steps, become, constant, hide, internal, reachable
 from kraftcheck.spec.errors import ActionError, InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.protocol import bound
-from kraftcheck.spec.values import ModelValue
+from kraftcheck.spec.values import Map, ModelValue
 
+SAMPLING = {
+    "symbolic": lambda protocol, options: symbolic.explore(protocol, replace(options, search="saturation")),
+}
 ENGINES = {"reference": reference.explore, "tables": engine.explore}
 
 
@@ -78,8 +83,13 @@ def told_by_another_call(self: Protocol, me: Ticker) -> int:
     return 0 if KEPT["noted"] and me.count == 0 else me.count + 1
 
 
+def writes_an_attribute(self: Any, me: Ticker) -> int:
+    self.total = me.count + 1
+    return int(self.total)
+
+
 def explored(name: str, protocol: Protocol, search: Search = Search.BFS, check: bool = True) -> Result:
-    return ENGINES[name](protocol, Options(search=search, deadlock=False, check_actions=check))
+    return (ENGINES | SAMPLING)[name](protocol, Options(search=search, deadlock=False, check_actions=check))
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -103,6 +113,102 @@ def test_a_cheat_is_named(name, function, problem) -> None:
     assert f"action Tick of Cheat {problem}" in str(caught.value)
     assert str(caught.value).startswith(f"{__file__}:")
     assert sys.getprofile() is None
+
+
+@pytest.mark.parametrize("name", ENGINES | SAMPLING)
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (counts_calls, "is not pure: called twice on the same input, it yielded other steps"),
+        (remembers, "is not pure: called twice on the same input, it yielded other steps"),
+        (told_by_another_call, "is not pure: called twice on the same input, it yielded other steps"),
+        (writes_an_attribute, "raised AttributeError: Cheat.total is written while states are searched"),
+        (lambda self, me: int(time.time()) % 2, "is not pure: it calls time.time"),
+        (lambda self, me: random.randrange(3), "is not pure: it calls Random.getrandbits"),
+    ],
+)
+def test_a_cheat_is_named_in_every_search(name, function, problem) -> None:
+    with pytest.raises(ActionError) as caught:
+        explored(name, cheats_with(function), check=False)
+    assert f"action Tick of Cheat {problem}" in str(caught.value)
+
+
+class Voter(Record):
+    id: int
+    peers: frozenset[str] = frozenset("abcd")
+    terms: Map[str, int] = Map({"a": 1, "b": 2})
+    chosen: str = ""
+
+
+class Choosing(Protocol):
+    """Each voter chooses; how, its subclasses say."""
+
+    network = MessageSet()
+    names: frozenset[str] = constant("Names", default=frozenset("efg"))
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Voter(1), Voter(2)], Nothing())
+
+    @internal
+    def choose(self, me: Voter) -> Steps:
+        if not me.chosen:
+            yield from self.choices(me)
+
+    def choices(self, me: Voter) -> Steps:
+        yield become(me.but(chosen=self.choice(me)))
+
+    def choice(self, me: Voter) -> str:
+        raise NotImplementedError
+
+
+def of_made_set(self: Choosing, me: Voter) -> str:
+    best = max(me.terms.values())
+    return next(iter({name + "!" for name in me.peers if best}))
+
+
+def of_built_set(self: Choosing, me: Voter) -> str:
+    return next(iter(frozenset(sorted(me.peers))))
+
+
+def until_the_first(self: Choosing, me: Voter) -> Steps:
+    for peer in me.peers:
+        yield become(me.but(chosen=peer))
+        return
+
+
+def each_of_them(self: Choosing, me: Voter) -> Steps:
+    for peer in me.peers | self.names:
+        yield become(me.but(chosen=peer))
+
+
+def with_a_hundred_words(self: Choosing, me: Voter) -> str:
+    return "".join(sorted(me.peers)) + str(sum(me.terms.values())) + str(len({*me.peers, "e"}))
+
+
+@pytest.mark.parametrize("name", ENGINES | SAMPLING)
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"choices": until_the_first},
+        {"choice": lambda self, me: min(me.peers, key=len)},
+        {"choice": lambda self, me: next(iter(self.names - {"e"}))},
+        {"choice": lambda self, me: next(iter(me.terms))},
+        {"choice": of_made_set},
+        {"choice": of_built_set},
+    ],
+    ids=["the first", "the least", "of a constant", "of a map", "of a comprehension", "of a set made"],
+)
+def test_what_depends_on_an_order_is_named(name, check, methods) -> None:
+    with pytest.raises(ActionError, match="action Choose of Chooser is not pure: what it yields depends on the order"):
+        explored(name, type("Chooser", (Choosing,), methods)(), check=check)
+
+
+@pytest.mark.parametrize("name", ENGINES | SAMPLING)
+@pytest.mark.parametrize("methods", [{"choices": each_of_them}, {"choice": with_a_hundred_words}])
+def test_what_goes_through_all_of_a_set_is_pure(name, methods) -> None:
+    protocol = type("Chooser", (Choosing,), methods)()
+    assert explored(name, protocol, check=name != "symbolic").distinct_states in (4, 64)
 
 
 @pytest.mark.parametrize("search", [Search.BFS, Search.DFS])

@@ -480,7 +480,7 @@ def assert_behaviour(protocol: Protocol, trace: tuple[TraceStep, ...]) -> None:
 class Impure(Counting):
     def __init__(self, **constants: Any) -> None:
         super().__init__(**constants)
-        self.calls = 0
+        self.calls = [0]
 
 
 def impure(kind: str) -> type[Impure]:
@@ -488,12 +488,12 @@ def impure(kind: str) -> type[Impure]:
         if kind == "clock":
             yield become(me.but(value=time.perf_counter_ns()))
         elif kind == "keeps state":
-            self.calls += 1
-            yield become(me.but(value=min(self.calls, 20)))
+            self.calls[0] += 1
+            yield become(me.but(value=min(self.calls[0], 20)))
         elif kind == "its order":
-            self.calls += 1
+            self.calls[0] += 1
             steps = [become(me.but(value=1)), become(me.but(value=2))]
-            yield from steps[self.calls % 2 :]
+            yield from steps[self.calls[0] % 2 :]
         elif kind == "mutates":
             if me.value == 0:
                 me.__dict__["value"] = 1

@@ -151,7 +151,8 @@ def test_constraint(run, ping, tmp_path) -> None:
     assert found["configuration"].endswith("ping.cfg")
 
 
-def test_purity_is_checked_on_request(run, tmp_path) -> None:
+@pytest.mark.parametrize("options", [[], ["--check-actions"], ["--engine", "symbolic"], ["--engine", "reference"]])
+def test_purity_is_checked(run, tmp_path, options) -> None:
     path = tmp_path / "impure.py"
     text = (
         "from kraftcheck import *\nCALLS = [0]\n"
@@ -163,8 +164,7 @@ def test_purity_is_checked_on_request(run, tmp_path) -> None:
         "        CALLS[0] += 1\n        if me.n < 3:\n            yield become(me.but(n=CALLS[0] % 50))\n"
     )
     path.write_text(text)
-    assert run("check", f"{path}:Impure", "--no-deadlock").code == 0
-    outcome = run("check", f"{path}:Impure", "--no-deadlock", "--check-actions")
+    outcome = run("check", f"{path}:Impure", "--no-deadlock", *options)
     assert outcome.code == 2
     assert "action Tick of Impure is not pure" in outcome.err
 

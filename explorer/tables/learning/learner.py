@@ -73,7 +73,7 @@ class Learner:
     view, symmetry
         Names of one of the protocol's views and symmetries, or None.
     check_actions
-        Whether to call handlers twice and compare.
+        Whether to test every call of a handler, not a sample.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Learner:
         self._of_actor = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
         self.protocol = protocol
         self.interner = Interner(protocol, tuple(enumerate(self.state_properties))[len(local) :], view, symmetry)
-        self.purity = PurityTest(protocol) if check_actions else None
+        self.purity = PurityTest(protocol, thorough=check_actions)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.book = LabelBook(self.action_names, ())
         self.handler_calls: Counter[str] = Counter()
@@ -132,7 +132,7 @@ class Learner:
         self.interner.slot_added = self._forget_replicas
         self._awaiting: defaultdict[int, dict[int, dict[Value, Passes | None]]] = defaultdict(dict)
         self.interner.sets.added = self._forget_awaiting
-        self.interner.sets.is_allowed &= not check_actions and self._marks
+        self.interner.sets.is_allowed &= self._marks
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
@@ -368,13 +368,11 @@ class Learner:
     ) -> Judged:
         """Return the steps of an action that bounds do not rule out, with their flags."""
         self.handler_calls[action.name] += 1
-        test = self.purity
-        if test is None:
-            if recording is not None and recording.by_field:
-                action = followed(action, recording, marks=self._marks, filters=bool(self.interner.sets.elements))
-            steps = call_action(self.protocol, action, me, message, given)
-        else:
-            steps = test.call(action, me, message, given)
+        if self.purity.is_due(action):
+            self.purity.call(action, me, message, given if recording is None else recording.whole(action))
+        if recording is not None and recording.by_field:
+            action = followed(action, recording, marks=self._marks, filters=bool(self.interner.sets.elements))
+        steps = call_action(self.protocol, action, me, message, given)
         if recording and any(isinstance(one, MapReader) and one.was_read_whole for one in given.values()):
             steps = plain(steps)
         note_spent(steps, self.most_spent)

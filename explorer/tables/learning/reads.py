@@ -49,6 +49,10 @@ class SharedReader(StandIn):
         self._type = record_type
         self._read = read
 
+    def read_through(self, change: Callable[[Value], Value]) -> SharedReader:
+        """Return a reader of the same, whose values are changed."""
+        return SharedReader(self._type, lambda name: change(self._read(name)))
+
     def _whole(self) -> Any:
         """Return the record itself, all fields of which are noted."""
         return plain(self._type(*map(self._read, field_names(self._type))))

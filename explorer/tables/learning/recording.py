@@ -207,14 +207,21 @@ class Recording:
 
     def _plain(self, prop: Property, me: int, peer: int) -> dict[str, Value]:
         """Return what a property asks for, without stand-ins, and note nothing."""
+        roles = (("before", me), ("me", me), ("after", peer), ("peer", peer))
+        return self.whole(prop) | {name: self._interner.locals[local] for name, local in roles}
+
+    def whole(self, owner: Action | Property) -> dict[str, Value]:
+        """Return the shared state and the projections that it asks for, without stand-ins, and note nothing."""
         interner, control = self._interner, self._control
         given: dict[str, Value] = {"shared": interner.shared_of(control)}
-        for name, local in (("before", me), ("me", me), ("after", peer), ("peer", peer)):
-            given[name] = interner.locals[local]
-        here = {key: control[interner.base + slot] for key, slot in interner.slots.items()}
-        for read in prop.reads:
-            project = partial(interner.protocol.projected, read)
-            given[read.name] = Map((key, project(interner.locals[local])) for key, local in here.items() if local)
+        inboxes = self._inboxes + [0] * len(interner.slots)
+        here = [(key, slot, local) for key, slot in interner.slots.items() if (local := control[interner.base + slot])]
+        for read in owner.reads:
+            sources = [
+                interner.decode_content(inboxes[s]) if read.of_inbox else interner.locals[at] for _, s, at in here
+            ]
+            found = [interner.protocol.projected(read, source) for source in sources]
+            given[read.name] = Map(zip([key for key, _, _ in here], found, strict=True))
         return given
 
     def _read_local(self, role: int, local: int, field: str | None) -> None:

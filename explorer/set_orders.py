@@ -1,0 +1,162 @@
+"""Gives handlers equal input whose sets and maps are gone through in another order: a set has no order of its own."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from copy import copy
+from functools import cache, partial, partialmethod
+from itertools import groupby
+from opcode import opmap
+from operator import is_
+from pickle import dumps, loads
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from kraftcheck.spec.diagnosis.source import definition_of, recompiled
+from kraftcheck.spec.language.message_memory import MessageSetWithMemory
+from kraftcheck.spec.language.network import BagWithMemory, MessageSet, Network
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Map, Record, Value, field_names
+
+_SET = "__set__"
+_BUILTINS = {"frozenset", "set"}
+_OPCODES = {opmap["BUILD_SET"], opmap["SET_ADD"]}
+_MAKING_SETS = ("copy", "difference", "intersection", "symmetric_difference", "union")
+_OPERATORS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", "__rsub__", "__rxor__")
+
+
+class SameOrder(frozenset[Any]):
+    """A set whose unions and differences are of its class too. It is gone through as any frozenset."""
+
+    __slots__ = ()
+
+    def _made(self, name: str, *others: Any) -> Any:
+        made = getattr(frozenset, name)(self, *others)
+        return made if made is NotImplemented else type(self)(made)
+
+
+for _name in (*_MAKING_SETS, *_OPERATORS):
+    setattr(SameOrder, _name, partialmethod(SameOrder._made, _name))
+
+
+class OtherOrder(SameOrder):
+    """A set that is gone through backwards."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from reversed(tuple(super().__iter__()))
+
+
+class InOrder:
+    """Calls a protocol's handlers so that sets are of a class: those given to them, constants, and those they make.
+
+    Parameters
+    ----------
+    protocol
+        The protocol, with its constants.
+    kind
+        The class of the sets.
+    """
+
+    def __init__(self, protocol: Protocol, kind: type[SameOrder]) -> None:
+        self._kind = kind
+        self._protocol = copy(protocol)
+        bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
+        known = {name: value for base in reversed(bases) for name, value in vars(base).items()}
+        own = vars(self._protocol)
+        for name, value in known.items():
+            if isinstance(value, FunctionType) and (made := _making(value, kind)) is not value:
+                own.setdefault(name, MethodType(made, self._protocol))
+        collections = {name: value for name, value in (known | own).items() if type(value) in (frozenset, tuple, Map)}
+        own.update({name: changed(value, kind) for name, value in collections.items()})
+
+    def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
+        """Return what a handler yields, as plain values."""
+        made = _making(function, self._kind)(self._protocol, *[changed(one, self._kind) for one in arguments])
+        return [changed(step, frozenset) for step in made]
+
+
+def unordered(step: Step, network: Network) -> tuple[Any, ...]:
+    """Return what a step does, whatever the order of its parts as far as that does not matter."""
+    if isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory):
+        runs = groupby(step.sends, lambda send: send[0])
+        sends: Any = tuple((operation, frozenset(Counter(run).items())) for operation, run in runs)
+    else:
+        sends = defaultdict(list)
+        for send in step.sends:
+            sends[getattr(send[1], "dest", None)].append(send)
+        sends = frozenset((dest, tuple(sent)) for dest, sent in sends.items())
+    spent = (frozenset(Counter(bounds).items()) for bounds in (step.spends, step.needs))
+    return step.me, step.consumes, sends, frozenset(dict(step.puts).items()), frozenset(step.writes), *spent
+
+
+def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
+    """Return an equal value with sets of a class, and maps in the order that it stands for."""
+    own = type(value)
+    if issubclass(own, frozenset):
+        return kind([changed(one, kind) for one in value])
+    if own is tuple:
+        parts = [changed(one, kind) for one in value]
+        return value if all(map(is_, parts, value)) else tuple(parts)
+    if own is Map:
+        items = [(changed(key, kind), changed(item, kind)) for key, item in value.items()]
+        return Map(reversed(items) if kind is OtherOrder else items)
+    if issubclass(own, Record):
+        known, names = vars(value), field_names(own)
+        new = {name: changed(known[name], kind) for name in names}
+        if all(new[name] is known[name] for name in names):
+            return value
+        made = object.__new__(own)
+        vars(made).update(new)
+        return made
+    through = getattr(own, "read_through", None)  # of a stand-in, which reads when it is asked
+    return value if through is None else through(value, partial(changed, kind=kind))
+
+
+@cache
+def _making(function: FunctionType, kind: type[SameOrder]) -> Any:
+    """Return a function that makes sets of a class; the same one where it makes none, or has no source."""
+    code = getattr(function, "__code__", None)
+    definition = definition_of(code) if code is not None and _may_make_sets(code) else None
+    if definition is None:
+        return function
+    making = _Making()
+    copied = making.visit(loads(dumps(definition)))
+    copied.decorator_list = []
+    return recompiled(function, copied, {_SET: kind}) if making.found else function
+
+
+def _may_make_sets(code: CodeType) -> bool:
+    """Return whether a function may make sets: that is quickly seen."""
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return not (_BUILTINS.isdisjoint(code.co_names) and _OPCODES.isdisjoint(code.co_code[::2])) or any(
+        map(_may_make_sets, inner)
+    )
+
+
+class _Making(ast.NodeTransformer):
+    """Has a function make sets of a class, but for those that are only asked for an element."""
+
+    def __init__(self) -> None:
+        self.found = 0
+
+    def visit_Compare(self, node: ast.Compare) -> ast.Compare:
+        return node if isinstance(node.ops[0], ast.In | ast.NotIn) else self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS:
+            self.found += 1
+            node.func = ast.copy_location(ast.Name(_SET, ast.Load()), node.func)
+        return node
+
+    def _set(self, node: Any) -> ast.Call:
+        self.generic_visit(node)
+        self.found += 1
+        return ast.copy_location(ast.Call(ast.Name(_SET, ast.Load()), [node], []), node)
+
+    visit_Set = visit_SetComp = _set  # noqa: N815 - named after the nodes
