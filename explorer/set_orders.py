@@ -1,4 +1,4 @@
-"""Gives handlers equal input whose sets and maps are gone through in another order: a set has no order of its own."""
+"""Gives handlers equal input whose sets and maps are gone through in a given order: a set has no order of its own."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from itertools import groupby
 from opcode import opmap
 from operator import is_
 from pickle import dumps, loads
-from types import CodeType, FunctionType, MethodType
-from typing import Any
+from types import CodeType, FunctionType, MethodType, NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
+from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.language.message_memory import MessageSetWithMemory
 from kraftcheck.spec.language.network import BagWithMemory, MessageSet, Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value, cached, field_names, field_types, is_enum, order_key, ordered
 
 _SET = "__set__"
 _BUILTINS = {"frozenset", "set"}
@@ -28,10 +29,18 @@ _MAKING_SETS = ("copy", "difference", "intersection", "symmetric_difference", "u
 _OPERATORS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", "__rsub__", "__rxor__")
 
 
-class SameOrder(frozenset[Any]):
-    """A set whose unions and differences are of its class too. It is gone through as any frozenset."""
+class Ascending(frozenset[Any]):
+    """A set that is gone through in the canonical order. Its unions and differences are of its class too."""
 
-    __slots__ = ()
+    __slots__ = ("_elements",)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not hasattr(self, "_elements"):
+            self._elements = self._in_order()
+        return iter(self._elements)
+
+    def _in_order(self) -> list[Any]:
+        return ordered(super().__iter__())
 
     def _made(self, name: str, *others: Any) -> Any:
         made = getattr(frozenset, name)(self, *others)
@@ -39,16 +48,16 @@ class SameOrder(frozenset[Any]):
 
 
 for _name in (*_MAKING_SETS, *_OPERATORS):
-    setattr(SameOrder, _name, partialmethod(SameOrder._made, _name))
+    setattr(Ascending, _name, partialmethod(Ascending._made, _name))
 
 
-class OtherOrder(SameOrder):
-    """A set that is gone through backwards."""
+class Descending(Ascending):
+    """A set that is gone through in the opposite order."""
 
     __slots__ = ()
 
-    def __iter__(self) -> Iterator[Any]:
-        yield from reversed(tuple(super().__iter__()))
+    def _in_order(self) -> list[Any]:
+        return super()._in_order()[::-1]
 
 
 class InOrder:
@@ -62,7 +71,7 @@ class InOrder:
         The class of the sets.
     """
 
-    def __init__(self, protocol: Protocol, kind: type[SameOrder]) -> None:
+    def __init__(self, protocol: Protocol, kind: type[Ascending]) -> None:
         self._kind = kind
         self._protocol = copy(protocol)
         bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
@@ -104,21 +113,37 @@ def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
         return value if all(map(is_, parts, value)) else tuple(parts)
     if own is Map:
         items = [(changed(key, kind), changed(item, kind)) for key, item in value.items()]
-        return Map(reversed(items) if kind is OtherOrder else items)
+        items = items if kind is frozenset else sorted(items, key=lambda item: order_key(item[0]))
+        return Map(reversed(items) if kind is Descending else items)
     if issubclass(own, Record):
-        known, names = vars(value), field_names(own)
-        new = {name: changed(known[name], kind) for name in names}
-        if all(new[name] is known[name] for name in names):
+        known = vars(value)
+        new = {name: changed(known[name], kind) for name in _collections(own)}
+        if all(new[name] is known[name] for name in new):
             return value
         made = object.__new__(own)
-        vars(made).update(new)
+        vars(made).update({name: known[name] for name in field_names(own)} | new)
         return made
     through = getattr(own, "read_through", None)  # of a stand-in, which reads when it is asked
     return value if through is None else through(value, partial(changed, kind=kind))
 
 
+@cached
+def _collections(record_type: type[Record]) -> list[str]:
+    """Return the fields of a record class that may have a set or a map in them."""
+    try:
+        return [name for name, kind in field_types(record_type).items() if not _is_scalar(kind)]
+    except NameError:
+        return list(field_names(record_type))
+
+
+def _is_scalar(kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return all(map(_is_scalar, get_args(kind)))
+    return kind in SCALARS or kind is NoneType or is_enum(kind) or get_origin(kind) is Literal
+
+
 @cache
-def _making(function: FunctionType, kind: type[SameOrder]) -> Any:
+def _making(function: FunctionType, kind: type[Ascending]) -> Any:
     """Return a function that makes sets of a class; the same one where it makes none, or has no source."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None and _may_make_sets(code) else None

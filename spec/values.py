@@ -373,7 +373,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
         return (4, kind.__qualname__, _rank(kind)[value.name])
     if kind is tuple:
         return (5, len(value), tuple(map(order_key, value)))
-    if kind is frozenset:
+    if isinstance(value, frozenset):
         return (6, len(value), tuple(sorted(map(order_key, value))))
     if isinstance(value, Record):
         if (known := value.__dict__.get("_order")) is None:
