@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, differences
+from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
 from kraftcheck.files import InUseError, lock_file, make_folder, remove_unfinished, replacing
 from kraftcheck.spec.errors import InputError
 
@@ -95,7 +96,7 @@ class BatchFolder:
 
     def note_files(self) -> list[Path]:
         """Return the files of the notes of all batches that are done."""
-        return sorted((self.notes / DONE).glob("*.json"))
+        return sorted(path for path in (self.notes / DONE).glob("*.json") if path.stem.isdecimal())
 
     def __enter__(self) -> Self:
         return self
@@ -104,19 +105,25 @@ class BatchFolder:
         self._lock.close()
 
 
-def read_note(path: Path) -> Note:
+def read_note(path: Path, shape: Any = dict) -> Note:
     """Return the content of a note.
+
+    Parameters
+    ----------
+    path
+        The file.
+    shape
+        Its form: see `require_shape`.
 
     Raises
     ------
     InputError
-        The file is no note.
+        The file is no note, or has another form.
     """
     try:
-        found = json.loads(path.read_text())
-        if not isinstance(found, dict):
-            raise ValueError(f"found {type(found).__name__}, not an object")
-    except (OSError, ValueError) as error:
+        found: Note = json.loads(path.read_text())
+        require_shape(found, shape)
+    except (OSError, ValueError, RecursionError, Damaged) as error:
         raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
     return found
 

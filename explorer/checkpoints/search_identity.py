@@ -59,21 +59,25 @@ def differences(before: SearchIdentity, now: SearchIdentity) -> Iterator[str]:
         was: Any = before.get(name, False if name == CHECK_ACTIONS else None)
         if was == found or (name == CHECK_ACTIONS and not found):
             continue
-        if name == "source":
+        if not isinstance(was, dict) or not isinstance(found, dict):
+            yield f"{name}: {_shown(was)} in the checkpoint, now {_shown(found)}"
+        elif name == "source":
             changed = sorted(module for module in {*was, *found} if was.get(module) != found.get(module))
             yield f"the source of the model has changed since ({', '.join(changed)})"
-        elif name == "constants":
-            for constant in {**was, **found}:
-                old, new = was.get(constant, [None]), found.get(constant, [None])
-                if old != new:
-                    yield f"the constant {constant}: {_shown(old[0])} in the checkpoint, now {_shown(new[0])}"
         else:
-            yield f"{name}: {_shown(was)} in the checkpoint, now {_shown(found)}"
+            for constant in {**was, **found}:
+                (old, *_), (new, *_) = (_listed(one.get(constant)) for one in (was, found))
+                if was.get(constant) != found.get(constant):
+                    yield f"the constant {constant}: {_shown(old)} in the checkpoint, now {_shown(new)}"
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and value else [value]
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(value) or "none"
+        return ", ".join(map(str, value)) or "none"
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -23,7 +23,8 @@ def require_shape(value: Any, shape: Any, place: str = "it") -> None:
         The value.
     shape
         `int` or `float` for numbers that are not negative, `str`, `bool` or `dict`; `[shape]` for a list,
-        `(shape, ...)` for one of that length; `{name: shape}` for an object with these names, `{str: shape}` with any.
+        `(shape, ...)` for one of that length; `{name: shape}` for an object with these names, `{str: shape}` with any;
+        `object` for anything.
     place
         What the value is called in the error.
     """
@@ -34,7 +35,7 @@ def require_shape(value: Any, shape: Any, place: str = "it") -> None:
     elif shape in (int, float):
         if type(value) not in {int, shape} or not 0 <= value < MOST:
             raise Damaged(f"{place}: expected a number of at least 0, found {_short(value)}")
-    elif type(value) is not shape:
+    elif shape is not object and type(value) is not shape:
         raise Damaged(f"{place}: expected {shape.__name__}, found {_short(value)}")
 
 

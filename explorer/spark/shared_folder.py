@@ -28,6 +28,7 @@ States = NDArray[np.int32]
 GROUP = 1 << 16
 """States of a row group: a task reads one at a time, and tasks share a file by them."""
 
+ID_BYTES = 4
 LEVELS, DEFINITIONS = "levels", "names"
 
 
@@ -99,7 +100,7 @@ class SharedFolder:
         """Return the number of states in a file; 0 where it is missing or not whole."""
         try:
             return int(pq.read_metadata(self._part(level, part)).num_rows)
-        except (OSError, pa.ArrowException):
+        except (OSError, ValueError, pa.ArrowException):
             return 0
 
     def sync(self, level: int, parts: list[int]) -> None:
@@ -115,18 +116,24 @@ class SharedFolder:
 
     def read_definitions(self, level: int) -> Iterator[Definition]:
         """Yield the definitions of the global ids that a level is the first to have."""
-        path = self._definitions(level)
-        return from_table(pq.read_table(path, use_threads=False, page_checksum_verification=True))
+        with _opened(self._definitions(level)) as file:
+            yield from from_table(file.read(use_threads=False))
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a file of states; what cannot be read of it is an InputError."""
+    """Open a file of numbers that are not packed; what cannot be read of it is an InputError."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            rows, size = file.metadata.num_rows, path.stat().st_size
+            if rows * ID_BYTES > size:
+                raise ValueError(f"it is said to have {rows:,} rows in {size:,} bytes")
             yield file
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: the file is missing or damaged: {error}") from error
+    except (InputError, MemoryError):
+        raise
+    except (ArithmeticError, LookupError, OSError, TypeError, ValueError, pa.ArrowException) as error:
+        said = str(error).partition("\n")[0][:200]
+        raise InputError(f"{path}: the file is missing or damaged: {said}") from error
 
 
 def _write(table: Any, path: Path) -> int:

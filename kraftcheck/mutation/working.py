@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.mutation.judging import ERROR, UNREACHED, Judge, Verdict
+from kraftcheck.mutation.judging import ERROR, UNREACHED, VERDICTS, Judge, Verdict
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder, read_note, write_note
@@ -25,6 +25,22 @@ PATIENCE = 0.2
 
 NOT_JUDGED = "was not judged within"
 """What is said, before the seconds, of a mutant that took too long."""
+
+
+NOTE = {
+    "mutant": str,
+    "verdict": {
+        "verdict": str,
+        "by": str,
+        "config": str,
+        "length": int,
+        "gains": bool,
+        "lost": [str],
+        "step": str,
+        "counts": [(str, int, int, int, int)],
+    },
+}
+"""The form of a note: see `require_shape`."""
 
 
 class MutationFolder(BatchFolder):
@@ -41,7 +57,9 @@ class MutationFolder(BatchFolder):
         """Return the verdicts that are noted, by the mutant's name."""
         found = {}
         for file in self.note_files():
-            note = read_note(file)
+            note = read_note(file, NOTE)
+            if note["verdict"]["verdict"] not in VERDICTS:
+                raise InputError(f"{file}: expected {', '.join(VERDICTS)}, found {note['verdict']['verdict']!r}")
             found[note["mutant"]] = verdict_of(note["verdict"])
         return found
 

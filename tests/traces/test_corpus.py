@@ -85,14 +85,15 @@ def test_chunks() -> None:
 def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
     identity = {"--seed": 1}
     chunks = chunks_of(CHUNK + 3)
+    note = {"runs": 3, "checked": [], "states": 9, "longest": 3, "actions": {}, "violated": {}}
     with CorpusFolder(tmp_path / "c", identity) as folder:
         for number in range(CHUNK + 3):
             (folder.path / f"walk_{number}.tla").write_text("")
         assert folder.done(chunks) == {}
-        write_note(folder.note_file(folder.path, 1), {"runs": 3})
-        assert folder.done(chunks) == {1: {"runs": 3}}
+        write_note(folder.note_file(folder.path, 1), note)
+        assert folder.done(chunks) == {1: note}
         assert folder.done(chunks, ["Fine"]) == {}
-        write_note(folder.note_file(folder.path, 1), {"runs": 3, "checked": ["Deadlock", "Fine"]})
+        write_note(folder.note_file(folder.path, 1), {**note, "checked": ["Deadlock", "Fine"]})
         assert list(folder.done(chunks, ["Fine"])) == [1]
         assert folder.done(chunks, ["Fine", "Other"]) == {}
         (folder.path / f"walk_{CHUNK}.tla").unlink()

@@ -23,6 +23,16 @@ from kraftcheck.traces.corpus.walk_files import walk_file
 CHUNK = 100
 """Walks of a chunk: a killed executor has to make at most so many again."""
 
+NOTE = {
+    "runs": int,
+    "checked": [str],
+    "states": int,
+    "longest": int,
+    "actions": {str: int},
+    "violated": {str: int},
+}
+"""The form of a note: see `require_shape`."""
+
 
 class Chunk(NamedTuple):
     """Walks that are made together.
@@ -98,9 +108,9 @@ class CorpusFolder(BatchFolder):
         for chunk in chunks:
             path = self.note_file(self.path, chunk.number)
             if path.is_file():
-                note = read_note(path)
+                note = read_note(path, NOTE)
                 walks = range(chunk.first, chunk.first + chunk.runs)
-                if not wanted <= set(note.get("checked", ())):
+                if not wanted <= set(note["checked"]):
                     continue
                 if note["runs"] == chunk.runs and there.issuperset(walks):
                     found[chunk.number] = note

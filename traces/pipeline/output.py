@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterable, Iterator
 from glob import glob
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
 from kraftcheck.explorer.result import Options
@@ -29,6 +29,16 @@ from kraftcheck.traces.pipeline.rows import COLUMNS
 
 FORMAT = 1
 COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
+
+BATCH = {"seconds": float, "files": [(str, int, int)]}
+SUMMARIES: dict[str, Any] = {
+    **dict.fromkeys(("batches", "files", "new_files", "traces", "steps", "errors", "distinct_states"), int),
+    "verdicts": {str: int},
+    "actions": {str: int},
+    "diverging": [(str, object, object, str)],
+    "unreadable": [(str, object, object, str)],
+}
+"""The forms of notes: see `require_shape`."""
 
 
 class InputFile(NamedTuple):
@@ -127,7 +137,7 @@ class PipelineFolder(BatchFolder):
 
     def done(self) -> set[InputFile]:
         """Return the files of all batches that are done."""
-        return {InputFile(*entry) for note in self.note_files() for entry in read_note(note)["files"]}
+        return {InputFile(*entry) for note in self.note_files() for entry in read_note(note, BATCH)["files"]}
 
     def next_batch(self) -> int:
         """Return the number of the next batch."""
@@ -152,7 +162,7 @@ class PipelineFolder(BatchFolder):
     def kept_summary(self) -> Note | None:
         """Return the summary of all batches that are done, or None where it was not noted since the last one."""
         path = self.path / SUMMARY
-        note = read_note(path) if path.is_file() else {}
+        note = read_note(path, SUMMARIES) if path.is_file() else {}
         return note if note.pop("batches", 0) == len(self.note_files()) and note else None
 
     def replace_coverage(self) -> None:

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TextIO
@@ -196,10 +197,7 @@ class Checkpoint:
             raise self.error(
                 f"the checkpoint was written by kraftcheck {manifest['kraftcheck']}, this is {program_version()}"
             )
-        try:
-            different = list(differences(manifest["identity"], self.identity))
-        except (AttributeError, LookupError, TypeError):
-            raise self._damaged_file(MANIFEST, "its identity is not that of a search") from None
+        different = list(differences(manifest["identity"], self.identity))
         if different:
             raise self.error(f"the checkpoint is of another search: {'; '.join(different)}")
         if manifest["files"].keys() != set(self._names):
@@ -269,6 +267,7 @@ def _manifest_text(content: Noted) -> bytes:
     return json.dumps({**body, "checksum": checksum}, indent=1).encode() + b"\n"
 
 
+@cache
 def program_version() -> str:
     """Return the version of kraftcheck, or "unknown" where it runs without being installed."""
     from importlib.metadata import PackageNotFoundError, version  # late: it is slow to import

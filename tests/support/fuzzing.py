@@ -1,0 +1,297 @@
+"""Readers of files that may come from strangers, as functions of bytes: they return, or raise their own error."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.result import Interrupted, Options, TraceStep
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import parse_config
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.examples.lock_service import LockService
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.values import ModelValue
+from kraftcheck.traces import Trace, TraceFormat, TraceState, read_graph, read_states, write_trace
+from kraftcheck.traces.kafka.walks import read_walk
+from kraftcheck.traces.replay.replayer import Replayer
+from tests.support.samples import DATA, TLC, TOY
+
+PLACED = re.compile(r".*:\d+:\d+: ")
+LONGEST_MESSAGE = 2_000
+
+
+class Reader(NamedTuple):
+    """A reader.
+
+    Attributes
+    ----------
+    read
+        Reads bytes; raises InputError for what it does not take.
+    seeds
+        Yields what it takes.
+    """
+
+    read: Callable[[bytes], object]
+    seeds: Callable[[], Iterator[bytes]]
+
+
+def outcome(reader: Reader, data: bytes) -> str:
+    """Return "read" or "refused"; other errors than a reader's own are raised."""
+    message = ""
+    try:
+        reader.read(data)
+    except InputError as error:
+        message = str(error)
+    assert len(message) < LONGEST_MESSAGE, f"a message of {len(message)} characters"
+    return "refused" if message else "read"
+
+
+@cache
+def scratch() -> Path:
+    """Return a folder of this process."""
+    return Path(mkdtemp(prefix="kraftcheck-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+
+
+def file_with(data: bytes, name: str = "file") -> Path:
+    """Return a file that holds bytes."""
+    path = scratch() / name
+    path.write_bytes(data)
+    return path
+
+
+# Traces, walks, configurations
+
+
+@cache
+def protocol() -> LockService:
+    return LockService(clients=frozenset({ModelValue("c1", 1), ModelValue("c2", 2)}), losses=0)
+
+
+@cache
+def replayer() -> Replayer:
+    return Replayer(protocol())
+
+
+def replay(data: bytes) -> None:
+    """Read traces of any format, and replay them."""
+    for found in replayer().replay(file_with(data)):
+        json.dumps([found.reason, found.actions, found.notes])
+        if found.problem is not None:
+            assert len(found.problem) < LONGEST_MESSAGE
+            assert PLACED.match(found.problem), found.problem
+
+
+def a_trace() -> Trace:
+    """Return a short behaviour of the lock service as a trace."""
+    semantics, view = Semantics(protocol()), StateView(protocol())
+    steps = [TraceStep(next(iter(protocol().initial())))]
+    while len(steps) < 5:
+        taken = next(iter(semantics.transitions(steps[-1].state)))
+        steps.append(TraceStep(taken.target, taken.action))
+    states = [TraceState(n, view.variables(step.state), step.action) for n, step in enumerate(steps, start=1)]
+    return Trace("", 0, TraceFormat.TLC_LOG, tuple(states))
+
+
+def written(ending: str) -> Iterator[bytes]:
+    path = scratch() / f"trace{ending}"
+    write_trace(a_trace(), path)
+    yield path.read_bytes()
+
+
+def logs() -> Iterator[bytes]:
+    yield from written(".out")
+    yield from (path.read_bytes() for path in sorted(TOY.glob("*.out")))
+
+
+def simulations() -> Iterator[bytes]:
+    yield (TOY / "simulation.tla").read_bytes()
+
+
+def walks() -> Iterator[bytes]:
+    yield from (path.read_bytes() for path in sorted((DATA / "kafka").glob("*.walk")))
+
+
+def configurations() -> Iterator[bytes]:
+    constants = b"CONSTANTS Clients = {c1, c2} MaxLosses = 0\n"
+    yield constants + b"INIT Init\nNEXT Next\nINVARIANT MutualExclusion\nCHECK_DEADLOCK FALSE\n"
+    yield from (path.read_bytes() for path in sorted((TLC / "counts").glob("two*.cfg")))
+
+
+def configure(data: bytes) -> None:
+    """Read a configuration and bind a protocol to it."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return
+    bind(LockService, parse_config(text, "file.cfg"))
+
+
+# Checkpoints
+
+
+PAYLOADS = ("states", "values", "controls", "inboxes", "inbox_items")
+
+
+@cache
+def checkpoint() -> tuple[Protocol, Options, dict[str, bytes]]:
+    """Return a search, and the files of a checkpoint of it."""
+    from kraftcheck.explorer.tables.checkpoints import search_checkpoint
+    from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+
+    options = Options(properties=(), deadlock=False, max_depth=4)
+    folder = scratch() / "original"
+    with suppress(Interrupted):
+        BreadthFirst(protocol(), replace(options, checkpoint=folder), 1).run()
+    given = {
+        "identity_of_search": (protocol(), options),
+        "reachable_classes": (protocol(), list(protocol().initial())),
+    }
+    for name, values in given.items():  # which take most of the time, and are the same each time
+        known = getattr(search_checkpoint, name)(*values)
+        setattr(search_checkpoint, name, lambda *_, known=known: known)
+    return protocol(), options, {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def resume(data: bytes) -> None:
+    """Go on from a checkpoint: the first byte says which file is replaced, by the others."""
+    from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+    from tests.support.forging import digests_made_anew
+
+    searched, options, files = checkpoint()
+    folder = scratch() / "forged"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    manifest = json.loads(files["manifest.json"])
+    which = data[0] % (len(PAYLOADS) + 1) if data else 0
+    if which < len(PAYLOADS):
+        (folder / f"{PAYLOADS[which]}.bin").write_bytes(data[1:])
+        manifest["files"][PAYLOADS[which]]["bytes"] = len(data) - 1
+    else:
+        try:
+            manifest["search"] = json.loads(data[1:])
+        except (ValueError, RecursionError):
+            return
+    digests_made_anew(folder, manifest)
+    found = BreadthFirst(searched, replace(options, resume=folder), 1).run()
+    assert (found.distinct_states, found.generated_states) == (10, 13), found
+
+
+def payloads() -> Iterator[bytes]:
+    *_, files = checkpoint()
+    for number, name in enumerate(PAYLOADS):
+        yield bytes([number]) + files[f"{name}.bin"]
+    yield bytes([len(PAYLOADS)]) + json.dumps(json.loads(files["manifest.json"])["search"]).encode()
+
+
+# Corpora and the folders of Spark
+
+
+def notes(data: bytes) -> None:
+    """Read the notes of an output folder: the first byte says of which kind, and which file is replaced."""
+    from kraftcheck.mutation.working import MutationFolder
+    from kraftcheck.traces.corpus.folder import CorpusFolder, chunks_of
+    from kraftcheck.traces.pipeline.output import PipelineFolder
+
+    which, content = divmod(data[0] if data else 0, 3), data[1:]
+    kind = (PipelineFolder, CorpusFolder, MutationFolder)[which[1]]
+    folder = scratch() / "notes"
+    shutil.rmtree(folder, ignore_errors=True)
+    kind(folder, {"model": "x", "constants": {}}).__exit__()
+    names = [kind.IDENTITY, "done/00000.json", *(["summary.json"] if kind is PipelineFolder else [])]
+    (folder / kind.NOTES / names[which[0] % len(names)]).write_bytes(content)
+    with kind(folder, {"model": "x", "constants": {}}) as opened:
+        if isinstance(opened, PipelineFolder):
+            opened.done(), opened.kept_summary()
+        elif isinstance(opened, CorpusFolder):
+            opened.done(chunks_of(100))
+        else:
+            opened.verdicts()
+
+
+def contents_of_notes() -> Iterator[bytes]:
+    verdict = {"verdict": "killed", "by": "X", "config": "c", "length": 3, "gains": True, "lost": ["a"], "step": "s",
+               "counts": [["c", 1, 2, 3, 4]]}  # fmt: skip
+    walks = {"runs": 100, "checked": [], "states": 7, "longest": 3, "actions": {"A": 1}, "violated": {"X": 5}}
+    contents = [
+        {"format": 1, "model": "x", "constants": {}},
+        {"model": "x", "constants": {"A": ["1", "aa"]}},
+        {"files": [["/a", 1, 2]], "seconds": 0.5},
+        walks,
+        {"mutant": "m", "verdict": verdict},
+        {"batches": 0, "files": 1, "traces": 1},
+    ]
+    for number, content in ((n, c) for n in range(9) for c in contents):
+        yield bytes([number]) + json.dumps(content).encode()
+
+
+def tables(data: bytes) -> None:
+    """Read a Parquet file of definitions, or of states: the first byte says which."""
+    from kraftcheck.explorer.spark.shared_folder import SharedFolder
+
+    shared = SharedFolder(scratch() / "spark")
+    if not shared.path.is_dir():
+        shared.path.mkdir()
+        shared.clear()
+        shared.begin_level(1)
+    is_states = bool(data and data[0] % 2)
+    path = shared._part(1, 0) if is_states else shared._definitions(1)
+    path.write_bytes(data[1:])
+    if is_states:
+        shared.count(1, 0)
+        list(shared.read_part(1, 0))
+    else:
+        list(shared.read_definitions(1))
+
+
+def tables_of_spark() -> Iterator[bytes]:
+    import numpy as np
+
+    from kraftcheck.explorer.spark.definitions import Definition, Kind
+    from kraftcheck.explorer.spark.shared_folder import SharedFolder
+
+    shared = SharedFolder(scratch() / "seeds")
+    shared.path.mkdir(exist_ok=True)
+    shared.clear()
+    shared.begin_level(1)
+    shared.write_states(1, 0, np.arange(12, dtype=np.int32).reshape(4, 3))
+    yield b"\1" + shared._part(1, 0).read_bytes()
+    shared.write_definitions(1, [Definition(Kind.SLOT, 0, b"i\0\0\0\x011"), Definition(Kind.CONTROL, 0, b"", (1, 2))])
+    yield b"\0" + shared._definitions(1).read_bytes()
+
+
+READERS = {
+    "walk": Reader(lambda data: read_walk(file_with(data)), walks),
+    "cfg": Reader(configure, configurations),
+    "log": Reader(replay, logs),
+    "simulation": Reader(replay, simulations),
+    "json": Reader(replay, lambda: written(".json")),
+    "itf": Reader(replay, lambda: written(".itf.json")),
+    "dump": Reader(
+        lambda data: list(read_states(file_with(data))), lambda: (p.read_bytes() for p in TOY.glob("*.dump"))
+    ),
+    "dot": Reader(lambda data: read_graph(file_with(data)), lambda: (p.read_bytes() for p in TOY.glob("*.dot"))),
+    "checkpoint": Reader(resume, payloads),
+    "notes": Reader(notes, contents_of_notes),
+    "parquet": Reader(tables, tables_of_spark),
+}
+"""The readers by name."""
+
+
+def cases(corpus: Any) -> Iterator[tuple[str, bytes]]:
+    """Yield what an archive holds: the name of a reader, and an input."""
+    for member in corpus:
+        if member.isfile():
+            yield member.name.split("/")[0], corpus.extractfile(member).read()
