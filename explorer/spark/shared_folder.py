@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, from_table, to_table
-from kraftcheck.files import make_folder, remove, replacing, sync
+from kraftcheck.files import make_folder, remove, remove_unfinished, replacing, sync
 from kraftcheck.spec.errors import InputError
 
 States = NDArray[np.int32]
@@ -66,6 +66,8 @@ class SharedFolder:
                 stem = path.name.split(".")[0]
                 if path.is_symlink() or not stem.isdigit() or int(stem) > after:
                     remove(path)
+                elif path.is_dir():
+                    remove_unfinished(path)
 
     # Levels
 

@@ -19,7 +19,7 @@ from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, diff
 from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, GrowingFile
-from kraftcheck.files import InUseError, lock_file, replacing
+from kraftcheck.files import InUseError, lock_file, remove_unfinished, replacing
 from kraftcheck.spec.decoding import DecodingError
 from kraftcheck.spec.errors import InputError, RaisedError
 
@@ -106,6 +106,8 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = self._locked()
         try:
+            with self.writing():
+                remove_unfinished(self.folder)
             manifest = self._read_manifest()
             if resume and manifest is not None:
                 self._take_up(manifest)
