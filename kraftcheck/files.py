@@ -20,7 +20,8 @@ from kraftcheck.spec.errors import InputError
 
 LINK = "found a link, which is not followed; remove it"
 _PREFIX, _OWNER = "kraftcheck-", "owner"
-_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
+UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
+"""The names of files that `replacing` writes; they stay where a process is killed."""
 
 
 def real_path(path: str | Path) -> Path:
@@ -62,7 +63,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
 def remove_unfinished(folder: Path) -> None:
     """Remove the new files of `replacing` that processes left in a folder when they were killed."""
     for path in folder.iterdir():
-        if _UNFINISHED.fullmatch(path.name):
+        if UNFINISHED.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 

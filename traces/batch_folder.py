@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, differences
 from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
-from kraftcheck.files import InUseError, lock_file, make_folder, remove_unfinished, replacing
+from kraftcheck.files import UNFINISHED, InUseError, lock_file, make_folder, remove_unfinished, replacing
 from kraftcheck.spec.errors import InputError
 
 DONE, LOCK = "done", "lock"
@@ -54,7 +54,8 @@ class BatchFolder:
             if path.exists() and not path.is_dir():
                 raise self.error("expected a folder, found a file")
             path.mkdir(parents=True, exist_ok=True)
-            strangers = {entry.name for entry in path.iterdir()} - {(Path(self.NOTES) / LOCK).parts[0]}
+            strangers = {entry.name for entry in path.iterdir() if not UNFINISHED.fullmatch(entry.name)}
+            strangers -= {(Path(self.NOTES) / LOCK).parts[0]}
             if strangers and not (self.notes / self.IDENTITY).is_file():
                 raise self.error(f"expected a folder that is new or of an earlier run, found {min(strangers)} in it")
             if self.notes != path:

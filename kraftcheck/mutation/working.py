@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -173,7 +175,16 @@ def _work(judge: Judge, mutant: Mutant, end: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     end.send_bytes(json.dumps(judge.judge(mutant)._asdict()).encode())
+
+
+def _end_with_parent() -> None:
+    """End this process once the one that started it has ended, even by SIGKILL: nobody waits for the verdict."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _stop(process: BaseProcess) -> None:

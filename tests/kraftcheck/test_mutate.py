@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ from kraftcheck.mutation.functions import changeable_functions, changeable_modul
 from kraftcheck.mutation.mutants import Mutant, Swap, mutants_of
 from kraftcheck.mutation.slips import KINDS
 from kraftcheck.mutation.working import Workers
-from tests.support.command_line import start
+from tests.support.command_line import Run, start
 
 TINY = '''
 """A small protocol: every sort of slip can be made in it, and come to every sort of end."""
@@ -304,6 +305,47 @@ def test_ctrl_c_says_how_to_go_on(game: str, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode in (0, 130), err  # 0: it was done already
     assert process.returncode == 0 or "To go on: kraftcheck mutate" in out
+
+
+ENDLESS = """
+import os, time
+from kraftcheck.mutation.working import Workers
+
+class Endless:
+    def reached_in(self, mutant):
+        return True
+
+    def judge(self, mutant):
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+
+for _ in Workers(Endless(), 2, 600.0).judged(["one", "two"]):
+    pass
+"""
+
+
+def test_processes_end_with_the_one_that_started_them() -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        children = [int(process.stdout.readline()) for _ in range(2)]
+        process.kill()
+        deadline = time.monotonic() + 30
+        while any(map(is_running, children)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert not any(map(is_running, children))
+
+
+def is_running(pid: int) -> bool:
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(found.strip()) and not found.startswith("Z")
+
+
+def test_a_process_that_was_killed_while_it_wrote_its_first_note(run: Run, game: str, tmp_path: Path) -> None:
+    half = tmp_path / "kept" / f".mutation.json.{'0' * 32}.new"
+    half.parent.mkdir()
+    half.write_text("{")
+    assert run("mutate", game, "--engine", "reference", "--sample", 1, "--checkpoint", half.parent).code == 0
+    assert not half.exists()
 
 
 # Bad input
