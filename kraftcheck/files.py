@@ -8,11 +8,11 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
 from typing import TextIO
 from uuid import uuid4
 
@@ -206,10 +206,19 @@ class TemporaryFolder:
     """
 
     def __init__(self) -> None:
-        for path in Path(gettempdir()).glob(f"{_PREFIX}*"):
+        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
             _remove_if_left(path)
-        self.path = Path(mkdtemp(prefix=_PREFIX))
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._lock = lock_file(self.path / _OWNER)
+
+    @contextmanager
+    def made_within(self) -> Iterator[None]:
+        """Have other modules make their temporary files in the folder meanwhile."""
+        before, tempfile.tempdir = tempfile.tempdir, str(self.path)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
 
     def close(self) -> None:
         """Remove it."""

@@ -113,7 +113,7 @@ class Cluster:
             builder = builder.config(key, value)
         self._own = SparkSession.getActiveSession() is None
         try:
-            with nullcontext() if self._says is None else errors_into(self._says):
+            with nullcontext() if self._says is None else errors_into(self._says), self._temporary.made_within():
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
                 if server is not None:  # else it prints a traceback where the JVM ends
