@@ -20,16 +20,18 @@ from kraftcheck.traces.kafka.walks import RandomWalk
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
 
 
-def bound(settings: dict[str, object], *, known: bool = True, disk: bool = False) -> Quorum:
+def bound(
+    settings: dict[str, object], *, known: bool = True, disk: bool = False, kind: type[Quorum] = Quorum
+) -> Quorum:
     """Return the model with the constants of `lockstep-changes`, with restarts and snapshots, some of them other ones.
 
-    Unless `known` is false it does what Kafka is known to do.
+    Unless `known` is false it does what Kafka is known to do. `kind` is a variant of it.
     """
     model = find_model("quorum")
     config = find_config(model, "lockstep-changes")[1]
     constants = {"MaxRestarts": 10, "MaxSnapshots": 10, **settings}
     config = override(config, [parse_setting(f"{name}={value}", config) for name, value in constants.items()])
-    protocol = bind(as_kafka(Quorum, disk=disk) if known else Quorum, config).protocol
+    protocol = bind(as_kafka(kind, disk=disk) if known else kind, config).protocol
     assert isinstance(protocol, Quorum)
     return protocol
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from kraftcheck.kraft_model.quorum.records import Mode, Nil
+from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
+from kraftcheck.spec import ModelValue
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.process import Answer, Driver
@@ -176,3 +178,14 @@ def test_an_only_voter_that_ends_in_office_stands_again(driver: Driver) -> None:
     assert not findings
     _, n3 = cluster.replicas.values()
     assert (n3.mode, n3.epoch, len(n3.log)) == (Mode.LEADER, 3, 3)
+
+
+def test_the_order_of_successors_counts_but_for_equal_ones(driver: Driver) -> None:
+    """n3 has fetched, and n2 has not: a model that prefers n2 is told from Kafka."""
+    walk = ELECTED + FETCHES + "HandleFetchRequest n1<n3, Resign n1"
+    findings, _ = drive(driver, bound({}), walk)
+    assert findings == []
+    (finding,), _ = drive(driver, bound({}, kind=SuccessorsById), walk)
+    assert {(found.where, found.field) for found in finding.differences} == {(ModelValue("n1"), "preferred")}
+    equal = ELECTED + "Resign n1"
+    assert drive(driver, bound({}, kind=SuccessorsById), equal)[0] == []

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.messages import AdminResponse
+from kraftcheck.kraft_model.quorum.messages import AdminResponse, EndQuorumEpochRequest
 from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Operation, Voter
 from kraftcheck.spec import ModelValue, Record, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.logs import Held, Json, LogBook
-from kraftcheck.traces.kafka.messages import MessageReader, is_silent
+from kraftcheck.traces.kafka.messages import MessageReader, canonical, is_silent
 from kraftcheck.traces.kafka.process import Answer, Driver
 
 
@@ -116,6 +116,7 @@ class KafkaCluster:
         self._answers: set[int] = set()  # of those under way
         self._stale: list[int] = []
         self._requests: dict[int, Record] = {}
+        self._preferred: dict[int, tuple[Key, ...]] = {}  # of EndQuorumEpoch, as Kafka orders them
 
     def start(self) -> None:
         """Format the disks and start every process.
@@ -156,6 +157,10 @@ class KafkaCluster:
     def find(self, message: Record) -> int | None:
         """Return the driver's number of a message under way: the youngest of equal ones."""
         return max((number for number, found in self.under_way.items() if found == message), default=None)
+
+    def preferred(self, message: Record) -> tuple[Key, ...]:
+        """Return the candidates of an EndQuorumEpoch under way, in Kafka's order; none where it is not."""
+        return self._preferred.get(self.find(message) or 0, ())
 
     def deliver(self, number: int, *, fails: bool = False) -> None:
         """Deliver a message; `fails` where it makes a leader, which ends before its first record is in its log."""
@@ -251,6 +256,9 @@ class KafkaCluster:
                 self._requests[number] = self._reader.read(found, None)
             return number
         message = self._reader.read(found, self._requests.get(found.get("request", 0)))
+        if isinstance(message, EndQuorumEpochRequest):
+            self._preferred[number] = message.preferred
+        message = canonical(message)
         if not found["answer"]:
             self._requests[number] = message
         older = self.find(message)

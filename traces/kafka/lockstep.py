@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.messages import (
+    EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
@@ -30,6 +31,7 @@ from kraftcheck.traces.kafka.comparison import (
     messages_of,
     without,
 )
+from kraftcheck.traces.kafka.messages import canonical
 from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
 from kraftcheck.traces.kafka.process import Driver
 from kraftcheck.traces.kafka.properties import broken
@@ -260,7 +262,7 @@ class Lockstep:
             target = self._without(candidate.target, lost)
             if problem and not _ends(state, target):
                 continue
-            if not any(differences(target, self.cluster)) and not any(self._effects(candidate.target, lost)):
+            if not any(self._differing(state, candidate, target, lost)):
                 self.taken[step.action] += 1
                 return (target,), (), ""
         for candidate in candidates:
@@ -268,13 +270,31 @@ class Lockstep:
                 target = self._without(final, lost)
                 if problem and not _ends(state, target):
                     continue
-                if not any(differences(target, self.cluster)) and not any(self._effects(final, lost)):
+                if not any(self._differing(state, candidate._replace(target=final), target, lost)):
                     self.taken[f"{step.action}, {action} at once"] += 1
                     self.also = action, step.actor
                     return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
-        differing = tuple(differences(target, self.cluster)) or tuple(self._effects(step.target, lost))
+        differing = tuple(self._differing(state, step, target, lost))
         return (adopted(target, self.cluster),), differing, problem
+
+    def _differing(
+        self, state: State, step: Transition, target: State, lost: list[Record]
+    ) -> Iterator[FieldDifference]:
+        """Yield what differs after a step, given the state without the answers that Kafka dropped."""
+        shown = list(differences(target, self.cluster))
+        yield from shown or (*self._effects(step.target, lost), *self._successors(state, step))
+
+    def _successors(self, state: State, step: Transition) -> Iterator[FieldDifference]:
+        """Yield the candidates that Kafka prefers in another order, but for those that have fetched equally far."""
+        for message in () if step.step.consumes else step.step.sent:
+            if not isinstance(message, EndQuorumEpochRequest):
+                continue
+            orders = message.preferred, self.cluster.preferred(canonical(message))
+            offsets = state.replicas[message.source].offsets
+            ours, theirs = ([offsets.get(key, 0) for key in order] for order in orders)
+            if ours != theirs:
+                yield FieldDifference(message.source, "preferred", *orders)
 
     def _effects(self, state: State, lost: list[Record]) -> Iterator[FieldDifference]:
         """Yield the answers that do something in the model, though Kafka dropped them: it knows answers by number.

@@ -110,7 +110,7 @@ class MessageReader:
         self._epochs = epochs
 
     def read(self, found: Json, request: Record | None) -> Record:
-        """Return a message as the model has it.
+        """Return a message as the model has it, before `canonical`.
 
         Parameters
         ----------
@@ -133,7 +133,8 @@ class MessageReader:
         if "endpoint" in field_names(type(message)):
             names = isinstance(message, BeginQuorumEpochRequest) or not isinstance(message.leader, Nil)
             message = message.but(endpoint=leader_endpoint(found["data"]) if names else 1)
-        return canonical(message)
+        assert isinstance(message, Record)
+        return message
 
     def _leader(self, node: int) -> ModelValue | Nil:
         return self._hosts[node] if node >= 0 else Nil.NIL
