@@ -35,7 +35,7 @@ from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.summary import report
 from kraftcheck.spec.diagnosis.slips import slips
-from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
+from kraftcheck.spec.diagnosis.vacuity import Watch, unmet, vacuous, watch
 from kraftcheck.spec.language.protocol import Protocol
 
 EXIT_CODES = {
@@ -148,6 +148,8 @@ def _note_vacuity(protocol: Protocol, options: Options, result: Result, watched:
     result.vacuous = vacuous(protocol, watched)
     result.notes += [f"nothing made {one.property} worth checking: {one.reason}" for one in result.vacuous]
     result.never_evaluated = {one.prop.name: parts for one in watched if (parts := one.never())}
+    if result.complete:
+        result.notes += unmet(watched, {one.property for one in result.vacuous})
 
 
 def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from kraftcheck.spec.diagnosis.lost import unused, wrong_in_methods
 from kraftcheck.spec.diagnosis.source import nodes_of, parsed
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
@@ -38,11 +39,18 @@ def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
     states
         Its initial states.
     """
-    files = [path for path in map(source_of, modules_of(type(protocol))) if path is not None and path.is_file()]
+    modules = modules_of(type(protocol))
+    files = [path for path in map(source_of, modules) if path is not None and path.is_file()]
     trees = {path: tree for path in files if (tree := parsed(path)) is not None}
     read = {name for tree in trees.values() for name in _names_read(tree)}
     unread = [*_unread_constants(protocol, trees, read), *_unread_fields(protocol, states, trees, read)]
-    return [*unread, *_defined_twice(trees)]
+    loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
+    named = read.union(loaded)
+    bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
+    for base in bases if trees else ():
+        for name, text in unused(base, named):
+            unread.append(f"{_place(base, name, trees) or base.__qualname__}: {text}")
+    return [*unread, *_defined_twice(trees), *wrong_in_methods(modules)]
 
 
 def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
@@ -110,7 +118,7 @@ def _place(owner: type, name: str, trees: dict[Path, ast.Module]) -> str | None:
             for node in nodes_of(tree, ast.ClassDef):
                 if node.name == cls.__name__ and _is_in(cls, path):
                     for line in node.body:
-                        if isinstance(line, ast.AnnAssign | ast.Assign) and name in _targets(line):
+                        if name in _targets(line):
                             return f"{path}:{line.lineno}"
     return None
 
@@ -120,7 +128,11 @@ def _is_in(cls: type, path: Path) -> bool:
     return module is not None and source_of(module) == path
 
 
-def _targets(line: ast.AnnAssign | ast.Assign) -> list[str]:
+def _targets(line: ast.stmt) -> list[str]:
+    if isinstance(line, ast.FunctionDef):
+        return [line.name]
+    if not isinstance(line, ast.AnnAssign | ast.Assign):
+        return []
     targets = [line.target] if isinstance(line, ast.AnnAssign) else line.targets
     return [target.id for target in targets if isinstance(target, ast.Name)]
 

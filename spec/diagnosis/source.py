@@ -128,14 +128,14 @@ def _module(text: str) -> ast.Module | None:
         return None
 
 
-def nodes_of(module: ast.Module, kind: type[Node]) -> Sequence[Node]:
-    """Return a module's nodes of a kind, as `ast.walk` finds them; they are looked for once."""
-    return _nodes_by_kind(module).get(kind, ())  # type: ignore[return-value]
+def nodes_of(root: ast.AST, kind: type[Node]) -> Sequence[Node]:
+    """Return the nodes of a kind in a module or a definition, as `ast.walk` finds them; they are looked for once."""
+    return _nodes_by_kind(root).get(kind, ())  # type: ignore[return-value]
 
 
-@lru_cache(maxsize=256)
-def _nodes_by_kind(module: ast.Module) -> dict[type, list[ast.AST]]:
-    nodes: list[ast.AST] = [module]
+@lru_cache(maxsize=2048)
+def _nodes_by_kind(root: ast.AST) -> dict[type, list[ast.AST]]:
+    nodes: list[ast.AST] = [root]
     kinds: dict[type, list[ast.AST]] = {}
     for node in nodes:
         kinds.setdefault(type(node), []).append(node)

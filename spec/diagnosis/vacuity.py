@@ -10,7 +10,7 @@ Source: I. Beer, S. Ben-David, C. Eisner, Y. Rodeh, "Efficient Detection of Vacu
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from pickle import dumps, loads
 from typing import Any, NamedTuple
@@ -23,6 +23,10 @@ from kraftcheck.spec.language.protocol import Protocol
 
 SHOWN = 80
 """The most characters of a part that are shown."""
+NAMED = 2
+"""Parts of properties that a note names."""
+ALWAYS = ("return False", "return True")
+"""Parts that say no more than the conditions before them."""
 _SEEN = "__seen__"
 
 
@@ -286,6 +290,19 @@ def vacuous(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
     """
     reasons = [(one.prop.name, _reason(protocol, one)) for one in watched]
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
+
+
+def unmet(watched: Iterable[Watch], told: Collection[str]) -> Iterator[str]:
+    """Yield a note that names the first parts which a whole search never evaluated, of properties not told yet."""
+    found = [
+        f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"
+        for one in watched
+        for part in one.never()
+        if one.prop.name not in told and part.text not in ALWAYS
+    ]
+    if found:
+        more = f"; {len(found) - NAMED} more, which --json lists" if len(found) > NAMED else ""
+        yield f"never evaluated: {', '.join(found[:NAMED])}{more}"
 
 
 def _reason(protocol: Protocol, watched: Watch) -> str | None:

@@ -240,7 +240,8 @@ def test_report(run) -> None:
     rows = lines[lines.index("action                          fired") + 1 :][:22]
     expected = EXPECTED["two-voters"]["actions"]
     assert dict(map(str.split, rows)) == {name: f"{times:,}" for name, times in expected.items()}
-    assert lines[-2].startswith("Warning: never enabled in this model: RestartWithState, RestartWithoutState, ")
+    assert lines[-3].startswith("Warning: never enabled in this model: RestartWithState, RestartWithoutState, ")
+    assert lines[-2].startswith("Note: never evaluated: `me.current_epoch != peer.current_epoch` of NeverTwoLeaders")
     assert lines[-1].startswith("OK: nothing is violated; 428 distinct states; 545 generated; depth 22; ")
 
 

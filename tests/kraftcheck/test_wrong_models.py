@@ -61,6 +61,9 @@ class Ring(Protocol):
 """
 
 
+TAKES = "        yield consume(me.but(has_token=True, seen=token.hops))"
+
+
 def line_of(text: str, part: str) -> int:
     return text[: text.index(part)].count("\n") + 1
 
@@ -218,6 +221,51 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
             "    total: int",
             "nothing reads the field Shared.total",
         ),
+        (
+            [(TAKES, TAKES.replace("yield consume", "consume") + "\n" + TAKES)],
+            "        consume(",
+            "`consume(...)` makes a step that is lost; forgot `yield`?",
+        ),
+        (
+            [(TAKES, "        consume(me).reply(Token(1))\n" + TAKES)],
+            "        consume(me).reply",
+            "`consume(...)` makes a step that is lost; forgot `yield`?",
+        ),
+        (
+            [(TAKES, "        me.but(has_token=True)\n" + TAKES)],
+            "        me.but",
+            "`me.but(...)` returns a copy that is lost; it changes nothing",
+        ),
+        (
+            [("    network =", "    networks = Bag()\n    network =")],
+            "    networks",
+            "nothing reads Ring.networks (perhaps network?)",
+        ),
+        (
+            [("    network =", "    inital_bound: int = 3\n    network =")],
+            "    inital_bound",
+            "nothing reads Ring.inital_bound; constant(...) or bound(...) makes a constant",
+        ),
+        (
+            [("    @invariant", "    def intial(self):\n        return []\n\n    @invariant")],
+            "    def intial",
+            "nothing calls Ring.intial (perhaps initial?)",
+        ),
+        (
+            [("me.seen < 2", 'me.seen != "2"')],
+            "        if me.has_token and",
+            "`me.seen != '2'` compares a number with a string, which are never equal",
+        ),
+        (
+            [("if me.has_token and me", 'if me.has_token and me.has_token not in ("yes", "no") and me')],
+            "        if me.has_token and me.has_token",
+            "`me.has_token not in ('yes', 'no')` compares TRUE or FALSE with a string, which are never equal",
+        ),
+        (
+            [("class Node(", "TOTAL = []\n\n\nclass Node("), (TAKES, "        TOTAL.append(me)\n" + TAKES)],
+            "        TOTAL.append",
+            "TOTAL is changed and part of no state; equal states may behave otherwise",
+        ),
     ],
 )
 def test_what_looks_like_a_mistake_is_warned_of(
@@ -228,6 +276,35 @@ def test_what_looks_like_a_mistake_is_warned_of(
     assert code == 0
     assert json.loads((tmp_path / "found.json").read_text())["warnings"] == [warning]
     assert f"Warning: {warning}\n" in capsys.readouterr().out
+
+
+def test_a_method_of_a_variant_that_overrides_nothing_is_warned_of(tmp_path: Path, capsys) -> None:
+    variant = """
+
+class Once(Ring, variant="once"):
+    def pass_onn(self, me: Node) -> Steps:
+        if self.is_first(me):
+            yield become(me)
+
+    def is_first(self, me: Node) -> bool:
+        return me.id == self.first
+
+    first = 1
+"""
+    file = tmp_path / "ring.py"
+    file.write_text(RING + variant)
+    assert main(["check", f"{file}:Once", "--engine", "reference", "--quiet", "--no-deadlock"]) == 0
+    warned = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Warning")]
+    line = line_of(RING + variant, "    def pass_onn")
+    assert warned == [f"Warning: {file}:{line}: nothing calls Once.pass_onn (perhaps pass_on?)"]
+
+
+def test_a_part_of_a_property_that_was_never_evaluated_is_printed(tmp_path: Path, capsys) -> None:
+    holds = "return not (me.has_token and peer.has_token)"
+    assert checked(tmp_path, (holds, "return me.seen < 9 or peer.seen == 3"))[0] == 0
+    assert "Note: never evaluated: `peer.seen == 3` of OneHolder (ring.py:" in capsys.readouterr().out
+    assert checked(tmp_path)[0] == 0
+    assert "never evaluated" not in capsys.readouterr().out
 
 
 def test_a_replica_that_may_still_come_is_not_warned_of(tmp_path: Path) -> None:
