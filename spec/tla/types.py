@@ -17,7 +17,7 @@ from kraftcheck.spec.display import one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
-from kraftcheck.spec.tla.parsing import TlaSyntaxError, as_name, parse_value
+from kraftcheck.spec.tla.parsing import Intervals, TlaSyntaxError, as_name, shared_parser
 from kraftcheck.spec.tla.records import Encoder, Shape, few, quoted_value, subclasses, tla_names
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_types, is_enum
 
@@ -100,6 +100,7 @@ class Decoder:
         self._untyped = untyped
         self._decoders: dict[Any, Decode] = {}
         self._keys: dict[str, Value] = {}
+        self._intervals = Intervals()
         self._of_keys = Decoder(encoder, names, self._records) if untyped else self  # text is typed once it is parsed
 
     def of(self, kind: Any) -> Decode:
@@ -251,8 +252,9 @@ class Decoder:
 
     def _key(self, text: str) -> Value:
         if text not in self._keys:
+            self._intervals.left += len(text)
             try:
-                self._keys[text] = parse_value(text)
+                self._keys[text] = shared_parser().parse(text, intervals=self._intervals)
             except TlaSyntaxError as error:
                 raise MismatchError(quoted_value(text), f"an argument as TLA+ text ({error})") from None
         return self._keys[text]

@@ -1,6 +1,7 @@
 """Simulations, dumps and graphs of TLC; how a format is told; files that are no text."""
 
 import gzip
+import json
 import re
 import subprocess
 import sys
@@ -440,6 +441,15 @@ def test_intervals_of_a_file_are_limited_together(tmp_path: Path, form: str) -> 
     with pytest.raises(TraceError, match=expected) as error:
         read("1..400000", "2..400001", "3..400002")
     assert error.value.line == 4
+
+
+def test_intervals_that_are_keys_in_json(run: Run, tmp_path: Path) -> None:
+    keys = {f"{n}..{n + 399_999}": "idle" for n in range(1, 4)}
+    state = {"phase": keys, "holder": "nobody", "messages": {}, "_losses": 0}
+    (path := tmp_path / "trace.json").write_text(json.dumps({"counterexample": {"state": [[1, state]], "action": []}}))
+    outcome = run("replay", "lock-service", path)
+    assert outcome.code == 2
+    assert "expected intervals of at most 1,000,000 elements in one file, found one of 400,000" in outcome.err
 
 
 UNENDED = {
