@@ -265,7 +265,7 @@ def test_records_messages_and_fields_of_ones_own_are_written_and_read_again(
     monkeypatch.chdir(tmp_path)
     walks = ["--runs", "3", "--seed", "1", "--depth", "40", "--out", "walks"]
     assert main(["simulate", "handover.py:Handover", *walks]) == 0
-    files = sorted(map(str, Path("walks").iterdir()))
+    files = sorted(map(str, Path("walks").glob("*.tla")))
     assert any('type |-> "PreferredLeader"' in Path(file).read_text() for file in files)
     assert main(["replay", "handover.py:Handover", *files]) == 0
 

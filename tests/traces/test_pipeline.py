@@ -255,7 +255,7 @@ def corpus(folder: Path, traces: int, broken: int, tampered: int) -> tuple[set[s
         ["simulate", "two-phase-commit", "--runs", str(traces), "--depth", "30", "--seed", "5", "--out", str(folder),
          "--engine", "tables", "--quiet"]
     ) == 0  # fmt: skip
-    files = sorted(folder.iterdir())
+    files = sorted(folder.glob("*.tla"))
     assert len(files) == traces
     chosen = Random(8).sample(files, broken + tampered)
     for number, path in enumerate(chosen[:broken]):
@@ -371,7 +371,7 @@ def test_50_broken_files_among_1000(tmp_path: Path) -> None:
          "--engine", "tables", "--quiet"]
     ) == 0  # fmt: skip
     random = Random(9)
-    chosen = random.sample(sorted(source.iterdir()), 60)
+    chosen = random.sample(sorted(source.glob("*.tla")), 60)
     broken = {}
     for number, path in enumerate(chosen[:50]):
         message = list(BREAKAGE)[number % len(BREAKAGE)]
