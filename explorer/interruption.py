@@ -112,4 +112,4 @@ def ending_soon() -> Iterator[None]:
         if not asked.is_set():  # else the end of the process, too, must come in time
             signal.set_wakeup_fd(-1)
             os.close(writing)
-            thread.join()
+            thread.join(0.1)  # not longer: the signal may have come just now

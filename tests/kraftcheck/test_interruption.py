@@ -133,3 +133,16 @@ def test_ctrl_c_that_python_ignores_is_sent_again() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_a_signal_at_the_very_end_delays_nothing(tmp_path: Path) -> None:
+    """The thread that counts the seconds may see it only once the command is over."""
+    code = (
+        "import os, signal, sys, time\nfrom kraftcheck.explorer.interruption import ending_soon\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None)\nsys.setswitchinterval(60)\n"
+        "with ending_soon():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - began < SECONDS - 1
