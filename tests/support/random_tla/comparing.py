@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from kraftcheck.engines import search
+from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.spec.cfg.binding import bind
@@ -24,7 +25,11 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.loading.user_files import load
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.traces.crosscheck.comparison import Comparison as StateComparison
 from kraftcheck.traces.crosscheck.tlc import find_tool
+from kraftcheck.traces.files import read_graph
+from kraftcheck.traces.replay.state_reader import StateReader
 from tests.support.explorer.lassos import require_counterexample, step_between
 from tests.support.random_tla.drawing import Description
 from tests.support.random_tla.module import Module
@@ -50,6 +55,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {"": {}, "flat": {"FLAT_FROM": 4}, "packed"
 MOST = 3_000  # distinct states of a pair
 PATIENCE, PATIENCE_WITH_TLC = 8.0, 120.0  # seconds of a search
 RUNS_OF_A_JVM = 40
+SMALL = 100  # distinct states of which it is known soon whether a verdict depends on the kind of fairness
+COMPARED = 200  # distinct states up to which the states themselves are compared
 
 # TLC
 
@@ -183,8 +190,8 @@ class Pair:
             (folder / f"{self.name}.{ending}").write_text(text)
 
 
-class TooLargeError(Exception):
-    """A pair that is not compared: it has too many states."""
+class UnfitError(Exception):
+    """A pair that is not compared: it has too many states, or very few."""
 
 
 class Expected(NamedTuple):
@@ -203,10 +210,11 @@ class Expected(NamedTuple):
 class Comparison:
     """Compares one pair; `differences` are what is wrong."""
 
-    def __init__(self, pair: Pair, tlc: Tlc, folder: Path) -> None:
-        self.pair, self.tlc = pair, tlc
+    def __init__(self, pair: Pair, tlc: Tlc, folder: Path, sizes: tuple[int, int] = (0, MOST)) -> None:
+        self.pair, self.tlc, self.sizes = pair, tlc, sizes
         self.differences: list[str] = []
         self.searched: Counter[str] = Counter()
+        self.folder = folder
         pair.write(folder)
         cls = load(folder / f"{pair.name}.py", pair.name)
         bound = bind(cls, parse_config(pair.config, f"{pair.name}.cfg"))
@@ -218,10 +226,13 @@ class Comparison:
 
     def run(self) -> list[str]:
         """Return the differences."""
-        trial = self.ours("tables", "bfs", 1, max_states=MOST)
-        if isinstance(trial, Result) and trial.limit is not None:
-            raise TooLargeError
+        least, most = self.sizes
+        trial = self.ours("tables", "bfs", 1, max_states=most)
+        if isinstance(trial, Result) and (trial.limit is not None or trial.distinct_states < least):
+            raise UnfitError
         expected = self.expected()
+        if expected.counts.distinct <= COMPARED and not self.pair.description.hidden:
+            self.compare_states()
         for engine, order, workers, layout in SEARCHES:
             with patch.multiple(bfs, **LAYOUTS[layout]) if layout else nullcontext():
                 who = f"{engine} {order} {workers} {layout}".strip()
@@ -237,6 +248,19 @@ class Comparison:
             return search(engine, self.protocol, options)
         except InputError as error:
             return str(error)
+
+    def needs_fairness(self) -> bool:
+        """Whether the verdict is another one if strong fairness is weak, or that of each replica is that of all."""
+        fairness = self.options.fairness
+        others = [
+            tuple(replace(one, kind="weak") for one in fairness),
+            tuple(replace(one, each="") for one in fairness),
+        ]
+        verdicts = set()
+        for assumed in (fairness, *(other for other in others if other != fairness)):
+            result = self.ours("reference", "bfs", 1, properties=(), fairness=assumed, max_states=SMALL)
+            verdicts.add(isinstance(result, Result) and result.limit is None and bool(result.violations))
+        return len(verdicts) > 1
 
     # What TLC says
 
@@ -300,6 +324,18 @@ class Comparison:
             self.same(who, "depth", result.depth, counts.depth)
         if lengths:
             self.compare_first(who, expected, shortest, *how)
+
+    def compare_states(self) -> None:
+        """Compare the states themselves, and the labelled steps."""
+        dump = self.folder / "graph.dot"
+        self.tlc.run(self.pair.name, self.config(), "-deadlock", "-dump", "dot,actionlabels", str(dump))
+        found = ReferenceSearch(self.protocol, replace(self.options, properties=(), temporal=(), deadlock=False))
+        found.run()
+        limit = dump.stat().st_size + 1
+        reader = StateReader(StateView(self.protocol), self.pair.name, str(dump), limit)
+        graph = read_graph(dump, limit_bytes=limit)
+        states, steps = StateComparison(found, reader).graph(graph)
+        self.same("reference bfs 1", "states and steps are TLC's", states.equal and steps.equal, True)
 
     def compare_first(self, who: str, expected: Expected, shortest: bool, *how: Any) -> None:
         """Compare the counterexample at which a search stops."""

@@ -6,6 +6,7 @@ a bound, and a handler sends messages of a lower level than the one that it cons
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -114,6 +115,7 @@ class Description:
     deadlock: bool
     grows: bool
     receives: Twice | None  # which messages a replica receives
+    walkers: bool  # whether replicas go from place to place
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -163,14 +165,25 @@ def features(pair: Description) -> list[str]:
 
 def draw(seed: int) -> Description:
     """Return the description of a seed."""
-    return _Drawing(Random(seed)).description()
+    return next(draws(seed))
+
+
+def draws(seed: int) -> Iterator[Description]:
+    """Yield the description of a seed, then the same with other temporal properties and fairness, without end."""
+    drawing = _Drawing(Random(seed))
+    first = drawing.description()
+    yield first
+    while True:
+        yield replace(first, fairness=tuple(drawing.fairness(first.acts)), formulas=(drawing.formula(),))
 
 
 class _Drawing:
     def __init__(self, random: Random) -> None:
         self.random, self.drawer = random, Drawer(random)
-        self.hosts = random.choice((1, 2, 2, 2, 3))
-        self.has_replicas = random.random() < 0.88
+        self.temporal = random.random() < 0.25
+        self.walkers = self.temporal and random.random() < 0.7
+        self.hosts = 2 if self.walkers else random.choice((1, 2, 2, 2, 3))
+        self.has_replicas = self.walkers or random.random() < 0.88
         self.symmetric = self.hosts > 1 and random.random() < 0.3  # TLC fails on symmetry of one value
         self.network = random.choice((*SETS, *COUNTED)) if self.has_replicas else "bag with memory"
         kinds = list(KINDS)
@@ -178,7 +191,6 @@ class _Drawing:
         self.fields = tuple(self.field(name, "num" if name == "f0" else random.choice(kinds)) for name in names)
         shared = [f"s{n}" for n in range(random.choice((0, 1, 1, 2)) if names else random.choice((1, 2, 3, 4)))]
         self.shared = tuple(self.field(name, random.choice(kinds)) for name in shared)
-        self.temporal = random.random() < 0.2
         if not self.temporal and random.random() < 0.3:
             kind = random.choice(kinds)
             self.shared += (Field("g0", kind, self.drawer.value(kind), ghost=True),)
@@ -197,7 +209,7 @@ class _Drawing:
 
     def description(self) -> Description:
         random = self.random
-        acts = tuple(self.acts())
+        acts = tuple(self.walks() if self.walkers else self.acts())
         loses = random.choice(("", "", "always", "ticks", "launches"))
         duplicates = random.choice(("", "", "ticks", "launches")) if self.network in COUNTED else ""
         return Description(
@@ -219,6 +231,7 @@ class _Drawing:
             deadlock=not self.temporal and self.maybe(0.3),
             grows=self.grows,
             receives=self.drawer.test(Scope((*self.mine(), LEVEL), (SOURCE,))) if self.maybe(0.15) else None,
+            walkers=self.walkers,
         )
 
     # Where it starts
@@ -251,6 +264,18 @@ class _Drawing:
             found.append(Act("environment", (), (Outcome("spare", pivot=(("new", "", CHOSEN),)),)))
         return found
 
+    def walks(self) -> list[Act]:
+        """Return actions that go from place to place and get in each other's way, so that fairness matters."""
+        edges = [(one, other) for one in KINDS["num"].values for other in KINDS["num"].values if one != other]
+        outcomes: list[list[Outcome]] = [[], [], []]
+        for source, target in self.random.sample(edges, self.random.choice((4, 5, 6))):
+            guards = [Twice(f"f0[i] = {source}", f"me.f0 == {source}")]
+            if self.maybe(0.6):
+                guards.append(self.of_others())
+            goes = Outcome(guards=tuple(guards), pivot=(("me", "f0", twice(target)),))
+            self.random.choice(outcomes).append(goes)
+        return [Act("internal", (), tuple(some)) for some in outcomes if some]
+
     def own(self, kind: str) -> Scope:
         """Return what an action of a kind may read."""
         scope = self.globals
@@ -266,7 +291,7 @@ class _Drawing:
 
     def of_others(self) -> Twice:
         """Return a test of all replicas, by way of a projection."""
-        field = self.random.choice(self.fields)
+        field = self.fields[0] if self.walkers else self.random.choice(self.fields)
         test = self.drawer.test(Scope(((field.kind, Twice(f"{field.name}[q]", "q")),)))
         tla, py = self.random.choice(
             (
@@ -445,10 +470,10 @@ class _Drawing:
 
     def fairness(self, acts: tuple[Act, ...]) -> list[Fair]:
         found = []
-        for _ in range(self.random.choice((1, 1, 2, 3))):
+        for _ in range(self.random.choice((1, 2, 2, 3))):
             chosen = self.random.sample(range(len(acts)), min(len(acts), self.random.choice((1, 1, 2))))
             each = self.maybe(0.5) and all(acts[n].kind != "environment" for n in chosen)
-            found.append(Fair(self.random.choice(("weak", "weak", "strong")), tuple(chosen), each))
+            found.append(Fair(self.random.choice(("weak", "strong")), tuple(chosen), each))
         return found
 
     def formula(self) -> Formula:
@@ -458,6 +483,9 @@ class _Drawing:
     def predicate(self) -> tuple[str, Twice]:
         """Return a predicate and whether it is about some, every replica, or the shared state."""
         about = ["every", "some"] if self.fields else []
+        if self.walkers:
+            number = self.random.choice(KINDS["num"].values)
+            return self.random.choice(about), Twice(f"f0[i] = {number}", f"me.f0 == {number}")
         if self.globals.terms:
             about.append("shared")
         if not about:

@@ -111,7 +111,7 @@ class Module:
         ]
         parts += [self.act(number, act) for number, act in enumerate(pair.acts)]
         parts += self.noise()
-        names = [f"{self.whole(number)}" for number in range(len(pair.acts))]
+        names = [f"Act{number}" for number in range(len(pair.acts))]
         names += [name for name, _ in self.noises()]
         parts.append("Next ==\n" + _indented(_bulleted("\\/", names)))
         fair = [self.fair(fair.kind, fair.actions, fair.each) for fair in pair.fairness]
@@ -126,9 +126,7 @@ class Module:
         return [f"_{name}" if name in self.pair.bounds else name for name in self.pair.hidden]
 
     def whole(self, number: int) -> str:
-        if self.pair.acts[number].kind == "environment":
-            return f"Act{number}"
-        return f"\\E i \\in Live : Act{number}(i)"
+        return f"\\E i \\in Live : Act{number}Of(i)"
 
     def init(self) -> str:
         pair, chosen = self.pair, {(of, name): values for of, name, values in self.pair.starts}
@@ -171,8 +169,9 @@ class Module:
             received = _held(self.pair.receives.tla) if self.pair.receives else []
             body = _bulleted("/\\", ["m.dest = i", f'm.type = "{act.kind}"', *received, body])
             body = "\\E m \\in Deliverable(Net) :\n" + _indented(body)
-        head = f"Act{number}" if act.kind == "environment" else f"Act{number}(i)"
-        return f"{head} ==\n" + _indented(body)
+        if act.kind == "environment":
+            return f"Act{number} ==\n" + _indented(body)
+        return f"Act{number}Of(i) ==\n{_indented(body)}\n\nAct{number} == {self.whole(number)}"
 
     def outcome(self, act: Act, outcome: Outcome) -> str:
         parts = _held(*[guard.tla for guard in outcome.guards])
@@ -246,7 +245,7 @@ class Module:
 
     def fair(self, kind: str, actions: tuple[int, ...], each: bool) -> str:
         word = "WF_vars" if kind == "weak" else "SF_vars"
-        taken = " \\/ ".join(f"Act{n}(i)" if each else f"({self.whole(n)})" for n in actions)
+        taken = " \\/ ".join(f"Act{n}Of(i)" if each else f"Act{n}" for n in actions)
         return f"\\A i \\in Nodes : {word}(i \\in Live /\\ ({taken}))" if each else f"{word}({taken})"
 
     def claim(self, claim: Claim) -> str:
