@@ -84,7 +84,8 @@ class SymbolicSearch:
         self.calls = Calls(protocol, type(self.starts[0].shared))
         self._books = Bookkeeping(options, self._totals, protocol)
         if self._books.reads is not None:
-            self._books.reads.enough_left = True  # of hidden bounds: else the search is refused
+            # of hidden bounds: else the search is refused; but where they are spent there may be a deadlock
+            self._books.reads.enough_left = not options.deadlock
         self._interruption = Interruption()
         self._counted = 0
         self._is_over = False

@@ -179,3 +179,22 @@ def test_tlc_checks_the_state_found_first(tmp_path: Path, cls: type[Traced]) -> 
         ours = search(engine, protocol, options)
         assert [violation.property for violation in ours.violations] == ([theirs.violated] if theirs.violated else [])
         assert (ours.distinct_states, ours.generated_states) == (theirs.distinct, theirs.generated)
+
+
+class Ticking(Drawn):
+    """Each tick spends the bound that the view leaves out; then nothing can happen."""
+
+    views = {"View": hide("ticks")}
+
+    @environment
+    def tick(self) -> Iterator[Step]:
+        """Change nothing but what is spent."""
+        yield Step().spend("ticks")
+
+
+@pytest.mark.parametrize("engine", ["reference", "tables", "symbolic"])
+def test_a_deadlock_where_a_hidden_bound_is_spent_is_warned_of(engine: str) -> None:
+    assert search(engine, Ticking(), Options()).violations
+    hiding = search(engine, Ticking(), Options(view="View"))
+    assert not hiding.violations
+    assert any("leaves out ticks" in warning for warning in hiding.warnings), hiding.warnings

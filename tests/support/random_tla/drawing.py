@@ -180,8 +180,8 @@ def draws(seed: int) -> Iterator[Description]:
 class _Drawing:
     def __init__(self, random: Random) -> None:
         self.random, self.drawer = random, Drawer(random)
-        self.temporal = random.random() < 0.25
-        self.walkers = self.temporal and random.random() < 0.7
+        self.temporal = random.random() < 0.2
+        self.walkers = self.temporal and random.random() < 0.6
         self.hosts = 2 if self.walkers else random.choice((1, 2, 2, 2, 3))
         self.has_replicas = self.walkers or random.random() < 0.88
         self.symmetric = self.hosts > 1 and random.random() < 0.3  # TLC fails on symmetry of one value

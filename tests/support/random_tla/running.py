@@ -55,7 +55,7 @@ def compare(
         description, needs = chosen(seed, tlc, folder)
         searches: Counter[str] = Counter()
         try:
-            sizes = (LEAST if seed % 5 and not description.formulas else 0, most)
+            sizes = (LEAST if seed % 5 and not description.walkers else 0, most)
             differences = differences_of(description, f"Pair{seed}", tlc, folder, searches, sizes)
         except UnfitError:
             summary.skipped += 1
