@@ -235,7 +235,7 @@ class Comparison:
         if self.hides:
             self.sees_view = False
             self.without_view = self.expected()
-        if expected.counts.distinct <= COMPARED and not self.pair.description.hidden:
+        if 0 < expected.counts.distinct <= COMPARED and not self.pair.description.hidden:
             self.compare_states()
         for engine, order, workers, layout in SEARCHES:
             with patch.multiple(bfs, **LAYOUTS[layout]) if layout else nullcontext():
