@@ -17,6 +17,7 @@ from kraftcheck.mutation.working import MutationFolder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder
 from kraftcheck.traces.corpus.folder import CorpusFolder
+from kraftcheck.traces.kafka import building
 from kraftcheck.traces.pipeline.output import PipelineFolder
 from tests.support.command_line import Run
 
@@ -167,6 +168,17 @@ def test_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert distrusted(tmp_path) == f"{tmp_path if os.getuid() else tmp_path / 'file'} belongs to the user " + str(
         os.getuid() or 4711
     )
+
+
+def test_a_driver_that_others_can_write_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    driver = building.cache() / "driver.jar"
+    driver.touch()
+    assert building.cache().stat().st_mode & 0o777 == 0o700
+    building.cache().chmod(0o755)
+    driver.chmod(0o666)
+    with pytest.raises(InputError, match=f"other users can write to {driver}, and what is in it is executed; remove"):
+        building.cache()
 
 
 def test_the_cache_is_where_its_folder_was_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

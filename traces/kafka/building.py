@@ -11,7 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-from kraftcheck.files import replacing
+from kraftcheck.files import distrusted, replacing
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.kafka.java import find_java, identity, require_new_enough, run_to_end
 
@@ -43,9 +43,21 @@ REHEARSAL: tuple[dict[str, object], ...] = (
 
 
 def cache() -> Path:
-    """Return the folder in which compiled drivers are kept, and where Maven put Kafka's jars."""
+    """Return the folder in which compiled drivers are kept, and where Maven put Kafka's jars.
+
+    Raises
+    ------
+    InputError
+        Other users could have written what is in it, which is executed.
+    """
     given = os.environ.get("XDG_CACHE_HOME")
-    return Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
+    folder = Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    problem = distrusted(folder)
+    if problem is not None:
+        raise InputError(f"{folder}: {problem}, and what is in it is executed; remove it, or set XDG_CACHE_HOME")
+    return folder
 
 
 def holds(jar: Path, name: str) -> bool:
