@@ -48,7 +48,7 @@ def fuzz(name: str, folder: Path, inputs: int, seconds: int, seed: int) -> None:
     for data in reader.seeds():
         (corpus / f"seed-{blake2b(data, digest_size=8).hexdigest()}").write_bytes(data)
     limits = [f"-runs={inputs}", f"-max_total_time={seconds}", f"-timeout={HANG}", f"-rss_limit_mb={MEMORY}"]
-    more = [f"-seed={seed}", f"-max_len={LONGEST}", f"-artifact_prefix={findings}/", "-print_final_stats=1"]
+    more = [f"-seed={seed}", f"-max_len={LONGEST}", f"-artifact_prefix={findings}/", "-len_control=0"]
     atheris.Setup([sys.argv[0], *limits, *more, str(corpus)], one)
     atheris.Fuzz()
 

@@ -163,8 +163,20 @@ def checkpoint() -> tuple[Protocol, Options, dict[str, bytes]]:
     return protocol(), options, {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def changed(whole: bytes, changes: bytes) -> bytes:
+    """Return bytes with changes made, each given by two bytes for its place and four that are put there."""
+    content = bytearray(whole)
+    for start in range(0, len(changes) - 5, 6):
+        place = int.from_bytes(changes[start : start + 2]) % len(content)
+        content[place : place + 4] = changes[start + 2 : start + 6]
+    return bytes(content[: len(whole)])
+
+
 def resume(data: bytes) -> None:
-    """Go on from a checkpoint: the first byte says which file is replaced, by the others."""
+    """Go on from a checkpoint: the first byte says which file is replaced by the others, or changed by them.
+
+    A change is the place and four bytes that are put there, so that files keep their length and are read to their end.
+    """
     from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
     from tests.support.forging import digests_made_anew
 
@@ -175,13 +187,17 @@ def resume(data: bytes) -> None:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     manifest = json.loads(files["manifest.json"])
-    which = data[0] % (len(PAYLOADS) + 1) if data else 0
+    is_change, which = divmod((data[0] if data else 0) % 12, 6)
+    content = data[1:]
+    if is_change:
+        whole = files[f"{PAYLOADS[which]}.bin"] if which < len(PAYLOADS) else json.dumps(manifest["search"]).encode()
+        content = changed(whole, content)
     if which < len(PAYLOADS):
-        (folder / f"{PAYLOADS[which]}.bin").write_bytes(data[1:])
-        manifest["files"][PAYLOADS[which]]["bytes"] = len(data) - 1
+        (folder / f"{PAYLOADS[which]}.bin").write_bytes(content)
+        manifest["files"][PAYLOADS[which]]["bytes"] = len(content)
     else:
         try:
-            manifest["search"] = json.loads(data[1:])
+            manifest["search"] = json.loads(content)
         except (ValueError, RecursionError):
             return
     digests_made_anew(folder, manifest)
@@ -194,6 +210,9 @@ def payloads() -> Iterator[bytes]:
     for number, name in enumerate(PAYLOADS):
         yield bytes([number]) + files[f"{name}.bin"]
     yield bytes([len(PAYLOADS)]) + json.dumps(json.loads(files["manifest.json"])["search"]).encode()
+    for number, name in enumerate((*(files[f"{name}.bin"] for name in PAYLOADS), b"0" * 700)):
+        for place in range(0, len(name), max(4, len(name) // 8 // 4 * 4)):
+            yield bytes([6 + number]) + place.to_bytes(2) + name[place : place + 4]
 
 
 # Corpora and the folders of Spark
